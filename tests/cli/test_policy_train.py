@@ -18,6 +18,7 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_round_says_who_serves_and_why(cli: Runner, config: str, tmp_path: Path):
     done = cli("policy", "train", config)
     assert done.code == 100, done.err
@@ -41,18 +42,6 @@ def test_a_round_says_who_serves_and_why(cli: Runner, config: str, tmp_path: Pat
     refused = cli("resume", again.json["label"], "--store", str(tmp_path / STORE))
     assert refused.code == 2
     assert "Run `convergence policy train` again" in refused.err
-
-
-@pytest.mark.slow
-def test_offline_has_a_store_of_its_own(cli: Runner, tmp_path: Path):
-    config = write_project(
-        tmp_path, "http://127.0.0.1:1", prompts__policy__episodes=1, prompts__policy__n_cases=2,
-    )  # fmt: skip
-    done = cli("policy", "train", str(config), "--offline", "--json")
-    assert done.code == 100, done.err
-    assert done.json["system"] == "visitors.offline"
-    assert (tmp_path / f"{STORE}-offline" / "policy.sqlite").is_file()
-    assert not (tmp_path / STORE).exists()
 
 
 def test_a_key_of_the_round_that_breaks_its_rule_is_named(cli: Runner, config: str):

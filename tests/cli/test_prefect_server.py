@@ -10,7 +10,6 @@ import pytest
 from tasks.prefect_support.temporary_app import LOCK_FILE, alone
 from tasks.prefect_support.temporary_server import ROOM, TemporaryServer, full_disk
 from tests.cli.test_running import Session, calls, write_project
-from tests.support.children import run_python
 
 
 @pytest.mark.slow
@@ -90,13 +89,3 @@ def test_a_server_that_cannot_write_its_database_ends_in_a_sentence(here: Path, 
     assert "set PREFECT_HOME to a folder elsewhere" in done.err
     assert "Unexpected error" not in done.err
     assert calls(here) == []
-
-
-def test_a_run_begins_without_what_takes_seconds_to_import():
-    """The server's code, and what few runs need, each the better part of a second and more."""
-    code = (
-        "import flows.optimize, tasks.run.opener, sys;"
-        "heavy = {'prefect.server.api.server', 'scipy.stats', 'datasketch', 'torch'};"
-        "sys.exit(', '.join(heavy & set(sys.modules)))"
-    )
-    assert run_python("-c", code, check=False).stderr.strip() == ""

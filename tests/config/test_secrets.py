@@ -169,3 +169,16 @@ def test_url_with_credentials_is_refused_anywhere_unseen(path):
     error = refused({path: CREDENTIALS})
     assert path.replace("/", ".") in [problem.key for problem in error.problems]
     assert "hunter2" not in str(error)
+
+
+@pytest.mark.parametrize("key", ["key", "api_key", "access_token", "sig"])
+def test_url_with_a_secret_parameter_is_refused_unseen(key):
+    error = refused({"api/endpoint": f"https://example.com/?{key}=hunter2"})
+    assert "hunter2" not in str(error)
+    assert f"`{key}`" in str(error)
+
+
+def test_broken_yaml_does_not_show_secrets():
+    with pytest.raises(ConfigurationError) as caught:
+        parse_configuration(f"api:\n  auth: [token: {SECRETS['openai']}\n")
+    assert SECRETS["openai"] not in str(caught.value)

@@ -12,7 +12,7 @@ import pytest
 
 from convergence_core.config import parse_mapping
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
-from convergence_core.search.sampler import Advice, Expert, Plan, Sampler, SearchState
+from convergence_core.search.sampler import Advice, Plan, Sampler, SearchState
 from convergence_core.search.samplers import SAMPLERS, make_sampler
 from convergence_core.space.builder import build_space
 from tests.support.problems import World, configuration, request, search, space
@@ -133,34 +133,6 @@ def test_advice_becomes_candidates(sampler: Sampler):
     assert [dict(a.candidate.params) for a in plan.assignments if a.candidate.origin == "rlp"] == [
         params
     ]
-
-
-def test_what_is_reserved_owes_nothing_to_experts_and_without_weight_nothing_does(
-    sampler: Sampler,
-):
-    world = World(1)
-    state, rng = told(sampler, world, 2)
-    before = rng.bit_generator.state
-    liked: Params = {"model": "large", "prompt": "plain", "temperature": 0.9}
-    heard = Expert(
-        name="e", weight=0.9, points=(liked,), means=(0.95,), variances=(0.01,), proposals=(liked,)
-    )
-
-    def ask(advice: Advice) -> tuple[Plan, object]:
-        rng.bit_generator.state = before
-        plan = sampler.ask(state, rng, replace(request(world, 2, 6, 200), advice=advice))
-        return plan, rng.bit_generator.state
-
-    plain, after = ask(Advice())
-    mute = replace(heard, weight=0.0)
-    for advice in (Advice(reserves=True), Advice(experts=(mute,), reserves=True)):
-        plan, state_after = ask(advice)
-        assert plan.assignments == plain.assignments
-        assert state_after == after
-    reserved = ask(Advice(reserves=True))[0].exogenous
-    assert reserved
-    assert ask(Advice(experts=(heard,), reserves=True))[0].exogenous == reserved
-    rng.bit_generator.state = before
 
 
 def test_repeats_are_asked_when_everything_else_is_known(sampler: Sampler):

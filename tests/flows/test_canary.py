@@ -319,3 +319,12 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path):
         base.close()
         for name in ("text.log", "text.gz", "table.parquet", "base.db"):
             assert any(hit.startswith(str(folder / name)) for hit in hits), (name, form)
+
+
+@pytest.mark.slow
+def test_the_password_of_a_shared_journal_is_nowhere(tmp_path: Path, server: PrefectServer):
+    url = postgres_server().new_schema()
+    kind = Kind(KINDS["bearer"].api, {"storage": {"journal": "${JOURNAL}"}})
+    ends = run_both(tmp_path, server, kind, JOURNAL=url)
+    assert ends["good"][0] == 0, ends["good"][1][-3000:]
+    assert_silent(tmp_path, server, [CANARY, url, PASSWORD])

@@ -1,11 +1,8 @@
 """Feed of events of Prefect's server: of task runs only what went wrong."""
 
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -91,39 +88,6 @@ def test_the_feed_has_flow_runs_and_what_went_wrong_and_no_more(prefect_server: 
     of_task_run = related("prefect.task-run.Failed")
     assert f"prefect.flow-run.{flow_run}" in of_task_run
     assert not any(name.startswith("prefect.tag.") for name in of_task_run)
-
-
-@pytest.mark.parametrize(
-    "persister",
-    [
-        None,
-        "",
-        "def create_handler(): pass\n"
-        "class EventPersister:\n"
-        "    async def start(self): return otherwise()\n",
-    ],
-    ids=["no such module", "no such names", "another way"],
-)
-def test_a_prefect_made_otherwise_is_served_as_it_is_and_the_log_says_so(
-    tmp_path: Path, persister: str | None
-):
-    folder = tmp_path / "prefect/server/events/services"
-    folder.mkdir(parents=True)
-    for package in [*folder.relative_to(tmp_path).parents, folder.relative_to(tmp_path)]:
-        (tmp_path / package / "__init__.py").touch()
-    if persister is not None:
-        (folder / "event_persister.py").write_text(persister)
-    (tmp_path / "prefect/__main__.py").write_text("print('served')\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "tasks.prefect_support.program", "prefect", "server", "start"],
-        env={"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "served\n"
-    assert done.stderr.startswith("this Prefect's feed of events keeps all of task runs: ")
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from deployments.nightly.plan import GAMES_CRON, plan
 from tests.flows.test_policy import shown_artifact
 from tests.games.game_worlds import EVERY_2, KUHN, Gamer, write_games
 
@@ -31,6 +30,7 @@ def test_a_round_is_a_flow_and_is_shown(tmp_path: Path):
         assert text in shown
 
 
+@pytest.mark.slow
 def test_a_round_within_an_optimization_is_its_subflow(tmp_path: Path):
     import asyncio
 
@@ -60,16 +60,3 @@ async def n_subflows(name: str) -> int:
         one.parent_task_run_id is not None and one.state is not None and one.state.is_completed()
         for one in found
     )
-
-
-def test_it_is_deployed_where_the_configuration_says_so(tmp_path: Path):
-    found = plan(tmp_path / "c.yaml", tmp_path, system="s", plays_games=True)
-    (one,) = (planned for planned in found if planned.flow_name == "games")
-    assert (one.full_name, one.cron, one.entrypoint) == (
-        "games/weekly",
-        GAMES_CRON,
-        "flows.games.games",
-    )
-    assert one.parameters == {"config": str(tmp_path / "c.yaml")}
-    without = plan(tmp_path / "c.yaml", tmp_path, system="s")
-    assert "games" not in {planned.flow_name for planned in without}

@@ -42,6 +42,7 @@ def test_every_entrypoint_loads_without_a_placeholder():
         assert flow.name == entrypoint.replace(":", ".").rpartition(".")[2]
 
 
+@pytest.mark.slow
 def test_one_process_refuses_to_serve_without_a_server_that_schedules(tmp_path: Path):
     done = run_python(
         "-m", "deployments.serve", check=False, PREFECT_HOME=str(tmp_path), PREFECT_API_URL=""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from deployments.nightly.plan import POLICY_CRON, plan
 from tests.support.writing_runs import write_project
 
 pytestmark = pytest.mark.prefect
@@ -25,6 +24,7 @@ async def shown_artifact(key: str) -> str:
     return str(found[0].data)
 
 
+@pytest.mark.slow
 def test_a_round_is_a_flow_and_isshown_artifact(tmp_path: Path):
     from flows.policy import policy
 
@@ -41,14 +41,3 @@ def test_a_round_is_a_flow_and_isshown_artifact(tmp_path: Path):
     curve = json.loads(asyncio.run(shown_artifact("shown-visitors-policy-curve")))
     assert {row["policy"] for row in curve} == {"ppo", "bandit", "sequence"}
     assert all(row["evaluations"] >= 3 for row in curve)
-
-
-def test_it_is_deployed_where_the_configuration_says_so(tmp_path: Path):
-    found = plan(tmp_path / "c.yaml", tmp_path, system="s", learns_policy=True)
-    (one,) = (planned for planned in found if planned.flow_name == "policy")
-    assert (one.full_name, one.cron, one.entrypoint) == (
-        "policy/nightly", POLICY_CRON, "flows.policy.policy",
-    )  # fmt: skip
-    assert one.parameters == {"config": str(tmp_path / "c.yaml")}
-    without = plan(tmp_path / "c.yaml", tmp_path, system="s")
-    assert "policy" not in {planned.flow_name for planned in without}

@@ -14,19 +14,18 @@ import pytest
 
 from convergence_core.errors import ConfigurationError
 from convergence_core.games.game import PlayKey
-from convergence_core.games.meta_critic import effects
 from convergence_core.games.play import play
 from convergence_core.games.registry import solved_games
-from convergence_core.games.round_records import GamesReport, rounds_with_change
+from convergence_core.games.round_records import GamesReport
 from tasks.games.configured_games import made_game
-from tasks.games.games_report import latest_round, report_of
+from tasks.games.games_report import latest_round
 from tasks.games.own_games import OwnGame
-from tasks.games.round_rows import past_rounds, plays_of_run
+from tasks.games.round_rows import plays_of_run
 from tasks.inputs.loader import load
 from tasks.store import ParquetStore
 from tests.games.game_worlds import KUHN, NIM, Gamer, legal, play_round, write_games
 from tests.support.children import ROOT
-from tests.support.writing_runs import PARENT, STORE, rows
+from tests.support.writing_runs import STORE, rows
 
 SERIAL: dict[str, Any] = {"society__games__n_at_once": 1}
 OWN_GAME = '''
@@ -116,20 +115,6 @@ def test_a_round_that_is_killed_pays_nothing_twice_and_keeps_its_coins(whole, tm
     coins = "SELECT * EXCLUDE (run_id) FROM game_coins ORDER BY game"
     assert rows(tmp_path, coins) == rows(folder, coins)
     assert report.round_number == 0
-
-
-def test_removing_a_game_leaves_the_plays_of_the_others_as_they_were(whole, tmp_path):
-    folder, _, _ = whole
-    with Gamer().server() as server:
-        play_round(
-            write_games(tmp_path, server.url, NIM, **SERIAL | {"society__games__n_at_once": 8})
-        )
-    both = [row for row in stored(folder) if row["game"] == "nim"]
-    one = stored(tmp_path)
-    assert (len(both), len(one)) == (10, 20)
-    assert one[:10] == both
-    coin = "SELECT probability, is_included FROM game_coins WHERE game = 'nim'"
-    assert rows(folder, coin) == rows(tmp_path, coin)
 
 
 def test_the_share_of_the_budget_is_never_overshot(tmp_path):
@@ -234,35 +219,3 @@ def test_a_game_that_raises_in_play_is_void_and_the_round_goes_on(tmp_path):
     assert (parity.n_void, parity.n_played, parity.scores) == (4, 0, ())
     assert parity.reasons == {"the game raised AssertionError:": 4}
     assert report.n_plays == 8
-
-
-def test_effects_come_from_changes_between_looks(tmp_path):
-    """Another incumbent, another look: its change is credited to the games of the round before."""
-    with Gamer().server() as server:
-        keys: dict[str, Any] = {"society__games__plays": 4}
-        play_round(write_games(tmp_path, server.url, KUHN | NIM, **keys))
-        better = f"{PARENT} Answer with one of: positive, negative. <shots></shots>"
-        parameter = {
-            "type": "text",
-            "variants": [PARENT, better],
-            "default": better,
-            "mutate": True,
-        }
-        report = play_round(write_games(
-            tmp_path, server.url, KUHN | NIM, search_space__parameters={"system": parameter}, **keys
-        ))  # fmt: skip
-        same = play_round(tmp_path / "optimization.yaml")
-    first, second, third = past_rounds(ParquetStore(tmp_path / STORE), "visitors")
-    assert first.look.candidate_id != second.look.candidate_id == third.look.candidate_id
-    assert (second.look.is_new, third.look.is_new) == (True, False)
-    gaps = [second.look.rewards[case] - value for case, value in first.look.rewards.items()]
-    measured = rounds_with_change([first, second], third.look)
-    assert measured[0].change == pytest.approx(sum(gaps) / len(gaps))
-    assert measured[0].change != 0.0
-    assert (measured[1].change, measured[1].change_variance) == (0.0, 0.0)
-    assert (report.n_measured, same.n_measured) == (1, 2)
-    assert {one.coin.game: one.effect for one in same.games} == {
-        one.game: one for one in effects(measured)
-    }
-    again = report_of(ParquetStore(tmp_path / STORE), latest_round(ParquetStore(tmp_path / STORE)))
-    assert again == same

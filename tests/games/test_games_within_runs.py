@@ -124,17 +124,6 @@ def test_the_report_of_the_run_tells_what_its_games_came_to(whole):
             assert line in shown
 
 
-def test_a_round_within_a_run_has_the_plays_of_one_that_is_played_alone(whole, tmp_path):
-    folder, _, _ = whole
-    alone = {key: value for key, value in EVERY_2.items() if not key.endswith("every")}
-    with Gamer().server() as server:
-        play_round(write_games(tmp_path, server.url, KUHN | NIM, **alone))
-    within = [{**row, "generation": 0} for row in rows(folder, PLAYS) if row["round"] == 0]
-    assert within == [dict(row) for row in rows(tmp_path, PLAYS)]
-    coins = [{**row, "generation": 0} for row in rows(folder, COINS) if row["round"] == 0]
-    assert coins == [dict(row) for row in rows(tmp_path, COINS)]
-
-
 def test_a_run_that_is_killed_inside_a_round_pays_nothing_twice_and_keeps_its_coins(
     whole, tmp_path
 ):

@@ -18,7 +18,6 @@ from tasks.run.games_opener import open_round_within
 from tasks.run.games_round import GamesRound
 from tasks.run.judged_plays import JudgedPlays
 from tasks.run.opener import prepare_run, resume_run
-from tasks.sao.history import played_items
 from tasks.store import ParquetStore
 from tests.games.game_worlds import EVERY_2, Gamer, play_round, write_games
 from tests.support.planted_server import planted_server
@@ -122,19 +121,6 @@ def test_a_judge_that_is_right_about_executed_truth_is_believed_and_debates_begi
     for one in rows(folder, PLAYED):
         if one["round"] == 1:
             assert json.loads(one["facts_json"])["item"] == fixed["items"][one["position"]]
-
-
-def test_a_round_alone_is_about_the_newest_runs_answers_and_its_verdicts_are_kept_apart(believed):
-    folder, _, state = believed
-    with Gamer(honest).server() as server:
-        config = begun(folder, server.url, {"judge": {}})
-        report = play_round(config)
-        (coin,) = (one.coin for one in report.games)
-        assert coin.off_reason is None
-        assert coin.n_plays in (0, 50), "one play an item, though sixty were asked for"
-    store = ParquetStore(folder / STORE)
-    assert len(played_items(store, "visitors.games", "scribe")) == coin.n_plays
-    assert state.played_to == 0
 
 
 def test_a_round_that_was_left_goes_on_with_the_same_items_and_asks_nobody_twice(tmp_path: Path):

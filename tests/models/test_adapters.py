@@ -10,8 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `local` (pip install '.[local]')")
 
 from tasks.models.files import LocalModel, ModelFiles  # noqa: E402 - after what they need
-from tasks.models.generation import N_ADAPTERS, Generator  # noqa: E402
-from tasks.models.lora import AdapterError  # noqa: E402
+from tasks.models.generation import Generator  # noqa: E402
 from tasks.models.model_process import (  # noqa: E402
     ChatAnswer,
     ChatRequest,
@@ -21,7 +20,7 @@ from tasks.models.model_process import (  # noqa: E402
     answer_batch,
     load_generator,
 )  # fmt: skip
-from tests.models.tiny_adapters import make_adapter, make_model, spoil  # noqa: E402
+from tests.models.tiny_adapters import make_adapter, make_model  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -75,14 +74,6 @@ def test_an_answer_depends_on_its_adapter_alone(generator: Generator, adapters: 
     others = [chat("w9", adapter) for adapter in adapters]
     assert texts(generator, *others, *reversed(asked))[6:] == alone[::-1]
     assert texts(generator, *asked) == alone
-
-
-def test_adapters_beyond_the_limit_are_loaded_again(generator: Generator, adapters: list[Path]):
-    asked = [chat("w3 w4", adapter) for adapter in adapters]
-    assert len(asked) > N_ADAPTERS
-    first = texts(generator, *asked)
-    assert len(generator._adapters) == N_ADAPTERS
-    assert texts(generator, *asked[::-1])[::-1] == first
 
 
 @pytest.mark.parametrize("more", [{}, {"use_rslora": True}, {"alpha_pattern": {"up_proj": 7}}])
@@ -147,62 +138,6 @@ def test_pieces_are_the_answer_and_come_before_it(generator: Generator, adapters
     assert first is not None
     assert first < whole
     assert found[2].first_token_ms is None
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("missing", "is not there"), ("nan", "not finite"), ("infinite", "not finite"),
-        ("wide", "another model's"), ("deep", "no linear layer"), ("dora", "use_dora"),
-        ("cut", "cannot be read"), ("half", "lacks a matrix"), ("other", "no matrix of LoRA"),
-        ("kind", "peft_type"),
-    ],
-)  # fmt: skip
-def test_a_broken_adapter_fails_its_own_requests_with_the_reason(
-    generator: Generator, tmp_path: Path, adapters: list[Path], name: str, told: str
-):
-    folder = tmp_path / "assistant-0009"
-    if name != "missing":
-        more: dict[str, Any] = {"use_dora": True} if name == "dora" else {}
-        if name == "kind":
-            more = {"peft_type": "IA3"}
-        make_adapter(folder, 1, width=48 if name == "wide" else 32, **more)
-    spoiled = {"nan": math.nan, "infinite": math.inf}
-    if name in spoiled:
-        spoil(folder, spoiled[name])
-    weights = folder / "adapter_model.safetensors"
-    if name == "cut":
-        weights.write_bytes(weights.read_bytes()[:-100])
-    if name in ("deep", "half", "other"):
-        from safetensors.torch import load_file, save_file
-
-        tensors = load_file(weights)
-        key = sorted(tensors)[0]
-        tensor = tensors.pop(key)
-        if name == "deep":
-            tensors = {k.replace("layers.1", "layers.7"): v for k, v in tensors.items()}
-            tensors[key] = tensor
-        if name == "other":
-            tensors[key.replace("lora_A", "lora_C")] = tensor
-        save_file(tensors, weights)
-    before = texts(generator, chat("w1"), chat("w1", adapters[0]))
-    found = answered(generator, chat("w1"), chat("w1", folder), chat("w1", adapters[0]))
-    assert [found[0].text, found[2].text] == before
-    assert found[1].finish_reason == "adapter"
-    assert told in found[1].error
-    assert "assistant-0009" in found[1].error
-    assert str(tmp_path) not in found[1].error
-    with pytest.raises(AdapterError):
-        generator.use(folder)
-
-
-def test_weights_that_overflow_are_an_error_of_their_requests(
-    generator: Generator, tmp_path: Path
-):
-    folder = spoil(make_adapter(tmp_path / "huge", 1), 3e38)
-    found = answered(generator, chat("w1", folder), chat("w1"))
-    assert (found[0].finish_reason, "not finite" in found[0].error) == ("error", True)
-    assert found[1].finish_reason in ("stop", "length")
 
 
 def test_a_process_answers_with_adapters_streams_and_scores(

@@ -1,8 +1,6 @@
 """A chat whose adapters change amid its requests: none fails, and each label is the answer's own."""
 
 import json
-import math
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,7 +14,6 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra `local` (pip install '.[local]')")
 
 from convergence.service.server import Service, ServiceOptions
-from convergence_core.errors import AdapterNotFoundError
 from tasks.chat.logged_chat import LoggedChat
 from tasks.chat.roles import BUILT_IN
 from tasks.inputs.environment import Environment
@@ -26,7 +23,7 @@ from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.feedback.adapters import PASSED, rated
-from tests.models.tiny_adapters import make_adapter, make_model, spoil
+from tests.models.tiny_adapters import make_adapter, make_model
 from tests.service.conftest import SECRETS, all_tokens
 from tests.support.configurations import loaded
 
@@ -167,42 +164,3 @@ def test_no_request_fails_and_no_label_is_wrong_while_adapters_change(talk: Talk
         counts = client.get("/v1/feedback/status").json()["roles"]["assistant"]
     assert (models["assistant"], models["code"]) == (first, None)
     assert counts["adapter_version"] == first
-
-
-def test_adapters_that_cannot_answer_fail_clearly_and_alone(talk: Talk):
-    with talk.client() as client:
-        base = talk.ask(client, PROMPTS[0]).json()["choices"][0]["message"]["content"]
-        with pytest.raises(AdapterNotFoundError):
-            talk.adapters.activate("assistant-0099", "ada")
-        good, broken, gone = (
-            talk.register(2),
-            talk.register(5, lambda f: spoil(f, math.nan)),
-            talk.register(3),
-        )
-        talk.adapters.activate(good, "gate")
-        expected = talk.reference(PROMPTS[0], good)
-        assert expected != base
-        for bad, told in ((broken, "not finite"), (gone, "registered")):
-            talk.adapters.activate(bad, "gate")
-            if bad == gone:
-                shutil.rmtree(talk.adapters.folder(gone))
-            refused = talk.ask(client, PROMPTS[0])
-            assert (refused.status_code, told in refused.text) == (502, True), refused.text
-            assert bad in refused.text
-            assert str(talk.root) not in refused.text
-            assert talk.ask(client, PROMPTS[0], "code").status_code == 200
-            talk.adapters.rollback("assistant", "ada")
-            answer = talk.ask(client, PROMPTS[0]).json()
-            assert answer["choices"][0]["message"]["content"] == expected
-            assert answer["system_fingerprint"] == good
-        huge = talk.ask(client, "w" * 1_000_000)
-        assert (huge.status_code, "65,536 bytes" in huge.text) == (413, True), huge.text
-        # One that has answered goes on from memory, and its name stands for nothing else.
-        shutil.rmtree(talk.adapters.folder(good))
-        assert talk.ask(client, PROMPTS[0]).json()["choices"][0]["message"]["content"] == expected
-        huge = talk.ask(client, "w1 " * 20_000)
-        assert (huge.status_code, "more than the model's 512" in huge.text) == (422, True), (
-            huge.text
-        )
-        assert talk.ask(client, "w1", "nobody").status_code == 404
-        assert talk.ask(client, PROMPTS[0]).json()["system_fingerprint"] == good

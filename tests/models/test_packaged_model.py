@@ -73,20 +73,6 @@ def test_tokens_are_counted_and_answers_end_where_they_should(model: LocalModel)
     assert too_long.finish_reason == "context"
 
 
-def test_a_seed_repeats_a_sampled_answer(model: LocalModel):
-    hot = {"temperature": 1.5, "max_tokens": 20}
-    first, again, other = answers(
-        model,
-        [chat("Well?", seed=1, **hot), chat("Well?", seed=1, **hot), chat("Well?", seed=2, **hot)],
-    )
-    assert first.text == again.text != other.text
-
-
-def test_a_batch_that_takes_too_long_ends_between_two_tokens(model: LocalModel):
-    (answer,) = [model.ask(chat("Tell me a story.", max_tokens=4000), 0.01).result(600)]
-    assert answer.finish_reason == "timeout" or answer.completion_tokens < 4000
-
-
 def test_the_template_runs_on_this_machine(tmp_path: Path):
     for name, text in plan_files("local-llm", {}).items():
         path = tmp_path / name
@@ -107,14 +93,6 @@ def test_the_template_runs_on_this_machine(tmp_path: Path):
     result = json.loads(done.stdout)
     assert result["cost_usd"] == 0.0
     assert result["n_missing"] == 0
-
-
-def test_one_model_serves_several_loops(model: LocalModel):
-    async def ask() -> str:
-        future = asyncio.wrap_future(model.ask(chat("Good."), 300.0))
-        return (await future).text
-
-    assert asyncio.run(ask()) == asyncio.run(ask())
 
 
 def test_it_chats_and_each_answer_is_logged(tmp_path: Path):

@@ -10,11 +10,6 @@ from convergence_core.policy import (
     N_PROGRESS,
     PROMPT_ACTIONS,
     STOP,
-    PPOConfig,
-    PPOState,
-    PromptEnvironment,
-    PromptEnvironments,
-    train,
 )
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -70,18 +65,6 @@ def test_stop_and_what_is_not_legal_end_the_episode_and_earn_nothing(second: str
         PromptMutationEnvironment(prices=[1.0])
 
 
-def test_the_order_of_changes_matters_where_it_is_told_to():
-    for effect, differs in ((0.0, False), (0.1, True)):
-        world = SimulatedPrompts(3, order_effect=effect, **QUIET)
-        start = world.start(np.random.default_rng(0))
-        ends = [
-            world.changed(world.changed(start, a, np.random.default_rng(1)), b,
-                          np.random.default_rng(1)).worth
-            for a, b in (("expansion", "reflect"), ("reflect", "expansion"))
-        ]  # fmt: skip
-        assert (ends[0] != pytest.approx(ends[1])) is differs
-
-
 def test_prompts_of_yours_are_scored_once_each():
     asked: list[str] = []
 
@@ -104,20 +87,3 @@ def test_prompts_of_yours_are_scored_once_each():
     assert environment.step(AT["reflect"])[4]["prompt"] == "x y reflect"
     with pytest.raises(ValueError, match="`prompts` must hold one text"):
         ScoredPrompts([], score)
-
-
-def test_a_policy_learns_in_it():
-    world = SimulatedPrompts(1, order_effect=0.0, **QUIET)
-    environment = PromptEnvironments([PromptEnvironment(world) for _ in range(16)])
-    config = PPOConfig(
-        input_dim=16 + N_PROGRESS, action_dim=7, hidden_dim=32, learning_rate=3e-3,
-        buffer_size=512, batch_size=128, gamma=1.0,
-    )  # fmt: skip
-    rng = np.random.default_rng(0)
-    gains = []
-    for _, rollout, _ in train(
-        PPOState.begin(config, rng), environment, config, n_updates=16, rng=rng
-    ):
-        gains.append(float(rollout.rewards.sum() / rollout.terminated.sum()))
-    best = float(np.maximum(np.sort(world.gains, axis=1)[:, -5:], 0.0).sum(axis=1).mean())
-    assert np.mean(gains[-3:]) > gains[0] + 0.5 * (best - gains[0]), (gains, best)

@@ -101,27 +101,6 @@ def test_rewards_are_differences_on_the_same_cases_less_the_price(tmp_path: Path
     assert {row["operator"] for row in edits} <= set(PROMPT_ACTIONS)
 
 
-def test_same_seed_same_texts_of_the_baselines_and_a_search_takes_no_round_for_its_own(
-    tmp_path: Path,
-):
-    found = []
-    for name in ("a", "b"):
-        config = project(tmp_path / name)
-        report = played(config)
-        with ExperienceStore(tmp_path / name / STORE) as store:
-            found.append(
-                [
-                    (one.policy, one.actions, one.verdicts, one.gain)
-                    for one in RoundStore(store).episodes("visitors")
-                ]
-            )
-        assert report.label.startswith("visitors.policy")
-    assert found[0] == found[1]
-    run = begin(tmp_path / "a")
-    run.close()
-    assert run.record.name == "visitors"
-
-
 def _stopped(config: Path) -> str:
     """Play one episode of a round and end as by Ctrl-C; return its run."""
     found = ""

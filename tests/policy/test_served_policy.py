@@ -20,7 +20,6 @@ from convergence_core.policy import (
     PPOConfig,
     PromptEpisode,
 )
-from tasks.policy import served_policy
 from tasks.policy.records import (
     ChosenAction,
     ExperienceReceipt,
@@ -136,16 +135,6 @@ def test_what_is_wrong_is_refused_and_nothing_changes(
     assert (store.count(), policy.stats()["n_pending"]) == (0, 1)
 
 
-def test_one_bad_report_of_a_batch_leaves_the_others(policy: ServedPolicy, store: ExperienceStore):
-    good = policy.decide(question())
-    bad = replace(report(good), decision_id="unknown")
-    found = policy.take([report(good), bad, report(good), report(good, 0.75)])
-    assert [getattr(it, "status", type(it).__name__) for it in found] == [
-        "stored", "PolicyDecisionNotFoundError", "duplicate", "PolicyRequestError",
-    ]  # fmt: skip
-    assert store.count() == 1
-
-
 def test_what_belongs_to_all_of_a_batch_is_stored_with_it_or_nothing_is(
     policy: ServedPolicy, store: ExperienceStore
 ):
@@ -248,14 +237,6 @@ def test_another_systems_checkpoint_is_refused_by_name(store: ExperienceStore, t
     version.write_bytes(version.read_bytes()[:-1])
     with pytest.raises(PolicyCheckpointError, match="must be as it was written"):
         ServedPolicy(store, settings())
-
-
-def test_the_oldest_decisions_are_forgotten(policy: ServedPolicy, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(served_policy, "MOST_PENDING", 2)
-    first, *_, last = [policy.decide(question()) for _ in range(3)]
-    with pytest.raises(PolicyDecisionNotFoundError):
-        one(policy, report(first))
-    assert one(policy, report(last)).status == "stored"
 
 
 def test_collectors_report_at_once_and_each_step_counts_once(

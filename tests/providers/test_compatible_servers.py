@@ -11,7 +11,7 @@ import yaml
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.budget.usage import reported_cost
-from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
+from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.records import Reply
 from tasks.inputs.prices import shipped_prices
 from tests.docs.test_documents import ROOT, blocks
@@ -257,23 +257,6 @@ def test_a_reported_cost_is_an_amount_or_unknown(usage, cost_usd):
     assert reported_cost({"usage": usage}) == cost_usd
 
 
-@pytest.mark.parametrize(
-    ("model", "seller"),
-    [
-        ("anthropic/claude-haiku-4.5", ("anthropic", "claude-haiku-4-5")),
-        ("openai/gpt-4o-mini", ("openai", "gpt-4o-mini")),
-        ("google/gemini-2.5-flash", ("gemini", "gemini-2.5-flash")),
-        ("deepseek/deepseek-v4-flash", None),
-        ("mistralai/mistral-small-2603", None),
-        ("anthropic/claude-haiku-4.5:online", None),
-    ],
-)
-def test_before_a_call_openrouters_price_is_that_of_the_models_only_maker(model, seller):
-    found = SHIPPED.find("openrouter", model)
-    assert found == (None if seller is None else SHIPPED.find(*seller))
-    assert (found is None) == (seller is None)
-
-
 # -- errors
 
 
@@ -334,37 +317,6 @@ def test_what_the_parameters_caused_is_the_candidates_fault(endpoint, answer, ki
     fault = fault_of(endpoint, answer)
     assert isinstance(fault, CandidateFault)
     assert fault.error_type == kind
-
-
-INFRASTRUCTURES_FAULTS = [
-    (MISTRAL, error(429, {"message": "Requests rate limit exceeded"}, **{"retry-after": "2"}), "http_429"),
-    (MISTRAL, error(429, {"object": "error", "message": "Service tier capacity exceeded for this model.", "type": "service_tier_capacity_exceeded", "code": "3505"}), "http_429"),
-    (MISTRAL, error(503, {"object": "error", "message": "Service unavailable.", "type": "unreachable_backend", "code": "1100"}), "http_503"),
-    (MISTRAL, chat_answer("hal", finish_reason="error"), "unfinished_answer"),
-    (DEEPSEEK, error(429, openai_form("Rate limit reached", type="rate_limit_error")), "http_429"),
-    (DEEPSEEK, error(503, openai_form("Service is too busy.")), "http_503"),
-    (DEEPSEEK, chat_answer("hal", finish_reason="insufficient_system_resource"), "unfinished_answer"),
-    (OPENROUTER, error(429, openai_form("Rate limit exceeded: free-models-per-min.", code=429)), "http_429"),
-    (OPENROUTER, error(502, openai_form("Provider returned error", code=502)), "http_502"),
-    (OPENROUTER, error(529, openai_form("Provider overloaded", code=529)), "http_529"),
-    (OPENROUTER, Answer(openai_form("Provider returned error", code=502, metadata={"raw": "overloaded"})), "http_502"),
-    (OPENROUTER, Answer(openai_form("Rate limit exceeded: free-models-per-min", code="429")), "http_429"),
-    (VLLM, Answer({"object": "error", "message": "Engine is overloaded", "type": "internal_error", "code": 50302}), "bad_body"),
-    (LLAMA_CPP, Answer({"error": "upstream timed out"}), "stream_error"),
-    (OLLAMA, error(503, openai_form("server busy, please try again.  maximum pending requests exceeded", type="api_error")), "http_503"),
-    (VLLM, error(500, {"object": "error", "message": "EngineCore encountered an issue.", "type": "InternalServerError", "code": 500}), "http_500"),
-    (VLLM, chat_answer("hal", finish_reason="abort"), "unfinished_answer"),
-    (LLAMA_CPP, error(503, openai_form("Loading model", type="unavailable_error", code=503)), "http_503"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("endpoint", "answer", "kind"), INFRASTRUCTURES_FAULTS)
-def test_what_the_server_could_not_do_is_tried_again(endpoint, answer, kind):
-    fault = fault_of(endpoint, answer)
-    assert isinstance(fault, InfrastructureFault)
-    assert (fault.error_type, fault.retryable) == (kind, True)
-    billed = ("unfinished_answer", "http_502", "bad_body", "stream_error")
-    assert fault.may_be_billed == (kind in billed)
 
 
 # -- the page

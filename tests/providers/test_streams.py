@@ -98,18 +98,6 @@ def test_pieces_of_tool_calls_are_joined_by_index():
     }
 
 
-def test_whole_tool_calls_without_an_index_stay_apart():
-    calls = [
-        {"id": "a", "function": {"name": "f", "arguments": "{}"}},
-        {"id": "b", "function": {"name": "f", "arguments": "{}"}},
-        {"function": {"name": "g", "arguments": "{}"}},
-        {"function": {"name": "g", "arguments": "{}"}},
-    ]
-    pieces = [chunk("tool_calls", tool_calls=calls)]
-    value = streamed(events(pieces), gemini_api)[0].value
-    assert [call["name"] for call in value["tool_calls"]] == ["f", "f", "g", "g"]
-
-
 def test_a_refusal_in_pieces_is_a_refusal():
     pieces = [chunk(refusal="I will "), chunk(refusal="not."), chunk("stop"), USAGE_CHUNK]
     fault = fault_of(events(pieces))
@@ -150,14 +138,6 @@ def test_an_error_within_a_stream_is_told(error, error_type, retryable):
     fault = fault_of(events([chunk(content="hel"), {"error": error}], done=False))
     assert isinstance(fault, InfrastructureFault)
     assert (fault.error_type, fault.retryable) == (error_type, retryable)
-
-
-@pytest.mark.parametrize("api", [chat_api, native_api])
-def test_a_piece_that_is_no_json_is_the_infrastructures_fault(api):
-    answer = Answer(b"data: {oops\n\n", headers={"content-type": "text/event-stream"})
-    fault = fault_of(answer, api)
-    assert isinstance(fault, InfrastructureFault)
-    assert fault.error_type == "bad_body"
 
 
 @pytest.mark.parametrize("api", [chat_api, native_api])

@@ -153,16 +153,6 @@ def test_calls_of_older_and_looser_forms_are_read(answer):
     }
 
 
-def test_one_key_leaves_thinking_in_the_answer_and_asks_anew():
-    text = "<think>hm</think>yes"
-    with LoopbackServer(lambda _: chat_answer(text)) as server:
-        apis = [chat_api(server.url, request=more) for more in ({}, {"separate_thinking": False})]
-        assert [ask(api).value for api in apis] == ["yes", text]
-        first, second = (target_of(api).request({"temperature": 0.5}, CASE) for api in apis)
-    assert isinstance(first, dict)
-    assert second == {**first, "separate_thinking": False}
-
-
 def test_a_model_whose_prompt_opens_the_thinking_is_held_back_until_its_end():
     """By its name at once, and by its first answer where the name says nothing."""
     late = events(

@@ -318,49 +318,6 @@ def test_effects_are_those_of_the_whole_space_with_the_candidates_asked_counted(
     assert sum(point.n_candidates for point in effects["x"].points) == 6
 
 
-def test_failures_are_counted_by_reason_and_fault(told):
-    told.generation(
-        evaluated(
-            SPACE.candidate({"x": 0.1, "kind": "c"}),
-            SEARCH_IDS[:3],
-            2,
-            status="error",
-            fault="candidate",
-            error_type="ValueError",
-            error="ValueError: no",
-            reward=0.0,
-        ),
-        evaluated(
-            SPACE.candidate({"x": 0.3, "kind": "c"}),
-            SEARCH_IDS[:2],
-            2,
-            status="timeout",
-            fault="infrastructure",
-            error_type="timeout",
-            error="no answer",
-            reward=None,
-            metrics={},
-        ),
-        evaluated(
-            SPACE.candidate({"x": 0.4, "kind": "c"}),
-            SEARCH_IDS[:1],
-            2,
-            status="skipped",
-            error_type="budget",
-            reward=None,
-            metrics={},
-        ),
-    )
-    result = told.collect()
-    assert (result.n_failed, result.n_missing, result.n_skipped) == (5, 2, 1)
-    assert [(f.reason, f.fault, f.n, f.example) for f in result.failures] == [
-        ("ValueError", "candidate", 3, "ValueError: no"),
-        ("timeout", "infrastructure", 2, "no answer"),
-        ("budget", None, 1, None),
-    ]
-    assert result.leaderboard[-1].n_failed == 3
-
-
 def test_a_run_without_a_reward_has_no_winner(tmp_path):
     store = ParquetStore(tmp_path / "store")
     store.save_run(run_record())

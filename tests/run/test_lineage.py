@@ -13,7 +13,6 @@ import yaml
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
 from tasks.run.opener import prepare_run, resume_run
-from tasks.run.prior_runs import TAG as WARM_START, tags_of
 from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import looks
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -143,6 +142,7 @@ def test_errors_of_a_finished_run_are_asked_again_by_a_new_one_and_both_stay(
     assert second.facts["goes on from"] == first.label
 
 
+@pytest.mark.slow
 def test_a_limit_holds_for_a_finished_run_and_its_successors_together(
     tmp_path: Path, shop: tuple[Shop, LoopbackServer]
 ):
@@ -192,15 +192,3 @@ def test_a_kill_while_a_run_is_made_from_a_finished_one_loses_nothing(
     healed = play(resume_run(tmp_path / STORE, label))
     assert healed.best is not None
     assert healed.best.params["k"] == 3
-
-
-def test_a_later_run_starts_from_the_newest_of_a_lineage_alone(
-    tmp_path: Path, shop: tuple[Shop, LoopbackServer]
-):
-    answer, server = shop
-    loaded = load(write(tmp_path, server.url))
-    play(prepare_run(loaded))
-    answer.is_ill = False
-    second = play(resume_run(tmp_path / STORE, retry_missing=True))
-    tags = tags_of(loaded.configuration, ParquetStore(tmp_path / STORE), "shop")
-    assert [name.partition("@")[0] for name in tags[WARM_START].split()] == [second.run_id]

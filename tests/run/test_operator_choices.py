@@ -22,6 +22,7 @@ def asked(run: Run) -> list[str]:
     return [member.candidate.candidate_id for member in run.state.search.archive]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_with_the_credit_that_was_journaled(tmp_path: Path):
     unbroken = begin(project(tmp_path / "unbroken"))
     play(unbroken)
@@ -46,13 +47,3 @@ def test_an_interrupted_run_goes_on_with_the_credit_that_was_journaled(tmp_path:
     play(resumed)
     assert asked(resumed) == asked(unbroken)
     assert resumed.state.search.memory[META_KEY] == unbroken.state.search.memory[META_KEY]
-
-
-def test_credit_does_not_outlive_its_run(tmp_path: Path):
-    folder = project(tmp_path / "p")
-    first = begin(folder, generations=2)
-    play(first)
-    second = begin(folder, generations=2)
-    assert META_KEY not in second.state.search.memory
-    play(second)
-    assert asked(second) == asked(first)

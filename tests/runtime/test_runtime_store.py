@@ -417,7 +417,7 @@ def shared(url: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("shared")
 def test_processes_that_share_a_state_lose_no_reward_and_count_none_twice(tmp_path: Path):
-    processes(tmp_path / "store", 4, 60)
+    processes(tmp_path / "store", 3, 40)
 
 
 @pytest.mark.usefixtures("shared")

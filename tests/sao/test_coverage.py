@@ -113,13 +113,3 @@ def stopped(temperature: float, n_rounds: int) -> str:
 @pytest.mark.slow
 def test_a_collapse_stops_the_rounds_by_round_2_when_it_is_cold():
     assert "at first" in stopped(0.7, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_fresh_real_text_never_alarms_in_five_rounds():
-    async def found() -> tuple[int, int]:
-        async with play(None, 5, seed=1) as sao:
-            return sao.rounds.n_done, sao.alarms.n_alarms
-
-    assert asyncio.run(found()) == (6, 0)

@@ -21,7 +21,6 @@ from tasks.report.sao_section import preference_blocks, preference_lines
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
 from tasks.sao.factory import NO_LLM, NO_PROMPT
-from tasks.steps import prefer
 from tasks.store import ParquetStore
 from tests.sao.test_coverage import FULL
 from tests.support.planted_server import planted_server
@@ -255,34 +254,6 @@ def test_without_a_model_or_a_prompt_the_run_says_so_and_goes_on(
 
 
 # -- what preferences may touch
-
-
-def test_preferences_change_no_ranking_and_without_a_distilled_text_no_plan(tmp_path: Path):
-    with planted_server(planted_world()) as server:
-        write_preferring(tmp_path, server.url, **SMALL)
-        run = begin(tmp_path)
-        with run:
-            play_generation(run)
-            play_generation(run)
-            assert learner_of(run).state.is_believed
-            prefer.fn(run.run_id, run.next_generation)
-            plan = run.ask()
-            trials = [run.session.evaluate(a, run.next_generation) for a in plan.assignments]
-            told = run.learn(trials)
-            # The same trials in a run that never heard of preferences.
-            del run.learners["sao"]
-            assert run.ask() == plan
-            untold = run.learn(trials)
-            assert told.recommendation is not None
-            assert _bytes(run, told) == _bytes(run, untold)
-
-
-def _bytes(run: Run, learned: Any) -> str:
-    search = learned.state.search
-    found = run.study.recommendation(search)
-    assert found is not None
-    ranking = [(r.candidate_id, r.mean, r.low, r.high) for r in found.ranking]
-    return canonical_json([search.to_json(), *map(list, ranking)])
 
 
 def test_from_what_a_judge_says_that_nobody_vouches_for_no_text_is_distilled(tmp_path: Path):

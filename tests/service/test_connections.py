@@ -1,21 +1,16 @@
 """What the service does with connections that send, or read, too slowly, and with too many."""
 
 import re
-import resource
 import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import httpx
-import pytest
 
 from convergence.client import Client
-from convergence.service.connections import ConnectionLimitError, most_connections
 from convergence.service.server import Service
 from tests.service.conftest import SECRETS, Start
-from tests.service.test_serve import TOKEN, serving
 
 PATIENCE_S = 120.0
 """Longer than any wait here takes, also on a busy machine."""
@@ -144,28 +139,3 @@ def test_where_all_connections_work_a_new_one_is_told_to_come_again(start: Start
         for open_ in busy:
             open_.sendall(b'{"user_id": "u1"}')
             assert open_.recv(12) == b"HTTP/1.1 404", "there is no such system yet"
-
-
-def test_the_number_of_connections_leaves_files_for_the_store():
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert most_connections(5) == 5
-    if files != resource.RLIM_INFINITY:
-        assert most_connections(None) == min(1_000, files - 128)
-        with pytest.raises(ConnectionLimitError, match=r"`ulimit -n`.*Choose at most"):
-            most_connections(files)
-
-
-def test_more_sockets_than_files_starve_nobody(tmp_path: Path):
-    most = 256  # files of the service's process
-    with (
-        serving(tmp_path / "store", n_files=most) as (_, url),
-        ExitStack() as stack,
-        Client(url, token=TOKEN, retries=0, timeout_s=PATIENCE_S) as before,
-    ):
-        before.offer("bot", "a", {})
-        for number in range(most + 100):
-            open_ = stack.enter_context(connected(url))
-            open_.sendall(b"GET /health HTTP/1.1\r\n"[: number % 20])
-        assert before.select("bot", user_id="u").arm_id == "a"
-        with Client(url, token=TOKEN, retries=0, timeout_s=PATIENCE_S) as after:
-            assert after.select("bot", user_id="v").arm_id == "a"

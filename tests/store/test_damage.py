@@ -86,15 +86,17 @@ def test_a_damaged_checkpoint_or_run_is_named(store, damage):
         store.runs()
 
 
-@pytest.mark.parametrize("is_finished", [False, True])
-@pytest.mark.parametrize("table", ["evaluations", "attempts", "candidates", "generations", "runs"])
+@pytest.mark.parametrize(
+    ("table", "is_finished"),
+    [("evaluations", False), ("generations", False), ("runs", False), ("attempts", True)],
+)
 def test_no_flipped_bit_stays_unseen(store, table, is_finished):
     file = file_of(store, table, "run.parquet" if table == "runs" else "g00001.parquet")
     if is_finished:
         store.finish_run(run_record(status="done"))
         file = store.path / "final" / table / f"run_id={RUN}" / "part-0.parquet"
     whole = file.read_bytes()
-    for at in range(3, len(whole), len(whole) // 7):
+    for at in range(3, len(whole), len(whole) // 4):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
         named = {found.path for found in store.check()}
         assert file in named, f"byte {at} of {len(whole)}"

@@ -290,3 +290,14 @@ def test_tables_of_version_1_get_digests(url):
         journal.claim([intent(0)], "me")
         journal.settle([settled(0)])
         assert journal.answers(["key-0"])["key-0"].outcome == 0
+
+
+def test_a_claim_whose_commit_is_unknown_is_an_error_and_not_repeated(
+    journal, server, monkeypatch
+):
+    dropped = dropping(_Writer, "flush", server, after=True)
+    monkeypatch.setattr(_Writer, "flush", dropped)
+    with pytest.raises(StoreWriteError, match="convergence resume"):
+        journal.claim([intent(0)], "me")
+    assert journal.totals(RUN).n_attempts == 0
+    assert [claim.state for claim in journal.claim([intent(0)], "me")] == ["granted"]

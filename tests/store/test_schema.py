@@ -43,7 +43,7 @@ def test_rows_round_trip_through_duckdb_and_polars(table, tmp_path):
     files = ParquetFiles()
     path = tmp_path / "rows.parquet"
 
-    @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
     @given(rows=rows_of(table))
     def check(rows):
         files.write(table, rows, path)

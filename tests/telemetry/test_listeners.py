@@ -418,3 +418,20 @@ def test_offline_no_other_machine_hears_of_a_run(
     offline = replace(deps, environment=replace(world, mock_url="http://127.0.0.1:1"))
     assert not remote_exports(offline.telemetry)
     assert (offline.telemetry == made.configuration.telemetry) == (not keys)
+
+
+def test_a_secret_in_what_a_listener_raises_is_not_told(caplog):
+    class Leaking:
+        def on_event(self, event: Event) -> None:
+            raise ValueError(f"bad key {SECRET}")
+
+        def close(self) -> None:
+            raise ValueError("a second time")
+
+    with caplog.at_level(logging.WARNING):
+        threads = ListenerThreads({"leaking": Leaking}, redact=Redactor(values=[SECRET]))
+        threads(started())
+        threads.close()
+    (told,) = told_by(caplog)
+    assert SECRET not in told
+    assert "bad key [redacted]" in told

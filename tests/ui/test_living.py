@@ -168,16 +168,6 @@ def test_what_the_gate_proves_is_promoted_once_its_name_is_repeated(tmp_path, op
     assert (again.status_code, "already" in again.json()["detail"]) == (400, True)
 
 
-def test_only_a_run_that_goes_on_is_stopped_and_only_one_that_ended_early_resumed(
-    project, opened: Open
-):
-    viewer = opened(store_of(project)).enter()
-    (row,) = viewer.page("runs")["runs"]
-    for verb in ("stop", "resume"):
-        answer = viewer.post(f"runs/{row['run_id']}/{verb}", confirm=row["label"])
-        assert (answer.status_code, "is done" in answer.json()["detail"]) == (400, True)
-
-
 @pytest.mark.prefect
 @pytest.mark.slow
 def test_a_run_of_another_process_is_stopped_and_goes_on_from_the_page(tmp_path, opened: Open):
