@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from convergence_core.config import parse_mapping
+from convergence_core.config import parse_configuration, parse_mapping
 from convergence_core.config.secrecy import (
     is_env_name,
     is_only_references,

@@ -23,6 +23,7 @@ import duckdb
 import pytest
 import yaml
 
+from tests.store.postgres_server import PASSWORD, postgres_server
 from tests.support.chat_servers import gemini_answer
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 from tests.support.optimizations import ROOT

@@ -45,6 +45,7 @@ from tests.support.searching import finish
 from tests.telemetry.listener_contract import (
     ListenerContract,
     generation,
+    started,
     whole_run,
 )
 
