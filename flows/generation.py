@@ -1,4 +1,4 @@
-"""One generation: think, sample, evaluate in parallel, learn, save."""
+"""One generation: think, sample, evaluate in parallel, score the thought, learn, save."""
 
 from prefect import flow, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -13,6 +13,7 @@ from tasks.steps import (
     look_first,
     sample_candidates,
     save_generation,
+    score_thought,
     think,
     write_prompts,
 )
@@ -37,8 +38,7 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
     with attended_generation(run_id):
         if run_of(run_id).is_due("prompts"):
             write_prompts(run_id, generation)
-        if run_of(run_id).is_due("rlp"):
-            think(run_id, generation)
+        has_thought = run_of(run_id).is_due("rlp") and bool(think(run_id, generation))
         plan = sample_candidates(run_id, generation)
         looked = look_first(run_id, generation)
         futures = evaluate.map(
@@ -47,5 +47,8 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
             generation=unmapped(generation),
         )
         show_progress(run_id)  # which takes a while, in which there is nothing to do but wait
-        learned = learn(run_id, generation, quoted([*looked, *futures.result()]))
+        trials = quoted([*looked, *futures.result()])
+        if has_thought:
+            score_thought(run_id, generation, trials)
+        learned = learn(run_id, generation, trials)
         return save_generation(run_id, generation, quoted(learned))

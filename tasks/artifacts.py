@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from prefect import get_client, get_run_logger, runtime
@@ -43,6 +43,7 @@ from tasks.secrets.process_redaction import redacted_text
 
 if TYPE_CHECKING:
     from convergence_core.games.round_records import GamesReport
+    from convergence_core.search.learner import LearnerStep
     from tasks.policy.policy_round import PolicyRoundReport
     from tasks.training.round import RoundReport
 
@@ -228,6 +229,28 @@ def show_policy(report: "PolicyRoundReport") -> None:
         ],
         description="Mean reward of each policy against evaluations",
     )
+
+
+def show_thought(run: Run, step: "LearnerStep") -> float | None:
+    """Show a generation's thought with its gain and the weights; return the gain, in nats."""
+    payloads, updates = step.tables["payloads"], step.tables["policy_updates"]
+    row: dict[str, Any] = dict(step.tables["thoughts"][0])
+    stats: dict[str, float] = dict(updates[0]["stats"]) if updates else {}  # type: ignore[call-overload]  # a map of numbers
+    gain: float | None = row["information_gain"]
+    numbers = {
+        "kind": row["agent_id"],
+        "information gain, nats": number_text.UNKNOWN if gain is None else f"{gain:+.2f}",
+        "forecasts scored": row["n_outcomes"],
+        "settings of its own": row["n_own"],
+        "weight in the draws before": f"{row['weight']:.3f}",
+        **{name: f"{stats[name]:.3f}" for name in sorted(stats) if name.startswith(("p_", "w_"))},
+    }
+    lines = "\n".join(f"| {name} | {value} |" for name, value in numbers.items())
+    text = _block(redacted_text(str(payloads[0]["text"]))) if payloads else str(row["reason"])
+    markdown = f"| number | value |\n|---|---|\n{lines}\n\n{text}\n"
+    title = f"Thought of generation {row['generation']:02d} of {run.label}"
+    _show_text(run, "thought", markdown, title)
+    return gain
 
 
 def show_games(report: "GamesReport") -> None:

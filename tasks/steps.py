@@ -13,6 +13,7 @@ from convergence_core.games.round_records import GamesReport
 from convergence_core.policy.gate import PolicyGate
 from convergence_core.records import Assignment, Trial
 from convergence_core.search.sampler import Plan
+from tasks.artifacts import show_thought
 from tasks.policy.policy_round import round_of
 from tasks.run import sao_rounds
 from tasks.run.active_runs import run_of
@@ -25,12 +26,12 @@ from tasks.secrets.process_redaction import redacted_errors
 @task(task_run_name="think before generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def think(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
-    """Write the generation's thoughts, then what each predicts of candidates chosen without it.
+    """Ask for the generation's thought: forecasts of candidates chosen without it, and settings of its own.
 
-    Both are durable before any outcome. Faults of the model are reasons, kept with the thoughts.
+    It is durable before any outcome. Faults of the model are reasons, kept with the thought.
 
     Returns:
-        How many thoughts there are.
+        1, or 0 where there is no thought.
     """
     return run_of(run_id).think("rlp")
 
@@ -100,6 +101,25 @@ def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Tri
         generation: its number; ``None`` for the final re-estimation.
     """
     return run_of(run_id).evaluate(assignment, generation)
+
+
+@task(task_run_name="score the thought of generation {generation:02d}", cache_policy=NO_CACHE)
+@redacted_errors()
+def score_thought(run_id: str, generation: int, trials: list[Trial]) -> float | None:  # noqa: ARG001
+    """Pay the generation's thought for its forecasts, update weight and policy, and show both.
+
+    Nothing of it is kept before the generation is saved.
+
+    Returns:
+        Its information gain, in nats; ``None`` if nothing was scored.
+
+    Raises:
+        RunInterruptedError: the run was asked to stop, so the trials may be incomplete.
+    """
+    run = run_of(run_id)
+    run.check_stop()
+    step = run.learn_of("rlp", trials)
+    return None if step is None else show_thought(run, step)
 
 
 @task(task_run_name="learn from generation {generation:02d}", cache_policy=NO_CACHE)

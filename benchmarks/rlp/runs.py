@@ -10,8 +10,6 @@ from benchmarks.rlp.landscapes import Landscape
 from benchmarks.rlp.simulated import Inline, Kind, Simulated, Trusting, Way
 from convergence_core.records import Evaluation, Params, Trial
 from convergence_core.rlp.learner import RlpState
-from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import make_sampler, make_surrogate
@@ -50,8 +48,7 @@ def play(
         seed=seed,
         writer=Simulated(kind, space, landscape.value, seed),  # type: ignore[arg-type]  # as it is
         calls=LearnerCalls("RLP", Inline(), SubBudget(limit_usd=None)),  # type: ignore[arg-type]  # as it is
-        state=RlpState.first(tuple(STRATEGIES)),
-        replay=Replay(),
+        state=RlpState.first(),
     )
     world, rng = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
     setting = Setting(sampler, space, n_generations, N_CANDIDATES, rng)

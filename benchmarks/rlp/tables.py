@@ -34,9 +34,7 @@ def measure(
     """
     ways: list[tuple[Way, Kind]] = [("plain", "good")]
     ways += [
-        (way, thinker)
-        for thinker in ("good", "useless", "adversarial")
-        for way in ("trust", "rlp")
+        (way, thinker) for thinker in ("good", "useless", "wrong") for way in ("trust", "rlp")
     ]
     tasks = [(name, way, thinker, seed) for seed in range(n_seeds) for way, thinker in ways]
     with ProcessPoolExecutor(n_processes, mp_context=get_context("fork")) as pool:

@@ -112,7 +112,7 @@ def _price_of(
     return price.cost(usage)
 
 
-Role = Literal["evaluation", "judge", "thought", "prediction", "writing", "sao", "game", "total"]
+Role = Literal["evaluation", "judge", "thought", "writing", "sao", "game", "total"]
 """Purpose of a call, as in the ledger."""
 
 

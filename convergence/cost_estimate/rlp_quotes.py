@@ -1,58 +1,33 @@
-"""Quotes of thoughts and their predictions, for each form of request.
+"""Quote of thoughts: one call a generation, one more where a reply cannot be read.
 
-Only a probe shows which form a server supports, so the most is that of the most expensive allowed form.
-Expected are weights as JSON, which any model can write, or a chat's next token if the configuration allows
-only log-probabilities. The least is 0: the policy may choose not to think.
+The last generations of a search with test cases ask known candidates only, so that there are fewer calls.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from convergence.cost_estimate.call_quotes import CallHistory, RoleEstimate, TextModel
-from convergence.cost_estimate.ranges import Range, over
+from convergence.cost_estimate.ranges import Range
 from convergence.cost_estimate.run_forecast import Forecast
 from convergence_core.budget.bounds import prompt_bound
-from convergence_core.config.optimization import RlpConfig
-from convergence_core.records import Json
-from convergence_core.rlp.bins import N_BINS, TENTHS
-from convergence_core.rlp.commitments import Estimator
-from convergence_core.rlp.exemplars import MOST
-from convergence_core.rlp.history import TrialHistory, TrialSummary
-from convergence_core.rlp.strategies import STRATEGIES
-from convergence_core.space import Space
+from convergence_core.rlp.quantiles import Quantiles
 
 if TYPE_CHECKING:
     from tasks.inputs.environment import Environment
     from tasks.inputs.loader import Loaded
 
-USUAL_THOUGHT: Final = 270
-"""Tokens of a thought of 200 words."""
-N_PROBES: Final = 4 * N_BINS + 1 + 6 + 4 + 1
-"""Calls of the probe of a server's forms, at most once in a run."""
-MOST_SEEN: Final = 400
-"""Most trials behind a prompt; views show a few of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionForm:
-    """Form of a request for predictions."""
-
-    n_calls: float
-    """Most calls in a generation."""
-    prompt: int
-    """Most tokens of one call, without a thought."""
-    answer: int
-    """Longest answer, in tokens."""
+USUAL_REPLY: Final = 600
+"""Tokens of notes, eight forecasts and five settings."""
+MOST_PROBLEM: Final = 300
+"""Characters about a reply that cannot be read."""
 
 
 def thought_roles(
     loaded: "Loaded", world: "Environment", plan: Forecast, past: Mapping[str, CallHistory]
 ) -> list[RoleEstimate]:
-    """Return the estimates of ``thought`` and ``prediction`` calls; empty without RLP.
+    """Return the estimate of ``thought`` calls; empty without RLP.
 
     Args:
         loaded: the configuration, its space and its cases.
@@ -64,107 +39,56 @@ def thought_roles(
     if configuration.llm is None or not configuration.society.thinks:
         return []
     rlp = configuration.society.rlp
+    steers = configuration.optimization.algorithm in ("mab_evolution", "thompson")
+    n = plan.n_generations if steers else 0
     model = TextModel.of(configuration.llm, None, world)
-    quote = partial(model.quote, usual=USUAL_THOUGHT)
-    role = partial(model.role, share=rlp.max_share_usd, lowered_by="society.rlp.thought_length")
-    history = _history(loaded.space, plan, configuration.optimization.seed)
-    n_thinking = max(0, plan.n_generations - 1)  # the first has no trials
-    speaks = 1.0 - 1.0 / (len(STRATEGIES) + 1)
-    n_most = n_thinking * rlp.n_thoughts
-    thoughts = role(
-        "thought",
-        Range(low=0, expected=n_most * speaks, high=n_most),
-        [
-            quote(prompt, rlp.thought_length, more=MOST * rlp.thought_length)
-            for prompt in _thinking_prompts(loaded.space, history)
-        ],
-        past.get("thought"),
-    )
-    allowed, usual = _forms(loaded.space, history, rlp)
-
-    def predicting(form: PredictionForm, share: float) -> RoleEstimate:
-        request = quote(form.prompt, form.answer, more=rlp.thought_length)
-        calls = Range.fixed(n_thinking * share * form.n_calls)
-        return role("prediction", calls, [request], past.get("prediction"))
-
-    expected, ends = predicting(usual, speaks), [predicting(form, 1.0) for form in allowed]
-    calls = _between(expected.calls, [end.calls for end in ends])
-    predictions = replace(
-        expected,
-        calls=calls + Range(low=0, expected=0, high=N_PROBES if n_thinking else 0),
-        tokens=_between(expected.tokens, [end.tokens for end in ends]),
-        usd=_between(expected.usd, [end.usd for end in ends]),
-    )
-    return [thoughts, predictions]
+    return [
+        model.role(
+            "thought",
+            Range(low=0, expected=n, high=2 * n),
+            [
+                model.quote(prompt, rlp.thought_length, more=MOST_PROBLEM, usual=USUAL_REPLY)
+                for prompt in _prompts(loaded, plan)
+            ],
+            past.get("thought"),
+            share=rlp.max_share_usd,
+            lowered_by="society.rlp.thought_length",
+        )
+    ]
 
 
-def _between(expected: Range, ends: Sequence[Range]) -> Range:
-    """Return the expected number, from 0 to the highest end."""
-    return Range(low=0, expected=expected.expected, high=over(ends).high)
+def _prompts(loaded: "Loaded", plan: Forecast) -> list[int]:
+    """Return the most tokens of prompts of a run: with as many random trials as it may have, and few."""
+    from tasks.rlp.factory import prompts_of  # noqa: PLC0415 - brings clients
+    from tasks.rlp.prompts import MOST_ROWS, ThoughtRequest, TrialRow  # noqa: PLC0415 - as above
 
-
-def _history(space: Space, plan: Forecast, seed: int) -> TrialHistory:
-    """Return random trials, as many as a run may have, so that prompts get their length."""
-    rng = np.random.default_rng(seed)
-    n = min(MOST_SEEN, plan.n_candidates or MOST_SEEN)
-    trials = []
-    for i in range(max(1, n)):
-        candidate = space.candidate(space.sample(rng))
-        trials.append(
-            TrialSummary(
-                generation=0,
+    space, rlp = loaded.space, loaded.configuration.society.rlp
+    rng = np.random.default_rng(loaded.configuration.optimization.seed)
+    prompts = prompts_of(loaded.configuration)
+    bounds = []
+    for n in (0, min(MOST_ROWS, plan.n_candidates or MOST_ROWS)):
+        sampled = [space.candidate(space.sample(rng)) for _ in range(n + rlp.n_predicted)]
+        trials = [
+            TrialRow(
                 candidate_id=f"{i}-{candidate.candidate_id}",
                 params=candidate.params,
-                reward=float(rng.random()),
-                n_cells=100,
-                latency_ms=1000.0,
-                cost_usd=0.001,
+                n=100,
+                mean=0.12345,
+                se=0.00123,
+                forecast=Quantiles(0.123, 0.234, 0.345),
             )
+            for i, candidate in enumerate(sampled[:n])
+        ]
+        request = ThoughtRequest(
+            generation=1,
+            kind="notes" if n else "start",
+            space=space,
+            around={},
+            trials=trials,
+            reserved={c.candidate_id: c.params for c in sampled[n:]} if n else {},
+            notes="word " * 120,
         )
-    return TrialHistory(tuple(trials))
-
-
-def _thinking_prompts(space: Space, history: TrialHistory) -> list[int]:
-    from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - brings nothing at start
-
-    words = RlpPrompts()
-    prompts = [words.thinking(strategy, history, space, ()) for strategy in STRATEGIES.values()]
-    return [_bound(messages) for messages in prompts]
-
-
-def _forms(
-    space: Space, history: TrialHistory, rlp: RlpConfig
-) -> tuple[list[PredictionForm], PredictionForm]:
-    """Return the allowed forms, and the usual one."""
-    from tasks.rlp.channel_probe import allowed_channels  # noqa: PLC0415 - brings clients
-    from tasks.rlp.elicited_channel import ELICITED_LIMIT  # noqa: PLC0415 - as above
-    from tasks.rlp.learner import N_REGION_POINTS, N_RESCORED  # noqa: PLC0415 - brings clients
-    from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - as above
-
-    words, m = RlpPrompts(), rlp.n_predicted
-    context = words.context(history, space)(None)
-    question = words.question(history.trials[0].params, space, TENTHS)
-    questions = {f"trial_{i}": question for i in range(m)}
-    n_arms = 1 + rlp.n_thoughts + N_RESCORED
-    n_requests = n_arms + rlp.n_thoughts  # and the points of each thought
-    n_each = n_arms * m + rlp.n_thoughts * N_REGION_POINTS
-    alone = _bound([{"content": f"{context} {question}"}])
-    forms: dict[Estimator, PredictionForm] = {
-        "chat_echo": PredictionForm(n_calls=N_BINS * n_each, prompt=alone, answer=1),
-        "echo": PredictionForm(n_calls=n_each, prompt=N_BINS * alone, answer=0),
-        "chat": PredictionForm(n_calls=n_each, prompt=alone, answer=1),
-        "elicited": PredictionForm(
-            n_calls=n_requests,
-            prompt=_bound(words.elicitation(context, questions)),
-            answer=ELICITED_LIMIT,
-        ),
-    }
-    names = allowed_channels(rlp.use_logprobs)
-    usual = forms["elicited" if "elicited" in names else "chat"]
-    return [forms[name] for name in names], usual
-
-
-def _bound(messages: list[dict[str, Json]]) -> int:
-    bound = prompt_bound({"messages": [*messages]})
-    assert bound is not None  # noqa: S101 - texts only
-    return bound
+        bound = prompt_bound({"messages": [*prompts.messages(request)]})
+        assert bound is not None  # noqa: S101 - texts only
+        bounds.append(bound)
+    return bounds

@@ -117,7 +117,7 @@ class LearningConfig(Section):
     """What to learn from."""
 
     rlp_enabled: bool = True
-    """Whether a model predicts before candidates are chosen, with information gain as its
+    """Whether a model forecasts scores and proposes settings, with information gain as its
     reward."""
     sao_enabled: bool = False
     """Whether a model writes prompts, gets two answers each and judges them, for a dataset and
@@ -125,23 +125,18 @@ class LearningConfig(Section):
 
 
 class RlpConfig(Section):
-    """Hypotheses (RLP)."""
+    """Hypotheses (RLP): one call a generation."""
 
     nullable = frozenset({"temperature"})
 
     thought_length: int = Field(default=2048, ge=1, le=1_000_000)
-    """Longest hypothesis, in tokens; a truncated one earns nothing."""
+    """Longest reply, in tokens; a truncated one is asked for once more."""
     temperature: float | None = Field(default=0.7, ge=0, le=2)
-    """Randomness of hypotheses; `null`: not sent."""
-    n_thoughts: int = Field(default=4, ge=1, le=64)
-    """Hypotheses per generation."""
+    """Randomness of replies; `null`: not sent."""
     n_predicted: int = Field(default=8, ge=1, le=64)
-    """Most candidates to predict per generation; at most half."""
+    """Most candidates to forecast per generation; at most half."""
     max_share_usd: float = Field(default=0.2, gt=0, le=1)
-    """Share of `budget.max_usd` for hypotheses and predictions."""
-    use_logprobs: Literal["auto"] | bool = "auto"
-    """Predictions from log-probabilities (`true`), from text (`false`), or the best
-    available."""
+    """Share of `budget.max_usd` for hypotheses."""
 
 
 class SaoConfig(Section):

@@ -1,25 +1,19 @@
-"""RLP: hypotheses of an LLM, rewarded by information gain (arXiv 2510.01265).
+"""RLP: thoughts of an LLM, rewarded by information gain (arXiv 2510.01265).
 
-A thought is written before the outcomes it is judged by and is paid for the information it adds
-about them. Pure numpy; who asks a model is in ``tasks.rlp``.
+A thought forecasts scores before they are known and is paid for the information that it adds to the
+search's own posterior. Pure numpy; who asks a model is in ``tasks.rlp``.
 
-====================  =============================================================
-``bins``              ten bins of reward; calibration's transform
-``gain``              information gain (eq. 5), e-values
-``baseline``          mixture of predictors that never see a thought
-``statistical``       the search's posterior as one of them
-``outcomes``          trials → outcomes of what was committed
-``gain_rows``         commitments and outcomes → rows
-``advantage``         group advantages (eq. 7), generalized advantages, no centring
-``policy``            clipped update (eq. 8) of a softmax over strategies; value
-``learner``           the update after a generation; the state
-``replay``            ten thousand rows; calibration: one temperature for both arms
-``exemplars``         old thoughts that predicted best, no two alike
-``experts``           how much a thought may say in the draws
-``history`` ``views`` what a thought may have read
-``strategies``        the actions of the policy
-``regions``           where a thought says to look
-``commitments``       what is fixed before outcomes are known
-``rows`` ``report``   tables, and a summary for people
-====================  =============================================================
+==================  =============================================================
+``quantiles``       forecasts as 10, 50 and 90 % quantiles, and their density
+``gain``            information gain (eq. 5), resolution, e-values
+``statistical``     the search's posterior as a forecast: the baseline
+``reply``           notes, forecasts and settings in a model's answer
+``commitments``     what is fixed before outcomes are known
+``outcomes``        trials → scores of what was committed
+``experts``         how much the model's forecasts count in the draws
+``advantage``       group advantages (eq. 7), generalized advantages, normalization
+``policy``          clipped update (eq. 8) of a softmax over actions; value
+``learner``         the update after a generation; the state
+``rows`` ``report`` tables, and a summary for people
+==================  =============================================================
 """

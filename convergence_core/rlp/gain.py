@@ -1,27 +1,29 @@
-"""Information gain of thoughts, and the evidence that they help.
+"""Information gain of forecasts, and the evidence that they help.
 
 The reward is a log-likelihood ratio against a baseline that never saw a thought (arXiv 2510.01265,
 eq. 5), with departures:
 
-* Outcomes are bins of a trial's reward, not tokens.
+* Outcomes are scores, not tokens, and the baseline is the search's own posterior.
 * p~ = .98 p + .02 p-: mixing bounds a loss at log .02, and unlike clipping it keeps
   E_p-[e^IG] = 1, which the e-value needs.
+* A side of a forecast is at least a tenth as wide as the posterior, so that no bet on a point wins more
+  than a few nats.
 * Within a generation e-values are averaged and never multiplied, since its outcomes share
   surprises: products raise false alarms of a contentless bet from .02 to .34.
 
 A baseline of the wrong shape lets any sentence gain that repairs the shape, whatever it says of
-candidates. So help is claimed only if thoughts also tell candidates apart. A thought's *resolution*
+candidates. So help is claimed only if forecasts also tell candidates apart. Their *resolution*
 (the term of forecast verification; A. H. Murphy, "A new vector partition of the probability score",
-1973) is its gain over its own average forecast of the generation's m candidates:
+1973) is the gain over the average forecast of the generation's m candidates:
 
-    p^(b) = (1/m) sum_x p(b|x),    R(x) = log p~(b_x|x) - log p^(b_x)
+    p^(y) = (1/m) sum_x p(y|x),    R(x) = log p~(y_x|x) - log p^(y_x)
 
-with p^ in place of p- in p~. If chance had dealt its forecasts to the candidates, E[p~(b_x|pi(x))] would be p^(b_x),
+with p^ in place of p- in p~. If chance had dealt the forecasts to the candidates, E[p~(y_x|pi(x))] would be p^(y_x),
 so (1/m) sum_x e^R(x) is an e-value as well, whatever the outcomes share. A forecast that is the same
 for all candidates has R = 0.
 
-Notation: p(b) with the thought, p-(b) baseline, b_x the observed outcome of candidate x, pi a random
-permutation of the candidates.
+Notation: p(y) forecast, p-(y) baseline, y_x the observed score of candidate x, pi a random permutation of the
+candidates; all densities.
 """
 
 import math
@@ -31,46 +33,49 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.rlp.quantiles import LEAST_SCALE, Quantiles
+
 MIX: Final = 0.02
-"""Share of the baseline in p~."""
+"""Share of the baseline in p~, and of the uniform distribution in the baseline."""
 FLOOR: Final = math.log(MIX)
 """Least information gain, in nats."""
 LEVEL: Final = 0.05
 """Probability, at most, that help is ever claimed where there is none."""
+NARROWEST: Final = 0.1
+"""Least scale of a forecast, in standard deviations of the posterior."""
 
 
-def mixed(p: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Return p~ = .98 p + .02 p-; same shape as both."""
-    return np.asarray(p + MIX * (baseline - p), np.float64)  # exactly p where both are equal
+def baseline_density(posterior: Quantiles, y: float) -> float:
+    """Return p-(y) = .98 f(y) + .02, in [0, 1]: the posterior may be wrong."""
+    return (1.0 - MIX) * posterior.density(y) + MIX
 
 
-def information_gain(p: np.ndarray, baseline: np.ndarray, observed: int) -> float:
-    """Return IG = log p~(b_x) - log p-(b_x), in nats, at least ``FLOOR``.
-
-    Args:
-        p: outcome's distribution with the thought, (n_outcomes,).
-        baseline: without one, (n_outcomes,), all above 0.
-        observed: index of what came.
-    """
-    # (RLP eq. 5), with p~ in place of p
-    return math.log(float(mixed(p, baseline)[observed])) - math.log(float(baseline[observed]))
+def forecast_density(forecast: Quantiles, posterior: Quantiles, y: float) -> float:
+    """Return p(y), no side narrower than ``NARROWEST`` of the posterior."""
+    return forecast.density(y, max(LEAST_SCALE, NARROWEST * math.sqrt(posterior.variance)))
 
 
-def resolutions(forecasts: np.ndarray, observed: Sequence[int]) -> np.ndarray:
-    """Return R of each candidate, the gain over the thought's own average forecast, (m,), in nats.
+def information_gain(p: float, baseline: float) -> float:
+    """Return IG = log p~ - log p-, in nats, at least ``FLOOR``.
 
     Args:
-        forecasts: of one thought, one row for each candidate, (m, n_outcomes).
-        observed: index of what came of each, (m,).
+        p: probability, or density, that the forecast gave to what came.
+        baseline: the same without it, above 0.
     """
-    average = forecasts.mean(axis=0)  # p^, (n_outcomes,)
-    pairs = zip(forecasts, observed, strict=True)
-    return np.array([information_gain(p, average, b) for p, b in pairs], np.float64)
+    mixed = p + MIX * (baseline - p)  # exactly p where both are equal
+    return math.log(mixed) - math.log(baseline)  # (RLP eq. 5), with p~ in place of p
 
 
-def reward_of(gains: Sequence[float]) -> float:
-    """Return r = mean of IG over a generation's exogenous candidates, at least one."""
-    return sum(gains) / len(gains)
+def resolutions(densities: np.ndarray) -> np.ndarray:
+    """Return R of each candidate, (m,), in nats.
+
+    Args:
+        densities: of row x's forecast at the score of column x', (m, m).
+    """
+    average = densities.mean(axis=0)  # p^(y_x), (m,)
+    pairs = zip(np.diag(densities), average, strict=True)
+    # 1e-300: far from every forecast all of them are 0.
+    return np.array([information_gain(p, max(a, 1e-300)) for p, a in pairs], np.float64)
 
 
 def e_value(gains: Sequence[float]) -> float:
@@ -132,6 +137,6 @@ def shows_help(mean_gain: float | None, top_e_value: float, top_resolution: floa
     Args:
         mean_gain: over generations, in nats; ``None`` if nothing was scored.
         top_e_value: highest product of the e-values against the baseline.
-        top_resolution: the same against the thoughts' own average forecasts.
+        top_resolution: the same against the forecasts' own average.
     """
     return min(top_e_value, top_resolution) >= 1.0 / LEVEL and (mean_gain or 0.0) > 0.0

@@ -1,27 +1,32 @@
-"""Update of RLP after a generation: evidence, weights, advantages, policy.
+"""Update of RLP after a generation: gains, evidence, weight, advantages, policy.
 
-The order matters: rewards are taken with the baseline as it was before these outcomes; only then do
-the baseline, the calibration, the experts' weights and the policy move.
+The order matters: gains are taken with the posterior as it was before these outcomes; only then do the
+model's weight and the policy move.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
-from convergence_core.records import Json, Params, fields_of
+from convergence_core.records import Json, fields_of
 from convergence_core.rlp import advantage, gain, policy as policies
-from convergence_core.rlp.baseline import Mixture
-from convergence_core.rlp.commitments import Commitment
-from convergence_core.rlp.experts import Weights
+from convergence_core.rlp.commitments import ACTIONS, Commitment
+from convergence_core.rlp.experts import FIRST_WEIGHT, weight_after
 from convergence_core.rlp.gain import EProcess
-from convergence_core.rlp.gain_rows import score
-from convergence_core.rlp.history import TrialHistory
 from convergence_core.rlp.outcomes import CandidateOutcomes
-from convergence_core.rlp.policy import Steps, StrategyPolicy, Update, ValueFunction
-from convergence_core.rlp.replay import Replay, ReplayRow, calibrated, calibration_is_due
+from convergence_core.rlp.policy import ActionPolicy, Steps, Update, ValueFunction
+from convergence_core.rlp.quantiles import Quantiles
+
+SILENT: Final = 1.0 / 3.0
+"""Share of the generations, at least, that forecast without notes, so that notes and model are told apart."""
+CAPACITY: Final = 10_000
+"""Rewards that are remembered."""
+MANY_TRIALS: Final = 200
+"""Trials that count as a full history."""
+MOST_SHOWN: Final = 200
+"""Forecasts that later prompts show beside what came."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -33,7 +38,7 @@ class Episode:
     actions: tuple[int, ...]
     log_old: tuple[float, ...]
     rewards: tuple[float, ...]
-    """In nats; those of no thought are 0."""
+    """In nats."""
 
     @property
     def mean(self) -> float:
@@ -56,7 +61,7 @@ class Episode:
         return cls(state=state, **{n: tuple(value[n]) for n in ("actions", "log_old", "rewards")})
 
 
-_NUMBERS: Final = ("moment", "t_cal", "n_outcomes", "entropy")
+_NUMBERS: Final = ("moment", "weight", "notes", "n_own", "n_better")
 """Fields of a state that are stored as they are."""
 
 
@@ -64,111 +69,181 @@ _NUMBERS: Final = ("moment", "t_cal", "n_outcomes", "entropy")
 class RlpState:
     """What was learned of thoughts; a value, saved with the generation."""
 
-    strategies: tuple[str, ...]
-    """Of the actions from 1."""
-    policy: StrategyPolicy
+    policy: ActionPolicy
+    """Over ``ACTIONS``."""
     value: ValueFunction = field(default_factory=ValueFunction.zero)
     moment: float = 1.0
     """sigma^2, nats squared."""
-    mixture: Mixture = field(default_factory=Mixture)
-    weights: Weights
-    t_cal: float = 1.0
-    n_outcomes: int = 0
-    """Outcomes that a thought was scored on, each counted once per thought."""
+    weight: float = FIRST_WEIGHT
+    """Of the model's forecasts in the draws."""
     evidence: EProcess = field(default_factory=EProcess)
-    """Against "no thought predicts better than the baseline"."""
+    """Against "no thought predicts better than the posterior"."""
     resolution: EProcess = field(default_factory=EProcess)
-    """Against "no thought tells candidates apart": over thoughts' own average forecasts."""
+    """Against "no thought tells candidates apart": over forecasts' own average."""
     gains: tuple[float, ...] = ()
-    """Mean gain of each generation with a scored thought, in nats."""
-    entropy: float = 1.0
-    """Mean entropy of the last statistical predictions over the greatest possible."""
+    """Mean gain of each scored generation, in nats."""
     episodes: tuple[Episode, ...] = ()
-    """The last thirty, oldest first."""
-    history: TrialHistory = field(default_factory=TrialHistory)
+    """The last thirty, oldest first: what the policy and V are fitted to again."""
+    n_own: int = 0
+    """Settings of the model's own that were evaluated."""
+    n_better: int = 0
+    """Of these: better than the mean of those that the search chose in the same generation."""
+    notes: str = ""
+    """The last that were written."""
+    forecasts: Mapping[str, Quantiles] = field(default_factory=dict)
+    """Candidate → the model's last forecast of it."""
 
     @property
     def last_gain(self) -> float:
-        """Of the last generation with a scored thought, in nats; 0 before."""
+        """Of the last scored generation, in nats; 0 before."""
         return self.gains[-1] if self.gains else 0.0
 
+    @property
+    def worth_a_place(self) -> float:
+        """Probability that a setting of the model's own gets a whole place, in (0, 1].
+
+        Twice the posterior mean, under a uniform prior, of the share that is better than the search's choice.
+        """
+        return min(1.0, 2.0 * (1 + self.n_better) / (2 + self.n_own))
+
     @classmethod
-    def first(cls, strategies: tuple[str, ...]) -> "RlpState":
-        """Return the state before any thought.
+    def first(cls) -> "RlpState":
+        """Return the state before any thought."""
+        return cls(policy=ActionPolicy.of((SILENT, 1.0 - SILENT)))
+
+    def propensities(self, state: np.ndarray) -> np.ndarray:
+        """Return the probability of each of ``ACTIONS``: the policy's, but notes at most 1 - ``SILENT``.
 
         Args:
-            strategies: names of the actions from 1.
+            state: s_g, (N_FEATURES,).
         """
-        n = len(strategies)
-        return cls(
-            strategies=strategies, policy=StrategyPolicy.uniform(n + 1), weights=Weights.first(n)
-        )
+        silent = max(SILENT, float(self.policy.probabilities(state)[0]))
+        return np.array([silent, 1.0 - silent], np.float64)
 
     def to_json(self) -> Json:
         """Return a JSON value from which ``from_json`` makes an equal state."""
         return {
-            "strategies": [*self.strategies],
-            "policy": self.policy.to_json(),
+            "action_policy": self.policy.to_json(),
             "value": self.value.weights.tolist(),
-            "mixture": [*self.mixture.weights],
-            "weights": [*self.weights.values],
-            "log_evidence": self.evidence.log_e,
-            "top_log_evidence": self.evidence.top_log_e,
+            "evidence": [self.evidence.log_e, self.evidence.top_log_e],
             "resolution": [self.resolution.log_e, self.resolution.top_log_e],
             "gains": [*self.gains],
             **fields_of(self, *_NUMBERS),
             "episodes": [episode.to_json() for episode in self.episodes],
-            "history": self.history.to_json(),
+            "forecasts": {name: [*q.to_json()] for name, q in self.forecasts.items()},
         }
 
     @classmethod
-    def from_json(cls, value: Json, params_of: Mapping[str, Params]) -> "RlpState":
-        """Rebuild what ``to_json`` wrote.
-
-        Args:
-            value: as written.
-            params_of: candidate → its parameters, which the archive has.
-
-        Raises:
-            ValueError: the value was not made by ``to_json``.
-        """
-        if not isinstance(value, dict) or "policy" not in value:
-            raise ValueError(f"not a state of RLP: {str(value)[:80]}")
+    def from_json(cls, value: Json) -> "RlpState":
+        """Rebuild what ``to_json`` wrote; of versions that forecast bins nothing is taken over."""
+        if not isinstance(value, dict) or "action_policy" not in value:
+            return cls.first()
         v: dict[str, Any] = value  # as ``to_json`` wrote it
         return cls(
-            strategies=tuple(v["strategies"]),
-            policy=StrategyPolicy.from_json(v["policy"]),
+            policy=ActionPolicy.from_json(v["action_policy"]),
             value=ValueFunction(np.array(v["value"], np.float64)),
-            mixture=Mixture(tuple(v["mixture"])),
-            weights=Weights(tuple(v["weights"])),
-            evidence=EProcess(v["log_evidence"], v["top_log_evidence"]),
-            # A run that began before resolution was measured has no evidence of it.
-            resolution=EProcess(*v.get("resolution", ())),
+            evidence=EProcess(*v["evidence"]),
+            resolution=EProcess(*v["resolution"]),
             gains=tuple(v["gains"]),
             episodes=tuple(Episode.from_json(episode) for episode in v["episodes"]),
-            history=TrialHistory.from_json(v["history"], params_of),
+            forecasts={name: Quantiles(*q) for name, q in v["forecasts"].items()},
             **{name: v[name] for name in _NUMBERS},
         )
+
+
+def features(n_trials: int, *, budget_left: float, last_gain: float) -> np.ndarray:
+    """Return s_g, what the policy sees before it acts, (N_FEATURES,), each in [-1, 1].
+
+    Args:
+        n_trials: candidates with a score.
+        budget_left: share of the run that is left, in [0, 1].
+        last_gain: mean information gain of the last scored generation, in nats.
+    """
+    s = np.array([1.0, budget_left, n_trials / MANY_TRIALS, last_gain])
+    return np.asarray(np.clip(s, -1.0, 1.0), np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredForecast:
+    """One forecast, and what came."""
+
+    subject: str
+    """Candidate."""
+    forecast: Quantiles | None
+    posterior: Quantiles | None
+    """``None``: the model proposed the candidate itself, so nothing is scored."""
+    outcome: float
+    """Score."""
+    p: float | None = None
+    """p(y)."""
+    baseline: float | None = None
+    """p-(y)."""
+    gain: float | None = None
+    """IG, in nats."""
+    resolution: float | None = None
+    """Gain over the thought's own average forecast, in nats."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RlpUpdate:
     """What one generation taught, for tables and people."""
 
-    rows: tuple[ReplayRow, ...]
-    rewards: Mapping[str, float]
-    """Thought → r_i, in nats; only those that were scored, and 0 for no thought and for those that
-    moved no prediction."""
-    advantages: Mapping[str, float]
-    """Thought → its total advantage in the update."""
-    e_values: Mapping[str, float]
-    """Thought → e_i."""
+    rows: tuple[ScoredForecast, ...]
+    """Candidates chosen without the thought, then those that it proposed."""
+    reward: float | None
+    """r, in nats; ``None`` if nothing was scored."""
+    advantage: float | None
     e_value: float | None
-    """Of the generation; ``None`` if no thought was scored."""
-    resolution_e_values: Mapping[str, float]
-    """Thought → e-value of its resolution."""
+    resolution_e_value: float | None
     update: Update
     sigma: float
+
+    @property
+    def gains(self) -> list[float]:
+        """Of each scored candidate, in nats."""
+        return [row.gain for row in self.rows if row.gain is not None]
+
+
+def score(commitment: Commitment, outcomes: CandidateOutcomes) -> tuple[ScoredForecast, ...]:
+    """Return what a thought's forecasts were worth; those of its own settings without a gain.
+
+    A candidate without an outcome, or without a forecast of both sides, is left out.
+    """
+    names = [
+        n for n in outcomes.observed if n in commitment.forecasts and n in commitment.posterior
+    ]
+    forecasts = [commitment.forecasts[name] for name in names]
+    baselines = [commitment.posterior[name] for name in names]
+    scores = [outcomes.observed[name] for name in names]
+    pairs = [*zip(forecasts, baselines, strict=True)]
+    densities = np.array([[gain.forecast_density(q, b, y) for y in scores] for q, b in pairs])
+    resolutions = gain.resolutions(densities) if names else ()
+    rows = []
+    for i, (name, y) in enumerate(zip(names, scores, strict=True)):
+        p, baseline = float(densities[i, i]), gain.baseline_density(baselines[i], y)
+        rows.append(
+            ScoredForecast(
+                subject=name,
+                forecast=forecasts[i],
+                posterior=baselines[i],
+                outcome=y,
+                p=p,
+                baseline=baseline,
+                gain=gain.information_gain(p, baseline),
+                resolution=float(resolutions[i]),
+            )
+        )
+    of_settings = (
+        ScoredForecast(
+            subject=setting.candidate_id,
+            forecast=setting.forecast,
+            posterior=None,
+            outcome=outcomes.proposed[setting.candidate_id],
+        )
+        for setting in commitment.settings
+        if setting.candidate_id in outcomes.proposed
+    )
+    return (*rows, *of_settings)
 
 
 def learn(
@@ -178,101 +253,66 @@ def learn(
     *,
     next_features: np.ndarray,
     rng: np.random.Generator,
-    replay: Replay,
-) -> tuple[RlpState, RlpUpdate, Replay]:
+) -> tuple[RlpState, RlpUpdate]:
     """Return what is known after a generation.
 
     Args:
         state: before.
-        commitment: thoughts and predictions, made before the outcomes.
+        commitment: thought and forecasts, made before the outcomes.
         outcomes: what came.
         next_features: s_g+1, (N_FEATURES,).
         rng: for the order of minibatches.
-        replay: rows so far.
     """
-    scored = score(commitment, outcomes, state.mixture, state.t_cal)
-    rows_of = {
-        t.thought_id: rows for t in commitment.thoughts if (rows := scored.own(t.thought_id))
-    }
-    gains = {name: [row.gain for row in rows] for name, rows in rows_of.items()}
-    rewards = {name: gain.reward_of(values) for name, values in gains.items()}
-    e_values = {name: gain.e_value(values) for name, values in gains.items()}
-    resolutions = {name: [row.resolution or 0.0 for row in rows] for name, rows in rows_of.items()}
-    resolution_e_values = {name: gain.e_value(values) for name, values in resolutions.items()}
-    n_scored = len(state.gains) + bool(rewards)
-    moment = advantage.second_moment(state.moment, [*rewards.values()], max(1, n_scored))
+    rows, thought = score(commitment, outcomes), commitment.thought
+    gains = [row.gain for row in rows if row.gain is not None]
+    reward = e_value = resolution_e_value = None
+    episodes, moment, weight = state.episodes, state.moment, state.weight
+    if gains and thought is not None:
+        reward, e_value = float(np.mean(gains)), gain.e_value(gains)
+        resolution_e_value = gain.e_value(
+            [row.resolution or 0.0 for row in rows if row.gain is not None]
+        )
+        moment = advantage.second_moment(moment, [reward], len(state.gains) + 1)
+        weight = weight_after(weight, reward)
+        episode = Episode(
+            state=commitment.state,
+            actions=(ACTIONS.index(thought.kind),),
+            log_old=(thought.log_propensity,),
+            rewards=(reward,),
+        )
+        episodes = (*episodes, episode)[-policies.VALUE_WINDOW :]
     sigma = advantage.sigma_of(moment)
-    rewards |= _unmoved(commitment)
-    acted = [t for t in commitment.thoughts if t.thought_id in rewards]
-    episode = Episode(
-        state=commitment.state,
-        actions=tuple(t.action for t in acted),
-        log_old=tuple(t.log_old for t in acted),
-        rewards=tuple(rewards[t.thought_id] for t in acted),
-    )
-    episodes = (*state.episodes, *([episode] if acted else []))[-policies.VALUE_WINDOW :]
     value, totals, steps = critic(state.value, episodes, next_features, sigma)
-    policy, update = policies.improve(state.policy, steps, rng)
-    replay = replay.after(scored.rows, commitment.thoughts)
-    every = [value for values in gains.values() for value in values]
+    policy, update = policies.improve(state.policy, steps if gains else Steps.none(), rng)
+    written = {} if thought is None else dict(thought.forecasts)
+    written |= {s.candidate_id: s.forecast for s in commitment.settings if s.forecast is not None}
+    known = {**state.forecasts, **written}
+    others = outcomes.others
+    proposed = () if others is None else outcomes.proposed.values()
     after = replace(
         state,
+        n_own=state.n_own + len(proposed),
+        n_better=state.n_better + sum(y > (others or 0.0) for y in proposed),
         policy=policy,
         value=value,
         moment=moment,
-        mixture=state.mixture.after(scored.likelihoods),
-        weights=state.weights.after(_by_action(commitment, e_values)),
-        t_cal=_t_cal(state, len(scored.rows), replay),
-        n_outcomes=state.n_outcomes + len(scored.rows),
-        evidence=state.evidence.after(_mean(e_values)),
-        resolution=state.resolution.after(_mean(resolution_e_values)),
-        gains=(*state.gains, float(np.mean(every))) if every else state.gains,
+        weight=weight,
+        evidence=state.evidence.after(e_value),
+        resolution=state.resolution.after(resolution_e_value),
+        gains=state.gains if reward is None else (*state.gains, reward),
         episodes=episodes,
+        notes=thought.notes if thought is not None and thought.notes else state.notes,
+        forecasts=dict([*known.items()][-MOST_SHOWN:]),
     )
-    taught = RlpUpdate(
-        rows=scored.rows,
-        rewards=rewards,
-        advantages={t.thought_id: a for t, a in zip(acted, totals, strict=True)} if acted else {},
-        e_values=e_values,
-        e_value=_mean(e_values),
-        resolution_e_values=resolution_e_values,
+    return after, RlpUpdate(
+        rows=rows,
+        reward=reward,
+        advantage=totals[-1] if gains else None,
+        e_value=e_value,
+        resolution_e_value=resolution_e_value,
         update=update,
         sigma=sigma,
     )
-    return after, taught, replay
-
-
-def _unmoved(commitment: Commitment) -> dict[str, float]:
-    """Return thought → reward 0, of no thought and of those that moved no prediction."""
-    if commitment.estimator is None:
-        return {}
-    return {
-        t.thought_id: 0.0
-        for t in commitment.thoughts
-        if t.is_no_op or (t.is_written and commitment.moved_nothing(t.thought_id))
-    }
-
-
-def _t_cal(state: RlpState, n_new: int, replay: Replay) -> float:
-    """Return the temperature after so many new outcomes."""
-    if not calibration_is_due(state.n_outcomes, state.n_outcomes + n_new):
-        return state.t_cal
-    forecasts, observed = replay.forecasts()
-    return calibrated(forecasts, observed) if observed else state.t_cal
-
-
-def _mean(e_values: Mapping[str, float]) -> float | None:
-    """Return the mean of thoughts' e-values, an e-value again; ``None`` if there is none."""
-    return float(np.mean([*e_values.values()])) if e_values else None
-
-
-def _by_action(commitment: Commitment, e_values: Mapping[str, float]) -> dict[int, float]:
-    """Return action → mean e-value of its thoughts, an e-value again."""
-    by_action = defaultdict(list)
-    for thought in commitment.thoughts:
-        if thought.thought_id in e_values:
-            by_action[thought.action].append(e_values[thought.thought_id])
-    return {action: float(np.mean(values)) for action, values in by_action.items()}
 
 
 def critic(
@@ -281,7 +321,10 @@ def critic(
     next_features: np.ndarray,
     sigma: float,
 ) -> tuple[ValueFunction, list[float], Steps]:
-    """Return the next V, the total advantages of the last episode, and the steps to learn from."""
+    """Return the next V, the total advantages of the last episode, and the steps to learn from.
+
+    An episode of one action has no group, so its generalized advantage counts whole.
+    """
     if not episodes:
         return value, [], Steps.none()
     states = np.array([episode.state for episode in episodes])  # (n, N_FEATURES)
@@ -293,7 +336,8 @@ def critic(
     over_time = advantage.scaled(raw)
     recent = [*zip(episodes, over_time, strict=True)][-policies.N_GENERATIONS :]
     totals = [
-        advantage.group_advantages(episode.rewards, sigma) + advantage.ALPHA * later
+        advantage.group_advantages(episode.rewards, sigma)
+        + (advantage.ALPHA if len(episode.actions) > 1 else 1.0) * later
         for episode, later in recent
     ]  # A_i + alpha A-hat_g
     lengths = [len(episode.actions) for episode, _ in recent]

@@ -1,10 +1,10 @@
-"""Outcomes of committed predictions, from a generation's trials.
+"""Outcomes of committed forecasts, from a generation's trials.
 
-Exogenous cells alone count, and none that was evaluated before the predictions were durable: its
-outcome might have been known.
+Exogenous cells alone count for what is scored, and none that was evaluated before the forecasts were
+durable: its outcome might have been known.
 
-What is predicted is a candidate's mean reward over all cases. A trial has seen a few, easy or hard ones, so
-what was known of each case before the generation is taken off its reward:
+What is forecast is a candidate's mean score over all cases. A trial has seen a few, easy or hard ones, so
+what was known of each case before the generation is taken off its score:
 
     outcome_i = mean over cells of  y_ij - (b_j - sum_j w_j b_j)
 
@@ -15,48 +15,77 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from convergence_core.records import Cell, Trial
+from convergence_core.records import Cell, Evaluation, Trial
 from convergence_core.rlp.commitments import Commitment
-from convergence_core.rlp.history import adjusted_mean
 
-OLDER: Final = "it was evaluated before the predictions were durable"
+OLDER: Final = "it was evaluated before the forecasts were durable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateOutcomes:
-    """Outcomes of the candidates that were predicted."""
+    """Outcomes of the candidates that were forecast."""
 
-    observed: Mapping[str, int] = field(default_factory=dict)
-    """Candidate → index of the outcome."""
+    observed: Mapping[str, float] = field(default_factory=dict)
+    """Candidate chosen without a thought → score."""
+    proposed: Mapping[str, float] = field(default_factory=dict)
+    """Candidate that the model proposed → score; earns nothing."""
+    others: float | None = None
+    """Mean score of all candidates chosen without a thought; ``None`` if there is none."""
     void: Mapping[str, str] = field(default_factory=dict)
     """Candidate → why its outcome counts for nothing."""
+
+
+def adjusted_mean(evaluations: Sequence[Evaluation], easier: Mapping[str, float]) -> float:
+    """Return the mean score less what is known of the cases, within [0, 1].
+
+    Args:
+        evaluations: with a score, at least one.
+        easier: case → by how much its scores lie above the mean over cases; others count for 0.
+    """
+    adjusted = [(e.reward or 0.0) - easier.get(e.cell.case_id, 0.0) for e in evaluations]
+    return min(1.0, max(0.0, sum(adjusted) / len(adjusted)))
 
 
 def outcomes_of(
     commitment: Commitment, trials: Sequence[Trial], exogenous: frozenset[Cell]
 ) -> CandidateOutcomes:
-    """Return the outcomes of a commitment's subjects.
+    """Return the outcomes of a commitment's candidates.
 
     Args:
         commitment: made before them.
         trials: of the generation.
         exogenous: cells whose choice owed nothing to thoughts.
     """
-    observed: dict[str, int] = {}
+    observed: dict[str, float] = {}
+    proposed: dict[str, float] = {}
+    others: list[float] = []
     void = dict.fromkeys(commitment.subjects, "no outcome")
+    named = {setting.candidate_id for setting in commitment.settings} - {*commitment.subjects}
     for trial in trials:
         name = trial.candidate.candidate_id
-        cells = [e for e in trial.evaluations if e.cell in exogenous and e.reward is not None]
-        if not cells or name not in void:
+        cells = [e for e in trial.evaluations if e.reward is not None and e.cell.role == "search"]
+        if name in named and cells:
+            proposed[name] = adjusted_mean(cells, commitment.easier)
+        cells = [e for e in cells if e.cell in exogenous]
+        if not cells:
+            continue
+        others.append(adjusted_mean(cells, commitment.easier))
+        if name not in void:
             continue
         starts = [e.started_us for e in cells if e.started_us is not None]
         committed_us = commitment.committed_us
         if committed_us is not None and min(starts, default=0) < committed_us:
             void[name] = OLDER
         else:
-            observed[name] = commitment.bins.bin_of(adjusted_mean(cells, commitment.easier))
+            observed[name] = others[-1]
     return CandidateOutcomes(
         # In the order of the commitment, whatever the order of trials.
         observed={name: observed[name] for name in commitment.subjects if name in observed},
+        proposed={
+            s.candidate_id: proposed[s.candidate_id]
+            for s in commitment.settings
+            if s.candidate_id in proposed
+        },
+        others=sum(others) / len(others) if others else None,
         void={name: reason for name, reason in void.items() if name not in observed},
     )

@@ -1,8 +1,8 @@
-"""Policy over strategies: a softmax, moved by clipped policy gradients.
+"""Policy over actions: a softmax, moved by clipped policy gradients.
 
-The policy stands where the paper trains weights: pi_theta(k|s) over K strategies and k = 0, "no
-thought", whose reward is 0 by definition, so that it can learn not to think. Its update is
-the paper's clipped objective (arXiv 2510.01265, eq. 8) with an entropy bonus in place of none:
+The policy stands where the paper trains weights: pi_theta(k|s) over kinds of thoughts, k = 0 is to write no
+notes, so that it can learn not to. Its update is the paper's clipped objective (arXiv 2510.01265, eq. 8)
+with an entropy bonus in place of none:
 
     minimize  -E[min(rho A, clip(rho, .8, 1.2) A)] - .01 H(pi),   rho = pi_theta / pi_old
 
@@ -15,6 +15,7 @@ The value V(s) = w^T s follows a ridge regression of the last thirty generations
 Notation: s state (d,), theta (K+1, d), A total advantage.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from convergence_core.records import Json, canonical_json, sha256_hex
 
-N_FEATURES: Final = 7
+N_FEATURES: Final = 4
 ENTROPY_WEIGHT: Final = 0.01
 STEP: Final = 0.5
 CLIP_EPSILON: Final = 0.2
@@ -39,16 +40,23 @@ VALUE_STEP: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StrategyPolicy:
+class ActionPolicy:
     """pi_theta."""
 
     theta: np.ndarray
     """(n_actions, N_FEATURES)."""
 
     @classmethod
-    def uniform(cls, n_actions: int) -> "StrategyPolicy":
+    def uniform(cls, n_actions: int) -> "ActionPolicy":
         """Return the policy that draws all actions alike."""
         return cls(np.zeros((n_actions, N_FEATURES)))
+
+    @classmethod
+    def of(cls, probabilities: Sequence[float]) -> "ActionPolicy":
+        """Return the policy that draws actions with these probabilities, whatever the state."""
+        theta = np.zeros((len(probabilities), N_FEATURES))
+        theta[:, 0] = np.log(probabilities)  # s_0 = 1
+        return cls(theta)
 
     def probabilities(self, state: np.ndarray) -> np.ndarray:
         """Return pi(k|s), (n_actions,) for a state (d,), (n, n_actions) for states (n, d)."""
@@ -76,7 +84,7 @@ class StrategyPolicy:
         return rows
 
     @classmethod
-    def from_json(cls, value: Json) -> "StrategyPolicy":
+    def from_json(cls, value: Json) -> "ActionPolicy":
         """Rebuild what ``to_json`` wrote."""
         return cls(np.array(value, np.float64))
 
@@ -126,10 +134,10 @@ class Update:
 
 
 def improve(
-    policy: StrategyPolicy,
+    policy: ActionPolicy,
     steps: Steps,
     rng: np.random.Generator,
-) -> tuple[StrategyPolicy, Update]:
+) -> tuple[ActionPolicy, Update]:
     """Return the policy after an update, and what that did.
 
     Args:
@@ -148,15 +156,15 @@ def improve(
         order = rng.permutation(n)
         for begin in range(0, n, BATCH):
             batch = steps.take(order[begin : begin + BATCH])
-            loss, gradient, n_dropped = _gradient(StrategyPolicy(theta), batch, CLIP_EPSILON)
+            loss, gradient, n_dropped = _gradient(ActionPolicy(theta), batch, CLIP_EPSILON)
             norm = float(np.linalg.norm(gradient))
             theta = theta - STEP * gradient
             n_steps += 1
-        after = StrategyPolicy(theta).log_probabilities(steps.states)
+        after = ActionPolicy(theta).log_probabilities(steps.states)
         kl = float(np.mean(np.sum(np.exp(before) * (before - after), axis=1)))  # KL(old, new)
         if kl > KL_TARGET:
             break
-    improved = StrategyPolicy(theta)
+    improved = ActionPolicy(theta)
     logs = improved.log_probabilities(steps.states)
     entropy = float(np.mean(-np.sum(np.exp(logs) * logs, axis=1)))
     return improved, Update(
@@ -169,9 +177,7 @@ def improve(
     )
 
 
-def _gradient(
-    policy: StrategyPolicy, steps: Steps, epsilon: float
-) -> tuple[float, np.ndarray, int]:
+def _gradient(policy: ActionPolicy, steps: Steps, epsilon: float) -> tuple[float, np.ndarray, int]:
     """Return loss, its gradient (n_actions, d), and how many rows were dropped."""
     actions, advantages = steps.actions, steps.advantages
     logs = policy.log_probabilities(steps.states)  # (n, n_actions)

@@ -9,7 +9,9 @@ class BestThought:
     """The scored thought of the highest gain."""
 
     text: str
+    """Its notes, or else the reply."""
     strategy: str
+    """Its kind: ``notes``, ``none``; in earlier versions one of eight strategies."""
     generation: int
     """From 0."""
     gain: float
@@ -17,8 +19,6 @@ class BestThought:
     se: float | None
     """Standard error of that, in nats; ``None`` means a single outcome."""
     n_outcomes: int
-    tested: str | None
-    """Label of the candidate whose outcome it foresaw best; ``None`` if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,34 +28,47 @@ class ThinkingPoint:
     generation: int
     """From 0."""
     gain: float | None
-    """Mean gain of its thoughts, in nats; ``None`` if none was scored."""
+    """Mean gain of its forecasts, in nats; ``None`` if none was scored."""
     se: float | None
-    """Over its predictions; they share surprises, so it is a lower bound."""
+    """Over its forecasts; they share surprises, so it is a lower bound."""
     e_value: float | None
     """Of this generation alone."""
     resolution: float | None = None
-    """Mean gain of its thoughts over their own average forecasts, in nats; ``None`` if not
-    measured."""
+    """Mean gain of its forecasts over their own average, in nats; ``None`` if not measured."""
     resolution_e_value: float | None = None
     """Evidence of that, of this generation alone."""
+    weight: float | None = None
+    """Of the model in the draws."""
+    has_notes: bool = True
+    """Whether notes were written before the forecasts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedReport:
+    """Settings that the model proposed itself."""
+
+    n: int
+    """Evaluated."""
+    mean: float
+    """Of their scores."""
+    best: float
+    name: str | None
+    """Label of the best; ``None`` if not known."""
+    others: float | None
+    """Mean score of the settings that the search chose in the same generations, where it was forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingReport:
     """Thoughts of a run."""
 
-    estimator: str | None
-    """Where probabilities came from; ``None`` means no rung stood, and nothing was scored."""
     n_thoughts: int
-    """Texts asked for, failed ones included, silence not."""
+    """Replies asked for, failed ones included."""
     n_failed: int
-    """Of these: refused, cut off, or failed."""
+    """Of these: refused, cut off, unreadable, or failed."""
     n_scored: int
-    n_silent: int
-    """Draws of "no thought"."""
     gain: float | None
-    """Mean over generations of their thoughts' mean gain, in nats; ``None`` if nothing was scored.
-    """
+    """Mean over generations of their forecasts' mean gain, in nats; ``None`` if nothing was scored."""
     se: float | None
     """Standard error over generations; ``None`` if fewer than two."""
     e_value: float
@@ -63,18 +76,22 @@ class ThinkingReport:
     top_e_value: float
     """The highest it ever was."""
     resolution: float | None = None
-    """Mean over generations of their thoughts' mean gain over their own average forecasts, in
-    nats; ``None`` if not measured."""
+    """Mean over generations of their forecasts' mean gain over their own average, in nats; ``None`` if not
+    measured."""
     resolution_e_value: float = 1.0
     """Product of the generations' e-values of it."""
     top_resolution_e_value: float = 1.0
     """The highest that product ever was."""
+    of_notes: tuple[float, float] | None = None
+    """Mean gain with notes less that without, and its standard error, in nats; ``None`` if fewer than two of
+    each."""
     best: BestThought | None = None
+    proposed: ProposedReport | None = None
     n_over_budget: int = 0
     """Thoughts that the budget refused."""
     curve: tuple[ThinkingPoint, ...] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
-    """Why thoughts earned nothing, had no say or proposed in vain → how often."""
+    """Why thoughts earned nothing or proposed in vain → how often."""
 
     @property
     def n_episodes(self) -> int:
@@ -97,7 +114,7 @@ class ThinkingReport:
 
         about = f"{self.gain:+.2f}" + ("" if self.se is None else f" ± {self.se:.2f}") + " nats"
         beyond = (
-            f"e-value {_peak_and_last(self.top_e_value, self.e_value)} against the baseline, "
+            f"e-value {_peak_and_last(self.top_e_value, self.e_value)} against the search's posterior, "
             f"{_peak_and_last(self.top_resolution_e_value, self.resolution_e_value)} against their own "
             "average forecasts"
         )

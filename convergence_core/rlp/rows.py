@@ -1,43 +1,22 @@
-"""Rows of thoughts, predictions and updates, and the replay read back from them.
+"""Rows of thoughts, forecasts and updates.
 
 The same update makes the same rows, so publishing a generation twice writes the same bytes.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from convergence_core.ports import Row
 from convergence_core.records import Json, canonical_json, fields_of, sha256_hex
-from convergence_core.rlp.commitments import NO_THOUGHT_ARM, Commitment, Forecasts, Thought
+from convergence_core.rlp.commitments import ACTIONS, Commitment
 from convergence_core.rlp.gain import interval_of
 from convergence_core.rlp.learner import RlpState, RlpUpdate
-from convergence_core.rlp.replay import Replay, ReplayRow
-from convergence_core.rlp.strategies import NO_THOUGHT
+from convergence_core.rlp.quantiles import Quantiles
 
 POLICY: Final = "rlp"
 STATISTICAL_ARM: Final = "posterior"
 """Arm of a commitment: the search's own posterior."""
-
-REPLAY_SQL: Final = """
-    WITH texts AS (
-      SELECT payload_sha256, min(text) AS text FROM payloads
-      WHERE run_id = $run_id AND kind = 'thought' GROUP BY payload_sha256)
-    SELECT p.*, t.generation AS thought_generation, t.agent_id, t.text_sha256, t.prompt_sha256,
-           t.created_at AS thought_at, t.log_policy, t.tokens_out, t.cost_usd, x.text
-    FROM predictions p JOIN thoughts t USING (run_id, thought_id)
-         LEFT JOIN texts x ON x.payload_sha256 = t.text_sha256
-    WHERE p.run_id = $run_id AND p.estimator <> 'pairwise' ORDER BY p.generation, p.position"""
-"""Everything the replay holds, oldest first; one text may be in several generations' payloads. Earlier
-versions predicted pairs, too (``pairwise``): two outcomes where others have ten bins."""
-
-_COLUMNS: Final = (
-    "generation", "thought_id", "subject", "observed", "p", "baseline", "gain", "resolution", "estimator", "is_rescored", "is_censored",
-)  # fmt: skip
-"""Of ``predictions``, as a ``ReplayRow`` has them."""
-_JSON_COLUMNS: Final = ("forecast", "no_thought", "statistical")
-"""The same, each under a name that ends in ``_json``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,23 +27,28 @@ class RlpStep:
     update: RlpUpdate
     before: RlpState
     after: RlpState
-    replay: Replay
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Thought → probability of a place that its strategy had."""
 
 
 def step_tables(run_id: str, step: RlpStep) -> dict[str, list[Row]]:
-    """Return the rows of a generation by table."""
+    """Return the rows of a generation by table; none where the model was not asked."""
+    commitment, thought = step.commitment, step.commitment.thought
+    if thought is None:
+        return {}
+    payload: Row = {"run_id": run_id, "payload_sha256": thought.sha256, "kind": "thought"}
     return {
-        "payloads": _texts(run_id, step.commitment.thoughts),
-        "thoughts": [_thought(run_id, thought, step) for thought in step.commitment.thoughts],
+        "payloads": [{**payload, "text": thought.text}] if thought.sha256 else [],
+        "thoughts": [_thought(run_id, step)],
         "predictions": [
             {
                 "run_id": run_id,
+                "generation": commitment.generation,
+                "thought_id": thought.thought_id,
                 "position": position,
-                **fields_of(row, *_COLUMNS),
-                **{f"{n}_json": canonical_json([*getattr(row, n)]) for n in _JSON_COLUMNS},
-                "committed_at": step.commitment.committed_us,
+                **fields_of(row, "subject", "outcome", "p", "baseline", "gain", "resolution"),
+                "is_own": row.posterior is None,
+                "forecast_json": _quantiles(row.forecast),
+                "statistical_json": _quantiles(row.posterior),
+                "committed_at": commitment.committed_us,
             }
             for position, row in enumerate(step.update.rows)
         ],
@@ -72,94 +56,93 @@ def step_tables(run_id: str, step: RlpStep) -> dict[str, list[Row]]:
     }
 
 
-def _thought(run_id: str, thought: Thought, step: RlpStep) -> Row:
-    name, commitment, update = thought.thought_id, step.commitment, step.update
-    thought_rows = [row for row in update.rows if row.thought_id == name and not row.is_rescored]
-    spread = interval_of([row.gain for row in thought_rows])
-    forecasts = commitment.forecasts.get(name, {})
+def _quantiles(forecast: Quantiles | None) -> str | None:
+    return None if forecast is None else canonical_json([*forecast.to_json()])
+
+
+def _thought(run_id: str, step: RlpStep) -> Row:
+    thought, update = step.commitment.thought, step.update
+    assert thought is not None  # noqa: S101 - its caller has looked
+    spread = interval_of(update.gains)
+    resolutions = [row.resolution for row in update.rows if row.resolution is not None]
+    reason = thought.reason
+    if reason is None and update.reward is None and thought.kind in ACTIONS:
+        reason = "no outcome could be scored"
     return {
         "run_id": run_id,
-        "generation": commitment.generation,
-        "thought_id": name,
-        "agent_id": thought.strategy,
+        "generation": thought.generation,
+        "thought_id": thought.thought_id,
+        "agent_id": thought.kind,
         "text_sha256": thought.sha256 or None,
-        "prediction": _mean([float(commitment.bins.mean_of(p)) for p in forecasts.values()]),
-        "information_gain": update.rewards.get(name),
-        "advantage": update.advantages.get(name),
+        "information_gain": update.reward,
+        "advantage": update.advantage,
         "created_at": thought.committed_us,
         "prompt_sha256": thought.prompt_sha256 or None,
-        "estimator": commitment.estimator,
-        "n_outcomes": len(thought_rows),
+        "n_outcomes": len(update.gains),
         "gain_se": None if spread is None else spread[1],
-        "e_value": update.e_values.get(name),
-        "resolution": _mean(
-            [row.resolution for row in thought_rows if row.resolution is not None]
-        ),
-        "resolution_e_value": update.resolution_e_values.get(name),
-        "log_policy": thought.log_old,
-        "weight": step.weights.get(name),
+        "e_value": update.e_value,
+        "log_policy": thought.log_propensity,
+        "weight": step.before.weight,
         "tokens_out": thought.tokens,
         "cost_usd": thought.cost_usd,
-        "reason": _unscored_reason(thought, step),
-        "ignored_reason": None if thought.is_no_op else commitment.ignored_reason(thought),
+        "reason": reason,
         "dropped": "; ".join(thought.dropped) or None,
+        "resolution": sum(resolutions) / len(resolutions) if resolutions else None,
+        "resolution_e_value": update.resolution_e_value,
+        "n_own": sum(row.posterior is None for row in update.rows),
     }
-
-
-def _unscored_reason(thought: Thought, step: RlpStep) -> str | None:
-    if thought.reason is not None or thought.thought_id in step.update.rewards:
-        return thought.reason
-    return step.commitment.note_on(thought) or "no outcome could be scored"
 
 
 def commitment_rows(
     run_id: str, commitment: Commitment, redact: Callable[[str], str] = str
 ) -> list[Row]:
-    """Return the rows of a commitment: each thought, no thought, and the statistical posterior.
+    """Return the rows of a commitment: the thought, and the search's posterior.
 
     Args:
         run_id: the run.
         commitment: of the generation, before any outcome.
         redact: keeps secrets out of prompts.
     """
-    blank = dict.fromkeys(("agent_id", "prompt", "text", "text_sha256", "reason"))
-    arms: list[tuple[str, dict[str, str | None], Forecasts]] = [
-        *(
-            (t.thought_id, _text_columns(t, redact), commitment.forecasts.get(t.thought_id, {}))
-            for t in commitment.thoughts
-        ),
-        (NO_THOUGHT_ARM, blank, commitment.no_thought),
-        (STATISTICAL_ARM, blank, commitment.statistical),
+    thought = commitment.thought
+    columns = dict.fromkeys(
+        ("agent_id", "prompt", "text", "text_sha256", "reason", "settings_json")
+    )
+    arms: list[tuple[str, dict[str, str | None], Mapping[str, Quantiles]]] = [
+        (STATISTICAL_ARM, columns, commitment.posterior)
     ]
-    easier = canonical_json(dict(commitment.easier))
+    if thought is not None:
+        settings: Json = [
+            [
+                {**setting.params},
+                None if setting.forecast is None else [*setting.forecast.to_json()],
+            ]
+            for setting in thought.settings
+        ]
+        arms.insert(0, (thought.thought_id, {
+            "agent_id": thought.kind,
+            "prompt": redact(thought.prompt) or None,
+            "text": thought.text or None,
+            "text_sha256": thought.sha256 or None,
+            "reason": thought.reason,
+            "settings_json": canonical_json(settings),
+        }, thought.forecasts))  # fmt: skip
     rows: list[Row] = []
-    for arm, columns, forecasts in arms:
-        listed: dict[str, Json] = {name: [float(v) for v in p] for name, p in forecasts.items()}
+    for arm, texts, forecasts in arms:
+        listed: dict[str, Json] = {name: [*q.to_json()] for name, q in forecasts.items()}
         row: dict[str, object] = {
             "run_id": run_id,
             "generation": commitment.generation,
             "arm": arm,
-            **columns,
+            **texts,
             "subjects_json": canonical_json([*commitment.subjects]),
-            "low": commitment.bins.low,
-            "high": commitment.bins.high,
             "forecasts_json": canonical_json(listed),
-            "cases_json": easier if arm == STATISTICAL_ARM else None,
-            "estimator": commitment.estimator,
+            "cases_json": canonical_json(dict(commitment.easier))
+            if arm == STATISTICAL_ARM
+            else None,
             "committed_at": commitment.committed_us,
         }
         rows.append({**row, "record_sha256": sha256_hex(canonical_json(row))})
     return rows
-
-
-def _text_columns(thought: Thought, redact: Callable[[str], str]) -> dict[str, str | None]:
-    return {
-        "agent_id": thought.strategy,
-        "prompt": redact(thought.prompt) or None,
-        "text": thought.text or None,
-        "text_sha256": thought.sha256 or None,
-        "reason": thought.reason,
-    }
 
 
 def _policy_update(run_id: str, step: RlpStep) -> list[Row]:
@@ -167,23 +150,18 @@ def _policy_update(run_id: str, step: RlpStep) -> list[Row]:
     commitment, update, after = step.commitment, step.update, step.after
     if update.update.n_steps == 0:
         return []
-    p = after.policy.probabilities(commitment.state)
-    arms = zip((NO_THOUGHT, *after.strategies), p, strict=True)
-    experts = zip(("base", *after.strategies), after.weights.values, strict=True)
+    p = after.propensities(commitment.state)
     stats = {
-        **{f"p_{name}": float(value) for name, value in arms},
-        **{f"w_{name}": value for name, value in experts},
+        **{f"p_{name}": float(value) for name, value in zip(ACTIONS, p, strict=True)},
+        "w_base": 1.0 - after.weight,
+        "w_model": after.weight,
         "sigma": update.sigma,
-        "t_cal": after.t_cal,
         "entropy": update.update.entropy,
         "dropped": float(update.update.n_dropped),
         "value": float(step.before.value.of(commitment.state[None])[0]),
         "log_evidence": after.evidence.log_e,
         "log_resolution": after.resolution.log_e,
-        "v_model": after.mixture.weights[0],
     }
-    if update.e_value is not None:
-        stats["e_value"] = update.e_value
     return [
         {
             "run_id": run_id,
@@ -198,43 +176,3 @@ def _policy_update(run_id: str, step: RlpStep) -> list[Row]:
             "params_json": canonical_json(after.policy.to_json()),
         }
     ]
-
-
-def _texts(run_id: str, thoughts: Iterable[Thought]) -> list[Row]:
-    """Return each distinct text once."""
-    texts = {thought.sha256: thought.text for thought in thoughts if thought.sha256}
-    return [
-        {"run_id": run_id, "payload_sha256": key, "kind": "thought", "text": text}
-        for key, text in sorted(texts.items())
-    ]
-
-
-def replay_of(rows: Sequence[Mapping[str, Any]], strategies: Sequence[str]) -> Replay:
-    """Return the replay that rows of ``REPLAY_SQL`` hold."""
-    action = {name: i for i, name in enumerate((NO_THOUGHT, *strategies))}
-    thoughts = {
-        row["thought_id"]: Thought(
-            thought_id=row["thought_id"],
-            generation=row["thought_generation"],
-            index=0,
-            action=action.get(row["agent_id"], 0),
-            strategy=row["agent_id"],
-            log_old=row["log_policy"],
-            text=row["text"] or "",
-            sha256=row["text_sha256"] or "",
-            prompt_sha256=row["prompt_sha256"] or "",
-            tokens=row["tokens_out"],
-            cost_usd=row["cost_usd"],
-        )
-        for row in rows
-    }
-    entries = []
-    for row in rows:
-        columns: dict[str, Any] = {name: row[name] for name in _COLUMNS}
-        columns |= {name: tuple(json.loads(row[f"{name}_json"])) for name in _JSON_COLUMNS}
-        entries.append(ReplayRow(**columns))
-    return Replay().after(entries, thoughts.values())
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

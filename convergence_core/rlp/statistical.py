@@ -1,22 +1,16 @@
-"""Predictions of the search's own posterior: the other half of the baseline.
+"""Forecasts of the search's own posterior: the baseline.
 
-The posterior of a candidate's mean reward (``posterior.space_model``) is normal in warped rewards;
-an outcome adds the candidate's own effect, where it is unseen, and the error of a trial. Without
-any reward every bin is as likely.
+The posterior of a candidate's mean score (``posterior.space_model``) is normal in warped scores; an outcome
+adds the candidate's own effect, where it is unseen, and the error of a trial.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
-from scipy.special import ndtr
 
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Candidate
-from convergence_core.rlp.bins import N_BINS, TENTHS, RewardBins
-
-UNIFORM: Final = 0.02
-"""Share of the uniform distribution: the model may be wrong."""
+from convergence_core.rlp.quantiles import Quantiles, Z
 
 
 def trial_variance(fitted: FittedSpaceModel) -> float:
@@ -30,7 +24,7 @@ def trial_variance(fitted: FittedSpaceModel) -> float:
 
 
 def easier_cases(fitted: FittedSpaceModel) -> dict[str, float]:
-    """Return case → by how much its rewards are known to lie above the mean over cases."""
+    """Return case → by how much its scores are known to lie above the mean over cases."""
     if fitted.learned is None:
         return {}
     effects, evidence = fitted.learned.effects, fitted.learned.evidence
@@ -39,18 +33,13 @@ def easier_cases(fitted: FittedSpaceModel) -> dict[str, float]:
     return {case: float(effect) - mean for case, effect in known}
 
 
-def predictive(
-    fitted: FittedSpaceModel, candidates: Sequence[Candidate], bins: RewardBins = TENTHS
-) -> np.ndarray:
-    """Return the bins' probabilities of each candidate's next trial, (n, N_BINS)."""
+def predictive(fitted: FittedSpaceModel, candidates: Sequence[Candidate]) -> list[Quantiles]:
+    """Return the quantiles of each candidate's next trial; those of [0, 1] without evidence."""
     if fitted.learned is None or not candidates:
-        return np.full((len(candidates), N_BINS), 1.0 / N_BINS)
+        return [Quantiles(0.1, 0.5, 0.9)] * len(candidates)
     beliefs = fitted.posterior(candidates)
     mean, sd = beliefs.marginals
     unseen = beliefs.rows < 0
     variance = sd**2 + trial_variance(fitted) + fitted.learned.process.nugget_variance * unseen
-    edges = fitted.learned.warp.forward(bins.edges[1:-1])  # (N_BINS - 1,)
-    below = ndtr((edges - mean[:, None]) / np.sqrt(variance)[:, None])
-    n = len(candidates)
-    p = np.diff(np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], axis=1), axis=1)
-    return np.asarray((1.0 - UNIFORM) * np.maximum(p, 0.0) + UNIFORM / N_BINS, np.float64)
+    ends = mean + np.sqrt(variance) * np.array([[-Z], [0.0], [Z]])  # (3, n)
+    return [Quantiles.of(q.tolist()) for q in fitted.learned.warp.backward(ends).T]

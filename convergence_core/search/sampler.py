@@ -45,7 +45,9 @@ class Advice:
     """Suggestions from hypotheses, preferences and prior runs; may be empty, never binding."""
 
     proposals: tuple[Params, ...] = ()
-    """Points to consider as candidates (origin ``rlp``)."""
+    """Points that a thought wants evaluated (origin ``rlp``): they get the first slots that are not reserved."""
+    probes: tuple[Params, ...] = ()
+    """Points that a thought wants evaluated and that get one cell each (origin ``rlp``)."""
     preferred: tuple[Params, ...] = ()
     """Points with prompts derived from preferences (origin ``sao``)."""
     written: tuple[Params, ...] = ()
@@ -91,6 +93,8 @@ class Plan:
     generation."""
     exogenous: frozenset[Cell] = frozenset()
     """Cells chosen independently of hypotheses and preferences, which measure information gain."""
+    n_advisable: int = 0
+    """Slots that a hypothesis may fill if half are reserved; 0 in an end game."""
 
     @property
     def n_cells(self) -> int:

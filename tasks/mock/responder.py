@@ -118,11 +118,7 @@ def with_tool(request: ModelRequest, index: int = 0) -> ModelRequest:
 
 
 def _whole(request: ModelRequest, index: int) -> str:
-    if (weights := forecasts.weights(request.user)) is not None:
-        return json.dumps(weights)
-    if (notes := forecasts.notes(request.system, request.user)) is not None:
-        return notes
-    written = _edit(request.system, request.user)
+    written = forecasts.answer(request.system, request.user) or _edit(request.system, request.user)
     if written is not None:
         return written
     schema = _wanted_schema(request)

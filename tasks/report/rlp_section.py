@@ -1,4 +1,4 @@
-"""Section on thoughts: gains and evidence from the tables, as blocks."""
+"""Section on thoughts: gains, evidence and proposed settings from the tables, as blocks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,8 +10,8 @@ from convergence_core.ports import Store
 from convergence_core.records import Params
 from convergence_core.result.number_text import UNKNOWN, plural
 from convergence_core.rlp.gain import EProcess, interval_of
-from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
-from convergence_core.rlp.strategies import NO_THOUGHT
+from convergence_core.rlp.reply import written_notes
+from convergence_core.rlp.report import BestThought, ProposedReport, ThinkingPoint, ThinkingReport
 from convergence_core.space import Space
 from tasks.report.blocks import Block, Columns, Grid, LongText, Paragraph, section, table
 from tasks.report.evidence import rows_of
@@ -23,9 +23,11 @@ _THOUGHTS = """
       WHERE run_id = $run AND kind = 'thought' GROUP BY payload_sha256)
     SELECT t.*, x.text FROM thoughts t LEFT JOIN texts x ON x.payload_sha256 = t.text_sha256
     WHERE t.run_id = $run ORDER BY t.generation, t.thought_id"""
-_GAINS = """
-    SELECT generation, thought_id, subject, gain, resolution FROM predictions
-    WHERE run_id = $run AND NOT is_rescored ORDER BY generation, position"""
+_FORECASTS = """
+    SELECT p.generation, p.thought_id, p.subject, p.gain, p.resolution, p.outcome, p.is_own
+    FROM predictions p JOIN thoughts t USING (run_id, generation, thought_id)
+    WHERE p.run_id = $run ORDER BY p.generation, p.position"""
+"""Earlier versions forecast with thoughts of earlier generations, too: those rows have no thought of their own."""
 
 
 def thinking_report(
@@ -46,26 +48,26 @@ def thinking_report(
     thoughts = rows_of(store, _THOUGHTS, run)
     if not thoughts:
         return None
-    gains = rows_of(store, _GAINS, run)
+    forecasts = rows_of(store, _FORECASTS, run)
     curve = tuple(
-        _point(generation, thoughts, gains)
+        _point(generation, thoughts, forecasts)
         for generation in sorted({row["generation"] for row in thoughts})
     )
     gain, se = _mean_and_error([point.gain for point in curve])
     resolution, _ = _mean_and_error([point.resolution for point in curve])
     evidence = EProcess.of(point.e_value for point in curve)
     of_resolution = EProcess.of(point.resolution_e_value for point in curve)
-    spoken = [row for row in thoughts if row["agent_id"] != NO_THOUGHT]
-    scored = [row for row in spoken if row["information_gain"] is not None]
-    n_over_budget = sum("budget.max_" in (row["reason"] or "") for row in spoken)
-    estimators = [row["estimator"] for row in thoughts if row["estimator"] is not None]
+    asked = [row for row in thoughts if row["prompt_sha256"] is not None]
+    scored = [row for row in asked if row["information_gain"] is not None]
+    failed = [row for row in asked if row["reason"] is not None and row["text_sha256"] is None]
+    failed += [row for row in asked if (row["reason"] or "").startswith("unreadable")]
+    failed = [*{row["thought_id"]: row for row in failed}.values()]
+    n_over_budget = sum("budget.max_" in (row["reason"] or "") for row in failed)
     return ThinkingReport(
-        estimator=estimators[-1] if estimators else None,
-        n_thoughts=len(spoken),
-        n_failed=sum(row["reason"] is not None for row in spoken) - n_over_budget,
+        n_thoughts=len(asked),
+        n_failed=len(failed) - n_over_budget,
         n_over_budget=n_over_budget,
         n_scored=len(scored),
-        n_silent=len(thoughts) - len(spoken),
         gain=gain,
         se=se,
         e_value=evidence.e_value,
@@ -73,9 +75,11 @@ def thinking_report(
         resolution=resolution,
         resolution_e_value=of_resolution.e_value,
         top_resolution_e_value=of_resolution.top_e_value,
-        best=_best(scored, gains, space, params_of),
+        of_notes=_of_notes(curve),
+        best=_best(scored),
+        proposed=_proposed(forecasts, space, params_of),
         curve=curve,
-        reasons=dict(Counter(reason for row in spoken for reason in _reasons(row))),
+        reasons=dict(Counter(reason for row in asked for reason in _reasons(row))),
     )
 
 
@@ -87,60 +91,85 @@ def _mean_and_error(values: Iterable[float | None]) -> tuple[float | None, float
 
 
 def _reasons(thought: Mapping[str, Any]) -> list[str]:
-    reasons = dict.fromkeys(thought[name] for name in ("reason", "ignored_reason", "dropped"))
+    reasons = dict.fromkeys(thought[name] for name in ("reason", "dropped"))
     return [str(reason) for reason in reasons if reason is not None]
 
 
 def _point(
     generation: int,
     thoughts: Sequence[Mapping[str, Any]],
-    gains: Sequence[Mapping[str, Any]],
+    forecasts: Sequence[Mapping[str, Any]],
 ) -> ThinkingPoint:
     def known(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[float | None, float | None]:
         return _mean_and_error(row[name] for row in rows if row["generation"] == generation)
 
-    gain, se = known(gains, "gain")
+    gain, se = known(forecasts, "gain")
+    kinds = {row["agent_id"] for row in thoughts if row["generation"] == generation}
     return ThinkingPoint(
         generation=generation,
         gain=gain,
         se=se,
         e_value=known(thoughts, "e_value")[0],
-        resolution=known(gains, "resolution")[0],
+        resolution=known(forecasts, "resolution")[0],
         resolution_e_value=known(thoughts, "resolution_e_value")[0],
+        weight=known(thoughts, "weight")[0],
+        has_notes=not kinds <= {"none", "start"},
     )
 
 
-def _best(
-    scored: Sequence[Mapping[str, Any]],
-    gains: Sequence[Mapping[str, Any]],
-    space: Space,
-    params_of: Mapping[str, Params],
-) -> BestThought | None:
+def _of_notes(curve: Sequence[ThinkingPoint]) -> tuple[float, float] | None:
+    """Return the mean gain of generations with notes less that of those without, and its error."""
+    arms = [
+        interval_of([p.gain for p in curve if p.gain is not None and p.has_notes is has_notes])
+        for has_notes in (True, False)
+    ]
+    if arms[0] is None or arms[1] is None:
+        return None
+    return arms[0][0] - arms[1][0], float(np.hypot(arms[0][1], arms[1][1]))
+
+
+def _best(scored: Sequence[Mapping[str, Any]]) -> BestThought | None:
     if not scored:
         return None
     best = max(scored, key=lambda row: row["information_gain"])
-    gain_rows = [row for row in gains if row["thought_id"] == best["thought_id"]]
-    foreseen = max(gain_rows, key=lambda row: row["gain"], default=None)
-    tested = None if foreseen is None else params_of.get(foreseen["subject"])
     return BestThought(
-        text=best["text"] or "",
+        text=written_notes(best["text"] or ""),
         strategy=best["agent_id"],
         generation=best["generation"],
         gain=best["information_gain"],
         se=best["gain_se"],
         n_outcomes=best["n_outcomes"],
-        tested=None if tested is None else space.name(space.candidate(tested)),
+    )
+
+
+def _proposed(
+    forecasts: Sequence[Mapping[str, Any]], space: Space, params_of: Mapping[str, Params]
+) -> ProposedReport | None:
+    rows = [row for row in forecasts if row["is_own"]]
+    if not rows:
+        return None
+    best = max(rows, key=lambda row: row["outcome"])
+    generations = {row["generation"] for row in rows}
+    others = [
+        row["outcome"]
+        for row in forecasts
+        if row["is_own"] is False and row["generation"] in generations
+    ]
+    params = params_of.get(best["subject"])
+    return ProposedReport(
+        n=len(rows),
+        mean=float(np.mean([row["outcome"] for row in rows])),
+        best=best["outcome"],
+        name=None if params is None else space.name(space.candidate(params)),
+        others=float(np.mean(others)) if others else None,
     )
 
 
 # -- blocks and words
 
-_MEASURED = ("gain, nats", "e-value", "resolution, nats", "its e-value")
-
-
 _ABOUT_NATS = (
-    "Gains are in nats, the natural logarithm of how much likelier a thought made what then "
-    "happened: +0.69 is twice as likely, 0 no better than without it."
+    "Gains are in nats, the natural logarithm of how much likelier a forecast made what then "
+    "happened than the search's own posterior did: +0.69 is twice as likely."
 )
 
 
@@ -153,12 +182,15 @@ def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
         best = [Grid(("best thought",), ((LongText(clean(report.best.text)),),))]
     columns: Columns[ThinkingPoint] = {
         "generation": lambda point: str(point.generation),
-        _MEASURED[0]: lambda point: _with_error(point.gain, point.se),
-        _MEASURED[1]: lambda point: _number(point.e_value, ".3g"),
-        _MEASURED[2]: lambda point: _number(point.resolution, "+.2f"),
-        _MEASURED[3]: lambda point: _number(point.resolution_e_value, ".3g"),
+        "notes": lambda point: "yes" if point.has_notes else "no",
+        "gain, nats": lambda point: _with_error(point.gain, point.se),
+        "e-value": lambda point: _number(point.e_value, ".3g"),
+        "resolution, nats": lambda point: _number(point.resolution, "+.2f"),
+        "its e-value": lambda point: _number(point.resolution_e_value, ".3g"),
+        "weight": lambda point: _number(point.weight, ".2f"),
     }
-    numbers = table(report.curve, columns, numeric=columns, folded="Generation by generation")
+    numeric = tuple(name for name in columns if name not in ("generation", "notes"))
+    numbers = table(report.curve, columns, numeric=numeric, folded="Generation by generation")
     note = Paragraph((_ABOUT_NATS,), "note")
     return section(
         "What thoughts were worth", report.sentence, thinking_lines(report), [*best, note, numbers]
@@ -178,21 +210,28 @@ def thinking_lines(report: ThinkingReport) -> list[str]:
     parts = [f"{report.n_scored:,} scored", f"{report.n_failed:,} of no use"]
     if report.n_over_budget:
         parts.append(f"{report.n_over_budget:,} refused by the budget")
-    if report.n_silent:
-        parts.append(f"{report.n_silent:,} times nothing was thought")
-    thoughts = plural(report.n_thoughts, "thought")
-    lines = [f"{thoughts}: {', '.join(parts)}; probabilities: {report.estimator or 'none'}."]
+    lines = [f"{plural(report.n_thoughts, 'thought')}: {', '.join(parts)}."]
+    proposed = report.proposed
+    if proposed is not None:
+        others = "" if proposed.others is None else f" (forecast ones: {proposed.others:.3f})"
+        name = "" if proposed.name is None else f", {clean(proposed.name)}"
+        lines.append(
+            f"{plural(proposed.n, 'setting')} of its own evaluated: mean score {proposed.mean:.3f}{others}, best "
+            f"{proposed.best:.3f}{name}."
+        )
     best = report.best
     if best is not None:
         lines.append(
             f"Best: {best.strategy}, generation {best.generation}, gain "
             f"{_with_error(best.gain, best.se)} nats on {plural(best.n_outcomes, 'outcome')}."
         )
-        if best.tested is not None:
-            lines.append(f"Tested: {clean(best.tested)}.")
     if report.gain is not None:
         gain = _with_error(report.gain, report.se)
         lines.append(f"Mean gain {gain} nats over {plural(report.n_episodes, 'episode')}.")
+    if report.of_notes is not None:
+        lines.append(
+            f"Notes added {_with_error(*report.of_notes)} nats to forecasts made without them."
+        )
     if report.resolution is not None:
         lines.append(
             f"Mean gain over their own average forecasts {report.resolution:+.2f} nats: 0 is what "

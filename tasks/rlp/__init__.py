@@ -1,5 +1,5 @@
-"""Thoughts over real models: who thinks, how predictions are read, what is paid.
+"""Thoughts of real models: who is asked, what, and what is paid.
 
-``wording`` says what is asked, ``channels`` and ``ladder`` how a distribution is got out of an
-answer, ``thinker`` writes and predicts, ``thinking`` is the whole of it within one run.
+``prompts`` says what is asked, ``thought_writer`` asks and reads, ``learner`` is the whole of it within one run;
+``model_calls`` and ``learner_calls`` are those of every learner.
 """

@@ -3,15 +3,14 @@
 from typing import Final
 
 from convergence_core.config import Configuration
-from convergence_core.config.evaluation import LlmConfig
+from convergence_core.config.evaluation import BaseMetric, LlmConfig
+from convergence_core.records import canonical_json
 from convergence_core.rlp.learner import RlpState
-from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.rows import REPLAY_SQL, commitment_rows, replay_of
-from convergence_core.rlp.strategies import STRATEGIES
+from convergence_core.rlp.rows import commitment_rows
 from tasks.inputs.environment import Environment
 from tasks.rlp.learner import RLP, RlpLearner
 from tasks.rlp.learner_calls import LearnerParts
-from tasks.rlp.model_calls import PREDICTION, THOUGHT, Model
+from tasks.rlp.model_calls import THOUGHT, Model
 from tasks.rlp.prompts import RlpPrompts
 from tasks.rlp.thought_writer import ThoughtWriter
 from tasks.secrets.process_redaction import redacted_text
@@ -38,8 +37,7 @@ def make_thought_writer(configuration: Configuration, world: Environment) -> Tho
         return None
     settings, version = configuration.society.rlp, RlpPrompts.version
     model = make_model(configuration.llm, None, world, wording_version=version)
-    wording = RlpPrompts(described(configuration))
-    return ThoughtWriter(model=model, settings=settings, wording=wording)
+    return ThoughtWriter(model=model, settings=settings, wording=prompts_of(configuration))
 
 
 def described(configuration: Configuration) -> str:
@@ -48,6 +46,27 @@ def described(configuration: Configuration) -> str:
     if not configuration.society.auto_generate_agents:
         return ""
     return one_line(api.description.strip() or api.name, MOST_DESCRIPTION, redacted_text)
+
+
+def prompts_of(configuration: Configuration) -> RlpPrompts:
+    """Return the prompts of thoughts, with what the configuration tells of the system."""
+    api, metrics = configuration.api, configuration.evaluation.metrics
+    about = one_line(f"{api.name}. {api.description}".strip(), MOST_DESCRIPTION, redacted_text)
+    lines = (_rule(name, metric) for name, metric in metrics.items() if metric.weight > 0)
+    role = described(configuration)
+    return RlpPrompts(
+        about,
+        "\n".join(one_line(line, MOST_DESCRIPTION, redacted_text) for line in lines),
+        f'You know systems like this one well: "{role}".' if role else "",
+    )
+
+
+def _rule(name: str, metric: BaseMetric) -> str:
+    """Return a metric, its share and every setting of it that the configuration gives, on a line."""
+    told = metric.model_dump(exclude_defaults=True, exclude_none=True, mode="json")
+    settings = {key: value for key, value in told.items() if key not in ("weight", "llm")}
+    rule = f" {canonical_json(settings)}" if settings else ""
+    return f"- {name}: weight {metric.weight:g}{rule}"
 
 
 def make_model(
@@ -91,14 +110,6 @@ def make_rlp(parts: LearnerParts) -> RlpLearner | None:
             parts.tell(NO_LLM)
         return None
     run_id, store = parts.record.run_id, parts.store
-    learned = parts.state.learned.get(RLP)
-    rlp_state, replay = RlpState.first(tuple(STRATEGIES)), Replay()
-    if learned is not None:
-        members = parts.state.search.archive.members
-        params_of = {name: member.candidate.params for name, member in members.items()}
-        rlp_state = RlpState.from_json(learned, params_of)
-        rows = store.rows(REPLAY_SQL, {"run_id": run_id})
-        replay = replay_of(rows, rlp_state.strategies)
     return RlpLearner(
         run_id=run_id,
         seed=parts.record.seed,
@@ -106,12 +117,11 @@ def make_rlp(parts: LearnerParts) -> RlpLearner | None:
         calls=parts.calls(
             "RLP",
             writer.settings.max_share_usd,
-            (THOUGHT, PREDICTION),
+            (THOUGHT,),
             owner="thoughts",
             key="society.rlp.max_share_usd",
         ),
-        state=rlp_state,
-        replay=replay,
+        state=RlpState.from_json(parts.state.learned.get(RLP)),
         on_commit=lambda tables: store.write_ahead(
             run_id,
             tables.generation,

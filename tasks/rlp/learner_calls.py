@@ -14,7 +14,6 @@ from tasks.calls.metric_calls import PaidCall
 from tasks.calls.session import AskStandalone, EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
-from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.model_calls import Answered, ThoughtAsker
 
 T = TypeVar("T")
@@ -117,7 +116,6 @@ class LearnerCalls:
     """Called once with the reason why the learner is disabled."""
     disabled_reason: str | None = field(default=None, init=False)
     """Why the learner is disabled in this run; ``None`` if it works."""
-    _probe: ChannelProbe | None = field(default=None, init=False)
     _is_closed: bool = field(default=False, init=False)
 
     def run(
@@ -142,19 +140,6 @@ class LearnerCalls:
 
         result: T = self.session.run(go)
         return result
-
-    def probed(
-        self,
-        probe: Callable[[ThoughtAsker], Awaitable[ChannelProbe]],
-        generation: int,
-        scope: str,
-    ) -> ChannelProbe:
-        """Return the model's probability channel, probed once; disable the learner without one."""
-        if self._probe is None:
-            self._probe = self.run(probe, generation, scope=scope)
-            if self._probe.disabled_reason is not None:
-                self.disable(self._probe.disabled_reason)
-        return self._probe
 
     def disable(self, reason: str) -> None:
         """Disable the learner and report why."""

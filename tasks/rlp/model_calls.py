@@ -18,11 +18,10 @@ from convergence_core.records import Json, Reply, Usage
 from tasks.calls.metric_calls import PaidCall
 
 THOUGHT: Final = "thought"
-PREDICTION: Final = "prediction"
 SAO: Final = "sao"
 WRITING: Final = "writing"
 GAME: Final = "game"
-Purpose: TypeAlias = Literal["thought", "prediction", "sao", "writing", "game", "safety"]
+Purpose: TypeAlias = Literal["thought", "sao", "writing", "game", "safety"]
 RawPath: TypeAlias = Literal["completions", "embeddings", "moderations", "chat/completions"]
 """Endpoints that receive a raw body; of chat, for fields of a particular server."""
 
@@ -88,7 +87,7 @@ class Model:
     timeout_s: float = 60.0
     credential: str | None = None
     """Environment variable of the key."""
-    reads_for: Purpose = PREDICTION
+    reads_for: Purpose = SAO
     """Purpose of calls that read probabilities."""
     prices: PriceTable = field(default_factory=lambda: PriceTable(version=""))
 

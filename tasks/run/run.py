@@ -145,6 +145,8 @@ class Run:
         self._on_event = on_event
         self._stopping = threading.Event()
         self._planned: PlannedGeneration | None = None
+        self._steps: dict[str, LearnerStep] = {}
+        """What learners have learned of the planned generation before the posterior did."""
 
     @property
     def run_id(self) -> str:
@@ -276,6 +278,18 @@ class Run:
         """Evaluate a candidate, here or in a worker process; see ``EvaluationSession``."""
         return (self.pool or self.session).evaluate(assignment, generation)
 
+    def learn_of(self, name: str, trials: Sequence[Trial]) -> LearnerStep | None:
+        """Return what the planned generation teaches one learner, without storing it.
+
+        ``None`` if there is no such learner, or the generation only repairs earlier ones.
+        """
+        planned, learner = self._planned, self.learners.get(name)
+        assert planned is not None  # noqa: S101 - its trials exist
+        if learner is None or planned.is_repair:
+            return None
+        self._steps[name] = learner.learn(self.study, self.state, planned, trials)
+        return self._steps[name]
+
     def learn(self, trials: Sequence[Trial]) -> StepResult:
         """Return what the trials of the planned generation teach, without storing it."""
         planned = self._planned
@@ -285,10 +299,10 @@ class Run:
         state, recommendation = self.study.learn(
             self.state, planned, trials, n_calls=self.spent_before.calls + totals.n_attempts
         )
-        steps: dict[str, LearnerStep] = {}
-        if not planned.is_repair:
-            for name, learner in self.learners.items():
-                steps[name] = learner.learn(self.study, self.state, planned, trials)
+        for name in self.learners:
+            if name not in self._steps:
+                self.learn_of(name, trials)
+        steps, self._steps = self._steps, {}
         learned = {**state.learned, **{name: step.learned for name, step in steps.items()}}
         return StepResult(
             trials=tuple(trials),

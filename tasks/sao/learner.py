@@ -24,8 +24,8 @@ from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
 from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
-from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner_calls import LearnerCalls
+from tasks.sao.channel_probe import ChannelProbe
 from tasks.sao.pair_judge import probe_judge_channels
 from tasks.sao.round import RoundModels, RoundRunner
 
@@ -61,6 +61,7 @@ class SaoLearner:
     """Of the rounds before, also in earlier runs."""
     pending: PendingRound | None = field(default=None, init=False)
     """Run and not committed yet."""
+    _probe: ChannelProbe | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Release what the settings say is released."""
@@ -138,11 +139,15 @@ class SaoLearner:
     def _probed(self, generation: int) -> ChannelProbe:
         """Return the best channel that the judge's server has."""
         model, use_logprobs = self.models.writer.model, self.source.settings.use_logprobs
-        return self.calls.probed(
-            lambda asker: probe_judge_channels(model, use_logprobs, asker),
-            generation,
-            "sao/ladder",
-        )
+        if self._probe is None:
+            self._probe = self.calls.run(
+                lambda asker: probe_judge_channels(model, use_logprobs, asker),
+                generation,
+                scope="sao/ladder",
+            )
+            if self._probe.disabled_reason is not None:
+                self.calls.disable(self._probe.disabled_reason)
+        return self._probe
 
     # -- a generation
 

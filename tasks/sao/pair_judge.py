@@ -1,6 +1,5 @@
 """Judge of pairs: both orders of each, by the best channel of its server.
 
-The channels are those of thoughts (``tasks.rlp.probability_channels``), with two options in place of ten bins.
 Where a server tells no probability, plain verdicts are read; those of both orders must agree then.
 """
 
@@ -10,23 +9,23 @@ from typing import Final
 import numpy as np
 
 from convergence_core.records import Json
-from convergence_core.rlp.commitments import Estimator
 from convergence_core.sao.preferences import VERDICT_PROBABILITY, Comparison, Judgement
 from convergence_core.sao.templates import FIRST, JUDGING_QUESTION, SECOND, judging
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.channel_probe import ChannelProbe, UseLogprobs, allowed_channels, probe_channels
 from tasks.rlp.model_calls import SAO, Model, ThoughtAsker, UnreadableAnswerError
-from tasks.rlp.probability_channels import (
+from tasks.sao.channel_probe import ChannelProbe, UseLogprobs, allowed_channels, probe_channels
+from tasks.sao.probability_channels import (
     Chat,
     ChatEcho,
     Echo,
+    Estimator,
     MakeChannel,
     OptionForecast,
     PerSubjectChannel,
     PredictionSide,
     ProbabilityChannel,
+    prompt,
 )
-from tasks.rlp.prompts import prompt
 from tasks.sao.writer import FailedError
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -98,7 +97,7 @@ async def probe_judge_channels(
     model: Model, use_logprobs: UseLogprobs, asker: ThoughtAsker
 ) -> ChannelProbe:
     """Return the best channel that a judge's server has."""
-    allowed = allowed_channels(use_logprobs, "verdict")
+    allowed = allowed_channels(use_logprobs)
     return await probe_channels(model, JudgeWords(), asker, allowed=allowed, channels=CHANNELS)
 
 

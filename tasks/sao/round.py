@@ -25,8 +25,8 @@ from convergence_core.sao.round_plan import RoundPlan
 from convergence_core.sao.round_result import RoundOutcome
 from tasks.rlp.embeddings import Embedder
 from tasks.rlp.model_calls import ThoughtAsker
-from tasks.rlp.probability_channels import ProbabilityChannel
 from tasks.sao.pair_judge import judge
+from tasks.sao.probability_channels import ProbabilityChannel
 from tasks.sao.writer import AnsweringSystem, FailedError, Writer, failed
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from docs.import_graph import ROOT
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.thinking_server import ThinkingWorld, thinking_server
-from tests.support.thoughtful_runs import REGION, truth, write_thoughtful
+from tests.support.thoughtful_runs import SETTING, truth, write_thoughtful
 
 MOST_STOPS = 20
 MOST_FILES = 25
@@ -122,7 +122,7 @@ def of_a_run(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> T
     def answer(request: Request) -> Answer:
         return Answer({"value": truth(request.body)})
 
-    world = ThinkingWorld(truth, "good", REGION)
+    world = ThinkingWorld(truth, "good", SETTING)
     with LoopbackServer(answer) as target, thinking_server(world) as thinker:
         path = write_thoughtful(
             folder,

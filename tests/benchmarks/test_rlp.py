@@ -26,7 +26,7 @@ def test_a_run_is_repeatable_and_thoughts_change_it():
     landscape = LANDSCAPES["hartmann"]
     runs = {
         key: play(landscape, *key, seed=3, n_generations=3)
-        for key in (("plain", "good"), ("trust", "good"), ("trust", "adversarial"))
+        for key in (("plain", "good"), ("trust", "good"), ("trust", "wrong"))
     }
     regrets = {key: (found.regret, found.final_regret) for key, found in runs.items()}
     again = play(landscape, "trust", "good", seed=3, n_generations=3)

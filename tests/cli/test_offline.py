@@ -56,7 +56,7 @@ def test_an_endpoint_its_judge_and_society_are_stood_in_for_as_printed_and_no_ho
     calls = cli(
         "query", "select purpose, sum(n_calls) as n from costs group by all", "--json"
     ).json
-    assert {"evaluation", "judge", "thought", "prediction", "sao"} <= {c["purpose"] for c in calls}
+    assert {"evaluation", "judge", "thought", "sao"} <= {c["purpose"] for c in calls}
     sent = cli("query", "select distinct text from payloads", "--json").out
     assert "https://host/v1/chat" in sent
     assert "target-key-1234567" not in sent

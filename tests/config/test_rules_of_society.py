@@ -45,7 +45,7 @@ def test_a_society_that_is_enabled_thinks_and_asks_the_llm():
 @pytest.mark.parametrize(
     ("changes", "key", "rule"),
     [
-        (rlp(n_thoughts=0), "society.rlp.n_thoughts", "must be at least 1"),
+        (rlp(n_predicted=0), "society.rlp.n_predicted", "must be at least 1"),
         (rlp(max_share_usd=0), "society.rlp.max_share_usd", "must be above 0"),
         (rlp(max_share_usd=1.5), "society.rlp.max_share_usd", "must be at most 1"),
         (rlp(tought_length=5), "society.rlp.tought_length", "thought_length"),

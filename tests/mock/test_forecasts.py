@@ -1,68 +1,44 @@
-"""Notes and forecasts of the mock: readable, and as good as the trials they rest on."""
+"""Thoughts of the mock: readable, and as good as the trials they rest on."""
 
 import json
 
-import pytest
-
-from tasks.mock.forecasts import notes, weights
+from tasks.mock.forecasts import notes, thought, weights
 from tasks.mock.protocol import Message, ModelRequest
 from tasks.mock.responder import respond
 
 ROLE = "A system is being tuned. Write notes that help somebody else to predict their rewards."
-TRIALS = """What was seen so far:
-- reward 0.900 over 4 cells: model=large, temperature=0.2
-- reward 0.800 over 4 cells: model=large, temperature=0.9
-- reward 0.300 over 4 cells: model=small, temperature=0.2
-- reward 0.200 over 4 cells: model=small, temperature=0.8"""
-MEANS = "- model: large: 0.850 (n=2); small: 0.250 (n=2)"
-ENDS = "- temperature may be 0 to 1; tried 0.2 (reward 0.900) to 0.8 (reward 0.200)"
-UNTRIED = "- model: not tried: huge, tiny\n- temperature: not tried: nothing"
+PROMPT = """Trials so far:
+trial|evaluations|mean score|standard error|your forecast|model|temperature
+t1|4|0.9|0.01|-|large|0.2
+t2|4|0.8|0.01|-|large|0.9
+t3|4|0.3|0.01|0.1/0.2/0.3|small|0.2
+t4|4|0.2|-|-|small|0.8
 
+Next trials, chosen without you:
+trial|evaluations|model|temperature
+n1|4|large|0.5
+n2|4|small|0.5
 
-def asked(params: str, *, said: str = "(none)") -> str:
-    mark = "0123456789abcdef"
-    return (
-        f"{TRIALS}\n\n[[BEGIN NOTES {mark}]]\n{said}\n[[END NOTES {mark}]]\n\nTrials to predict:\n"
-        f"trial_1: Next trial: {params}.\nIts reward as one digit, in steps of 0.1: 0 for below 0.1, "
-        "1 for 0.1 to 0.2, and so on to 9 for 0.9 and above. Digit:\n\nInstead of one digit, give each "
-        "trial ten weights, whole numbers from 0 to 100"
-    )
-
-
-def mean_of(user: str) -> float:
-    found = weights(user)
-    assert found is not None
-    listed = found["trial_1"]
-    assert len(listed) == 10
-    assert all(1 <= w <= 100 for w in listed)
-    return sum(w * (k + 0.5) / 10 for k, w in enumerate(listed)) / sum(listed)
+Task: Reply with one JSON object and nothing else: {"notes": ..., "forecasts": {trial: [q10, q50, q90]} for each, "settings": up to 5 settings}."""
 
 
 def test_a_forecast_follows_the_trials_that_are_like_it():
-    large, small = (mean_of(asked(f"model={m}, temperature=0.5")) for m in ("large", "small"))
+    found = json.loads(thought(PROMPT) or "")
+    assert set(found["forecasts"]) == {"n1", "n2"}
+    (low, large, high), small = found["forecasts"]["n1"], found["forecasts"]["n2"][1]
+    assert low < large < high
     assert large > 0.55
     assert small < 0.45
+    assert "model=large, temperature=0.2 scored 0.900" in found["notes"]
+    (setting,) = found["settings"]
+    assert setting["values"] == {"model": "large", "temperature": 0.9}
 
 
-def test_notes_move_a_forecast_of_what_they_name():
-    told = "With model=small, expect a reward of 0.950."
-    before, after = (mean_of(asked("model=small, temperature=0.5", said=s)) for s in ("x", told))
-    assert after > before + 0.1
-
-
-@pytest.mark.parametrize(
-    ("shown", "names"),
-    [
-        (TRIALS, "With model=large, temperature=0.2, expect a reward of 0.725."),
-        (MEANS, "With model=small, expect a reward of 0.400."),
-        (ENDS, "With temperature=0.2, expect a reward of 0.725."),
-        (UNTRIED, "With model=huge, expect a reward of 0.500."),
-    ],
-)
-def test_notes_name_settings_and_what_to_expect(shown: str, names: str):
-    found = notes(ROLE, shown)
-    assert found is not None
-    assert names in found.splitlines()
+def test_who_asks_for_no_thought_no_notes_and_no_weights_gets_none():
+    assert thought("What is 2 plus 3?") is None
+    assert notes("Answer in one word.") is None
+    assert notes(ROLE) is not None
+    assert weights("What is 2 plus 3?") is None
 
 
 def test_the_responder_answers_with_weights_of_what_the_notes_speak_for():

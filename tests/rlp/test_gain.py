@@ -1,199 +1,238 @@
-"""Information gain and evidence: what earns, what does not, and how often chance looks like skill."""
+"""Forecasts as quantiles, their gain, and how often chance looks like skill."""
 
 import math
-import random
-from dataclasses import replace
+from collections.abc import Callable
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.stats import binomtest
 
-from convergence_core.records import Candidate, Cell, Evaluation, Trial
-from convergence_core.rlp.baseline import Mixture
-from convergence_core.rlp.bins import N_BINS, tempered
-from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.gain import (
     FLOOR,
+    LEVEL,
+    NARROWEST,
+    EProcess,
+    baseline_density,
     e_value,
+    forecast_density,
     information_gain,
     interval_of,
-    mixed,
-    reward_of,
+    resolutions,
+    shows_help,
 )
-from convergence_core.rlp.gain_rows import score
-from convergence_core.rlp.outcomes import CandidateOutcomes, outcomes_of
-from tasks.mock.tiny_model import FIRST_BIN, KINDS, Story, encode, stories, think, tiny_model
-from tests.rlp.thoughts import a_commitment, binned_normal
+from convergence_core.rlp.quantiles import Quantiles
+from tests.rlp.thoughts import normal
 
-NOTHING = ("none",)
-
-
-def forecast(story: Story, thought: tuple[str, ...]) -> np.ndarray:
-    row = tiny_model().row(encode(story.prompt(thought)))[FIRST_BIN : FIRST_BIN + N_BINS]
-    return np.asarray(row / row.sum())
+N_SEEDS, N_GENERATIONS, N_CANDIDATES = 200, 16, 6
+BASE = Quantiles(0.3, 0.55, 0.7)
 
 
-def gains(texts: list[Story], thoughts: list[tuple[str, ...]], *, power: float = 1) -> np.ndarray:
-    """The gain of each thought; its prediction raised to a power."""
-    found = []
-    for story, thought in zip(texts, thoughts, strict=True):
-        p = tempered(forecast(story, thought), 1.0 / power)
-        found.append(information_gain(p, forecast(story, NOTHING), story.trial.outcome))
-    return np.array(found)
+# -- quantiles
 
 
-TEXTS = list(stories(1500, seed=2))
+@pytest.mark.parametrize(
+    "q", [normal(0.5, 0.1), Quantiles(0.2, 0.6, 0.7), Quantiles(0.5, 0.5, 0.9)]
+)
+def test_a_density_has_its_quantiles_mean_and_variance(q: Quantiles):
+    def moment(f: Callable[[float], float], low: float = -2.0, high: float = 3.0) -> float:
+        ends = sorted({low, high, *(x for x in (q.low, q.median, q.high) if low < x < high)})
+        parts = pairwise(ends)
+        return float(sum(quad(lambda y: f(y) * q.density(y), a, b)[0] for a, b in parts))
+
+    assert moment(lambda _: 1.0) == pytest.approx(1.0, abs=1e-6)
+    below = [moment(lambda _: 1.0, high=end) for end in (q.low, q.median, q.high)]
+    expected = [0.1 if q.low < q.median else 0.5, 0.5, 0.9]
+    assert below == pytest.approx(expected, abs=1e-3)
+    mean = moment(lambda y: y)
+    assert q.mean == pytest.approx(mean, abs=1e-5)
+    assert q.variance == pytest.approx(moment(lambda y: (y - mean) ** 2), abs=1e-5)
 
 
-def oracles() -> list[tuple[str, ...]]:
-    rng = random.Random(3)
-    return [think(story.optimum, "oracle", rng) for story in TEXTS]
+def test_three_numbers_are_a_forecast_and_nothing_else_is():
+    assert Quantiles.of([0.9, 0.2, 1.4]) == Quantiles(0.2, 0.9, 1.0)
+    assert Quantiles.of([0, 0.5, 1]) == Quantiles(0.0, 0.5, 1.0)
+    for wrong in (
+        [0.1, 0.2],
+        [0.1, 0.2, 0.3, 0.4],
+        [0.1, "x", 0.3],
+        [True, 0.1, 0.2],
+        [0, 1, math.inf],
+    ):
+        with pytest.raises(ValueError, match="three numbers"):
+            Quantiles.of(wrong)
 
 
-@pytest.mark.statistical
-def test_a_thought_is_worth_what_it_says_about_the_outcome():
-    rng = random.Random(3)
-    mean = {
-        kind: float(gains(TEXTS, [think(s.optimum, kind, rng) for s in TEXTS]).mean())
-        for kind in KINDS
-    }
-    assert mean["oracle"] >= 0.9, mean
-    assert 0.2 <= mean["partial"] <= 0.45, mean
-    assert abs(mean["vague"]) <= 0.05, mean
-    assert mean["none"] == 0.0
+# -- gain
 
 
-@pytest.mark.statistical
-def test_thoughts_of_other_worlds_destroy_it():
-    oracle = oracles()
-    shuffled = gains(TEXTS, oracle[1:] + oracle[:1]).mean()
-    inverted = gains(TEXTS, [(*t[:3], f"t{10 - int(t[3][1:])}") for t in oracle]).mean()
-    assert shuffled <= -1.0, shuffled  # -1.2 before mixing, which softens the worst
-    assert inverted <= -1.0, inverted
-    pairs = zip(TEXTS, oracle[1:] + oracle[:1], strict=True)
-    raw = [float(np.log(forecast(s, t) / forecast(s, NOTHING))[s.trial.outcome]) for s, t in pairs]
-    assert np.mean(raw) <= -1.2
+def test_the_gain_is_bounded_and_keeps_the_mean_of_its_exponential_at_1():
+    for forecast in (BASE, normal(0.9, 0.001), normal(0.4, 0.3), Quantiles(0.0, 0.0, 0.0)):
+        grid = (np.arange(40_000) + 0.5) / 40_000
+        base = np.array([baseline_density(BASE, y) for y in grid])
+        gains = [
+            information_gain(forecast_density(forecast, BASE, y), b)
+            for y, b in zip(grid, base, strict=True)
+        ]
+        inside = np.mean([forecast_density(forecast, BASE, y) for y in grid])
+        # What a forecast gives to scores beyond [0, 1] is lost to it.
+        assert np.mean(base * np.exp(gains)) == pytest.approx(
+            0.98 * inside + 0.02 * base.mean(), abs=1e-6
+        )
+        assert min(gains) >= FLOOR - 1e-12
+    assert information_gain(0.4, 0.4) == 0.0
+    assert information_gain(0.0, 0.5) == pytest.approx(FLOOR)
+
+
+def test_no_bet_on_a_point_is_narrower_than_a_tenth_of_the_posterior():
+    point, sd = Quantiles(0.55, 0.55, 0.55), math.sqrt(BASE.variance)
+    peak = 1 / (NARROWEST * sd * math.sqrt(2 * math.pi))
+    assert forecast_density(point, BASE, 0.55) == pytest.approx(peak)
+    assert forecast_density(normal(0.5, 0.2), BASE, 0.5) == pytest.approx(
+        normal(0.5, 0.2).density(0.5)
+    )
 
 
 @pytest.mark.statistical
 def test_sounding_more_or_less_sure_than_one_is_earns_less():
-    texts, oracle = TEXTS[:600], oracles()[:600]
-    honest = gains(texts, oracle).mean()
-    for power in (0.5, 2.0, 4.0):
-        bent = gains(texts, oracle, power=power).mean()
-        assert bent < honest, (power, bent, honest)
+    rng = np.random.default_rng(3)
+    mean, y = rng.uniform(0.3, 0.7, 4000), rng.standard_normal(4000)
+    outcomes = mean + 0.05 * y
+
+    def earned(sd: float) -> float:
+        posterior = normal(0.5, 0.15)
+        return float(np.mean([
+            information_gain(forecast_density(normal(m, sd), posterior, o), baseline_density(posterior, o))
+            for m, o in zip(mean, outcomes, strict=True)
+        ]))  # fmt: skip
+
+    honest = earned(0.05)
+    assert honest > 0.5
+    for sd in (0.02, 0.03, 0.1, 0.2):
+        assert earned(sd) < honest, sd
 
 
-def test_the_gain_is_bounded_and_keeps_the_mean_of_its_exponential_at_1():
-    rng = np.random.default_rng(1)
-    for _ in range(20):
-        p, base = rng.dirichlet(np.ones(N_BINS)), rng.dirichlet(np.ones(N_BINS))
-        exponentials = [math.exp(information_gain(p, base, b)) for b in range(N_BINS)]
-        assert base @ exponentials == pytest.approx(1.0, abs=1e-12)
-        assert min(information_gain(p, base, b) for b in range(N_BINS)) >= FLOOR
-    never = np.array([1.0, 0.0])
-    assert information_gain(never, np.array([0.5, 0.5]), 1) == pytest.approx(FLOOR)
-    assert mixed(never, np.array([0.5, 0.5])).sum() == pytest.approx(1.0)
-
-
-def test_a_reward_is_the_mean_gain_and_has_an_error_from_two_on():
-    assert reward_of([0.5, -0.1]) == pytest.approx(0.2)
+def test_a_mean_has_an_error_from_two_on():
     assert interval_of([1.0]) is None
     assert interval_of([0.0, 1.0]) == pytest.approx((0.5, 0.5))
+
+
+# -- evidence
 
 
 @pytest.mark.statistical
 def test_products_within_a_generation_would_raise_false_alarms_and_means_do_not():
     """One uniform drives all four outcomes; the thought knows nothing and bets anyway."""
     rng = np.random.default_rng(5)
-    base = np.array([0.5, 0.5])
-    tilt = 1.0 / (1.0 + math.exp(-0.8))
+    high = 1.0 / (1.0 + math.exp(-0.8))
     alarms = {"mean": 0, "product": 0}
     n_runs, n_generations = 4000, 30
     for _ in range(n_runs):
-        log_mean = log_product = 0.0
+        log_e = {"mean": 0.0, "product": 0.0}
         is_alarm = {"mean": False, "product": False}
-        for _ in range(n_generations):
-            outcome = int(rng.random() < 0.5)
-            bet = int(rng.random() < 0.5)
-            p = np.array([1.0 - tilt, tilt]) if bet else np.array([tilt, 1.0 - tilt])
-            found = [information_gain(p, base, outcome)] * 4
-            log_mean += math.log(e_value(found))
-            log_product += sum(found)
-            is_alarm["mean"] |= log_mean >= math.log(20.0)
-            is_alarm["product"] |= log_product >= math.log(20.0)
+        for hit in rng.random(n_generations) < 0.5:
+            gains = [information_gain(high if hit else 1.0 - high, 0.5)] * 4
+            log_e["mean"] += math.log(e_value(gains))
+            log_e["product"] += sum(gains)
+            for form, value in log_e.items():
+                is_alarm[form] |= value >= math.log(20.0)
         for form, alarm in is_alarm.items():
             alarms[form] += alarm
-    share = {form: n / n_runs for form, n in alarms.items()}
-    assert share["mean"] <= 0.05, share
-    assert share["product"] > 0.2, share
+    assert alarms["mean"] / n_runs <= 0.05, alarms
+    assert alarms["product"] / n_runs > 0.2, alarms
 
 
-def commitment_of(subjects: dict[str, tuple[np.ndarray, np.ndarray]]) -> Commitment:
-    """A thought that predicts the first of each pair where its model alone predicts the second."""
-    return a_commitment(
-        {name: p for name, (p, _) in subjects.items()},
-        {name: base for name, (_, base) in subjects.items()},
+Forecast = Callable[[np.ndarray, np.random.Generator], list[Quantiles]]
+"""Scores of a generation → what a thought forecasts of each candidate."""
+POSTERIOR = normal(0.45, 0.3)
+"""Mean and deviation are right, but scores are either near .1 or near .7: the shape is wrong."""
+
+
+def scores(rng: np.random.Generator) -> np.ndarray:
+    high = rng.random(N_CANDIDATES) < 0.6
+    return np.asarray(np.where(high, 0.7, 0.1) + 0.05 * rng.standard_normal(N_CANDIDATES))
+
+
+def same(observed: np.ndarray, _: np.random.Generator) -> list[Quantiles]:
+    """Most settings earn about .7, says a sentence that is the same of all."""
+    return [Quantiles(0.1, 0.66, 0.74)] * len(observed)
+
+
+def good(observed: np.ndarray, rng: np.random.Generator) -> list[Quantiles]:
+    return [normal(y + 0.05 * rng.standard_normal(), 0.08) for y in observed]
+
+
+def permuted(observed: np.ndarray, rng: np.random.Generator) -> list[Quantiles]:
+    """Forecasts of the right shape, dealt to candidates by chance."""
+    return good(rng.permutation(observed), rng)
+
+
+def overconfident(observed: np.ndarray, rng: np.random.Generator) -> list[Quantiles]:
+    return [normal(rng.choice([0.1, 0.7]), 0.01) for _ in observed]
+
+
+def course(forecast: Forecast, seed: int) -> tuple[float, EProcess, EProcess]:
+    """Return mean gain, evidence against the posterior and of resolution over a run's generations."""
+    rng = np.random.default_rng(seed)
+    gained, resolved = [], []
+    for _ in range(N_GENERATIONS):
+        observed = scores(rng)
+        told = forecast(observed, rng)
+        densities = np.array([[forecast_density(q, POSTERIOR, y) for y in observed] for q in told])
+        gained.append([
+            information_gain(p, baseline_density(POSTERIOR, y))
+            for p, y in zip(np.diag(densities), observed, strict=True)
+        ])  # fmt: skip
+        resolved.append([*resolutions(densities)])
+    return (
+        float(np.mean(gained)),
+        EProcess.of(e_value(gains) for gains in gained),
+        EProcess.of(e_value(gains) for gains in resolved),
     )
+
+
+def credited(forecast: Forecast) -> int:
+    """Return in how many runs help is claimed."""
+    runs = (course(forecast, seed) for seed in range(N_SEEDS))
+    return sum(shows_help(mean, e.top_e_value, r.top_e_value) for mean, e, r in runs)
+
+
+def is_surely_more(n_hits: int, n: int, rate: float) -> bool:
+    return binomtest(n_hits, n, rate, "greater").pvalue < 1e-3
 
 
 @pytest.mark.statistical
-def test_a_hedge_earns_nothing_on_exogenous_trials_and_self_picked_ones_carry_no_reward():
-    rng = np.random.default_rng(7)
-    narrow, wide = binned_normal(0.5, 0.1), binned_normal(0.5, 0.2)
-    hedge = {f"c{i}": (wide, narrow) for i in range(400)}
-    sd = np.where(rng.random(400) < 0.1, 0.25, 0.1)
-    y = np.clip(0.5 + sd * rng.standard_normal(400), 0.0, 1.0)
-    picks = {f"own{i}": (wide, narrow) for i in range(50)}
-    commitment = replace(commitment_of({**hedge, **picks}), committed_us=5)
-    trials = [
-        *(trial_of(f"c{i}", float(reward)) for i, reward in enumerate(y)),
-        # The thought picked these itself, where rewards are far from what anybody expects.
-        *(trial_of(name, 0.0) for name in picks),
-    ]
-    exogenous = frozenset(t.evaluations[0].cell for t in trials[:400])
-
-    def gains_on(cells: frozenset[Cell]) -> list[float]:
-        scored = score(commitment, outcomes_of(commitment, trials, cells), Mixture(), 1.0)
-        return [row.gain for row in scored.own("t")]
-
-    assert len(gains_on(exogenous)) == 400
-    assert np.mean(gains_on(exogenous)) < 0.0
-    everything = frozenset(t.evaluations[0].cell for t in trials)
-    assert len(gains_on(everything)) == 450
-    assert np.mean(gains_on(everything)) > 0.1  # what a system would pay that took any outcome
+def test_a_sentence_that_repairs_the_posteriors_shape_is_not_said_to_help():
+    runs = [course(same, seed) for seed in range(N_SEEDS)]
+    # It beats the posterior for sure, which is not enough.
+    beats = sum(gain > 0 and e.top_e_value >= 1 / LEVEL for gain, e, _ in runs)
+    assert is_surely_more(beats, N_SEEDS, 0.8), beats
+    assert credited(same) == 0
 
 
-def trial_of(name: str, reward: float) -> Trial:
-    cell = Cell(candidate_id=name, case_id="k")
-    done = Evaluation(
-        eval_id=name, cell=cell, generation=0, status="ok", reward=reward, started_us=9
-    )
-    return Trial(candidate=Candidate(candidate_id=name, params={}), evaluations=(done,))
+@pytest.mark.statistical
+def test_a_thinker_that_tells_candidates_apart_is_said_to_help():
+    assert is_surely_more(credited(good), N_SEEDS, 0.8)
 
 
-def test_a_missing_arm_voids_the_pair_and_never_one_side():
-    p, base = binned_normal(0.5, 0.2), binned_normal(0.4, 0.2)
-    whole = commitment_of({"a": (p, base), "b": (p, base)})
-    outcomes = CandidateOutcomes(observed={"a": 4, "b": 5})
-    assert len(score(whole, outcomes, Mixture(), 1.0).rows) == 2
-    broken = replace(whole, no_thought={"a": base})
-    assert [row.subject for row in score(broken, outcomes, Mixture(), 1.0).rows] == ["a"]
-    broken = replace(whole, forecasts={"t": {"b": p}})
-    assert [row.subject for row in score(broken, outcomes, Mixture(), 1.0).rows] == ["b"]
-    broken = replace(whole, estimator=None)
-    assert score(broken, outcomes, Mixture(), 1.0).rows == ()
+@pytest.mark.statistical
+@pytest.mark.parametrize("forecast", [permuted, overconfident])
+def test_forecasts_dealt_by_chance_show_resolution_at_most_once_in_twenty(forecast: Forecast):
+    passed = sum(course(forecast, seed)[2].top_e_value >= 1 / LEVEL for seed in range(N_SEEDS))
+    assert not is_surely_more(passed, N_SEEDS, LEVEL), passed
+    assert not is_surely_more(credited(forecast), N_SEEDS, LEVEL)
 
 
-def test_a_thought_that_moves_no_prediction_has_no_weight_and_no_rows():
-    """What the model predicts without it, however well, is no merit of the thought."""
-    good, poor = binned_normal(0.5, 0.05), binned_normal(0.5, 0.4)
-    same = replace(commitment_of({"a": (good, good)}), statistical={"a": poor})
-    assert same.moved_nothing("t")
-    assert same.ignored_reason(same.thoughts[0]) == "it moved no prediction"
-    assert same.weighted == ()
-    assert score(same, CandidateOutcomes(observed={"a": 5}), Mixture(), 1.0).rows == ()
-    moved = replace(same, no_thought={"a": binned_normal(0.5, 0.051)})
-    assert moved.weighted == moved.thoughts
-    unread = replace(same, forecasts={}, notes=("t/a: HTTP 400", "other"))
-    assert unread.ignored_reason(unread.thoughts[0]) == "t/a: HTTP 400"
-    assert replace(unread, notes=()).weighted == ()
+def test_the_e_value_of_resolution_is_one_over_all_deals():
+    rng = np.random.default_rng(1)
+    for m in (1, 2, 4):
+        densities = rng.random((m, m))
+        found = [e_value([*resolutions(densities[list(deal)])]) for deal in permutations(range(m))]
+        assert np.mean(found) == pytest.approx(1.0, abs=1e-12)
+    assert resolutions(np.tile(rng.random(3), (3, 1))) == pytest.approx(np.zeros(3), abs=1e-12)
+
+
+def test_an_e_process_keeps_its_highest():
+    process = EProcess.of([2.0, None, 3.0, 0.5])
+    assert (process.e_value, process.top_e_value) == pytest.approx((3.0, 6.0))

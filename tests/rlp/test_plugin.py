@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from convergence.plugins.learning.rlp import ASKED, STATED, TOLD, RLPConfig, RLPMixin
+from convergence.plugins.learning.strategies import STRATEGIES
+from convergence.plugins.learning.written_probabilities import probability_of, weights_of
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Completion
-from convergence_core.rlp.strategies import STRATEGIES
-from tasks.rlp.elicited_channel import probability_of
 from tasks.rlp.model_calls import UnreadableAnswerError
 
 
@@ -240,3 +240,21 @@ def test_it_works_without_prefect():
         "sys.exit('prefect' in sys.modules or 'openai' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no",
+        "{",
+        '{"a": 1}',
+        '{"a": [1, 2, 3]}',
+        '{"a": [0, 0]}',
+        '{"a": [1, -1]}',
+        '{"a": ["x", 1]}',
+    ],
+)
+def test_weights_that_cannot_be_read_are_no_forecast(text: str):
+    with pytest.raises(UnreadableAnswerError):
+        weights_of({"text": text}, "a", 2, spread=0.002)

@@ -1,6 +1,7 @@
 """Runs that think: tables, order of events, and resumes."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,16 @@ from convergence.cost_estimate.estimate import estimate
 from convergence_core.events import GenerationFinished
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
-from convergence_core.rlp.rows import REPLAY_SQL, replay_of
+from convergence_core.rlp.gain import baseline_density, forecast_density, information_gain
+from convergence_core.rlp.quantiles import Quantiles
 from tasks.inputs.loader import load
 from tasks.rlp.learner import shown
-from tasks.run.result import collect_progress
 from tasks.run.run import Run
 from tasks.secrets.process_redaction import hide
 from tasks.secrets.redaction import Redactor
-from tasks.store import ParquetStore
 from tests.support.thinking_server import ThinkingWorld, thinking_server
 from tests.support.thoughtful_runs import (
-    REGION,
-    STORE,
+    SETTING,
     begin,
     go_on,
     learner_of,
@@ -39,7 +38,7 @@ from tests.support.thoughtful_runs import (
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ThinkingWorld, list[Any]]:
     folder = tmp_path_factory.mktemp("good")
-    world = ThinkingWorld(truth, "good", REGION)
+    world = ThinkingWorld(truth, "good", SETTING)
     return folder, world, run_whole(folder, world)
 
 
@@ -48,16 +47,22 @@ def good(played: tuple[Path, ThinkingWorld, list[Any]]) -> tuple[Path, ThinkingW
     return played[:2]
 
 
-def test_each_generation_says_what_its_thoughts_came_to(played):
+def test_each_generation_says_what_its_thought_came_to(played):
     folder, _, events = played
     lines = [event.learning for event in events if isinstance(event, GenerationFinished)]
-    assert lines[0] == ()
-    found = rows(folder, "select avg(information_gain) as gain from thoughts where agent_id <> "
-                         "'none' group by generation order by generation")  # fmt: skip
+    (first,) = lines[0]
+    assert first.startswith(
+        "thoughts: information gain not measured, 0 episodes; weight 0.40; 1 setting of its own;"
+    )
+    found = rows(folder, "select information_gain as gain, agent_id from thoughts where generation > 0 "
+                         "order by generation")  # fmt: skip
+    assert len(found) == 3
     for n, ((line,), row) in enumerate(zip(lines[1:], found, strict=True), 1):
-        told = f"mean information gain {row['gain']:+.2f} nats, {n} episode{'s'[: n - 1]}; weighs most ("
-        assert line.startswith(f"thoughts: {told}")
-        assert "): I know this world well" in line
+        assert line.startswith(
+            f"thoughts: information gain {row['gain']:+.2f} nats, {n} episode{'s'[: n - 1]}; weight "
+        )
+        said = "I know this world well" if row["agent_id"] == "notes" else '{"forecasts"'
+        assert f"it says: {said}" in line
 
 
 def test_a_thought_is_shown_without_secrets_and_then_shortened():
@@ -67,29 +72,42 @@ def test_a_thought_is_shown_without_secrets_and_then_shortened():
     assert shown(f"{'x' * 150} {secret}") == f"{'x' * 150} [redacte…"
 
 
-def test_every_thought_is_kept_with_its_gain_and_its_reason(good):
+def test_every_thought_is_kept_with_its_gain_and_its_propensity(good):
     folder, world = good
     found = rows(folder, "select * from thoughts order by generation, thought_id")
-    assert {row["generation"] for row in found} == {1, 2, 3}
-    assert len(found) == 9
-    spoken = [row for row in found if row["agent_id"] != "none"]
-    assert len(spoken) == world.n_asked["thought"]
-    for row in spoken:
-        assert row["estimator"] == "elicited"
+    assert [row["generation"] for row in found] == [0, 1, 2, 3]
+    assert len(found) == world.n_asked["thought"]
+    assert found[0]["agent_id"] == "start"
+    assert (found[0]["n_outcomes"], found[0]["n_own"], found[0]["information_gain"]) == (
+        0,
+        1,
+        None,
+    )
+    for row in found[1:]:
+        p = {"none": 1 / 3, "notes": 2 / 3}[row["agent_id"]]
+        assert np.exp(row["log_policy"]) <= p + 1e-9 or row["agent_id"] == "none"
         assert row["n_outcomes"] >= 4
         assert row["information_gain"] is not None
         assert row["e_value"] > 0
-        assert 0 <= row["weight"] < 1
+        assert 0 < row["weight"] < 1
         assert row["reason"] is None
-    for row in found:
-        if row["agent_id"] == "none":
-            assert (row["information_gain"], row["text_sha256"]) == (0.0, None)
     texts = {
         row["payload_sha256"]: row["text"]
         for row in rows(folder, "select * from payloads where kind = 'thought'")
     }
-    assert {row["text_sha256"] for row in spoken} == set(texts)
+    assert {row["text_sha256"] for row in found} == set(texts)
     assert all(sha256_hex(text) == key for key, text in texts.items())
+
+
+def test_a_setting_of_its_own_is_evaluated_in_the_first_generation(good):
+    folder, _ = good
+    (own,) = rows(folder, "select * from candidates where origin = 'rlp' and generation = 0")
+    scored = rows(folder, "select * from predictions where is_own")
+    assert [(row["generation"], row["subject"], row["gain"]) for row in scored] == [
+        (0, own["candidate_id"], None)
+    ]
+    assert json.loads(scored[0]["forecast_json"]) == [0.8, 0.9, 0.99]
+    assert scored[0]["outcome"] > 0.9
 
 
 def test_every_thought_was_durable_before_any_evaluation_of_its_generation(good):
@@ -112,56 +130,55 @@ def test_commitments_hold_all_that_scoring_needs_but_the_outcomes(good):
         "select * exclude (committed_at), epoch_us(committed_at) as committed_at "
         "from commitments order by generation, arm",
     )
-    assert {row["generation"] for row in found} == {1, 2, 3}
+    assert {row["generation"] for row in found} == {0, 1, 2, 3}
     for row in found:
         record = {name: value for name, value in row.items() if name != "record_sha256"}
         assert row["record_sha256"] == sha256_hex(canonical_json(record))
     by_arm = {(row["generation"], row["arm"]): row for row in found}
-    for row in rows(folder, "select * from predictions where not is_rescored"):
-        arms = {
-            "forecast_json": row["thought_id"],
-            "no_thought_json": "none",
-            "statistical_json": "posterior",
-        }
-        for column, arm in arms.items():
+    for row in rows(folder, "select * from predictions where not is_own"):
+        for column, arm in (
+            ("forecast_json", row["thought_id"]),
+            ("statistical_json", "posterior"),
+        ):
             committed = by_arm[row["generation"], arm]
             assert row["subject"] in json.loads(committed["subjects_json"])
             told = json.loads(committed["forecasts_json"])[row["subject"]]
             assert told == json.loads(row[column])
-    for row in rows(folder, "select * from thoughts where text_sha256 is not null"):
+        # The gain follows from the row alone.
+        assert row["gain"] == pytest.approx(information_gain(row["p"], row["baseline"]))
+        posterior = Quantiles(*json.loads(row["statistical_json"]))
+        forecast = Quantiles(*json.loads(row["forecast_json"]))
+        assert row["baseline"] == pytest.approx(baseline_density(posterior, row["outcome"]))
+        assert row["p"] == pytest.approx(forecast_density(forecast, posterior, row["outcome"]))
+    for row in rows(folder, "select * from thoughts"):
         committed = by_arm[row["generation"], row["thought_id"]]
         assert sha256_hex(committed["text"]) == row["text_sha256"]
         assert sha256_hex(committed["prompt"]) == row["prompt_sha256"]
 
 
-def test_the_commitment_is_on_disk_before_anything_is_evaluated(tmp_path: Path):
-    with thinking_server(ThinkingWorld(truth, "good")) as server:
-        write_thoughtful(tmp_path, server.url)
-        run = begun(tmp_path)
-        play_generation(run)
-        run.think("rlp")
-        (path,) = (tmp_path / STORE / "live/commitments").glob("*/g00001.parquet")
-        before = path.read_bytes()
-        for _ in range(2):  # the generation, and the next
-            play_generation(run)
-        run.close()
-    # The same answers make the same record, and publishing leaves it alone.
-    assert path.read_bytes() == before
-
-
-def test_predictions_are_of_exogenous_candidates_and_add_up(good):
+def test_a_prompt_holds_the_trials_before_its_generation_and_no_other(good):
     folder, _ = good
-    found = rows(folder, "select * from predictions")
+    trials = rows(
+        folder,
+        "select candidate_id, min(generation) as first from evaluations where role = 'search' "
+        "and generation is not null group by all",
+    )
+    prompts = "select generation, prompt from commitments where prompt is not null"
+    for row in rows(folder, prompts):
+        table = json.loads(row["prompt"])[1]["content"].partition("Next trials")[0]
+        told = [line for line in table.splitlines() if re.match(r"t\d+\|", line)]
+        assert len(told) == sum(trial["first"] < row["generation"] for trial in trials)
+
+
+def test_forecasts_are_of_candidates_chosen_without_the_thought(good):
+    folder, _ = good
+    found = rows(folder, "select * from predictions where not is_own")
     assert found
-    for row in found:
-        forecast = json.loads(row["forecast_json"])
-        assert sum(forecast) == pytest.approx(1.0, abs=1e-6)
-        assert 0 <= row["observed"] <= 9
-        assert row["gain"] >= np.log(0.02)
+    assert all(row["gain"] >= np.log(0.02) for row in found)
     by_proposal = rows(
         folder,
         "select p.* from predictions p join candidates c on c.candidate_id = p.subject "
-        "where c.origin = 'rlp' and c.generation = p.generation",
+        "where c.origin = 'rlp' and c.generation = p.generation and not p.is_own",
     )
     assert by_proposal == []
 
@@ -176,21 +193,18 @@ def test_each_generation_updates_the_policy(good):
     assert sum(v for k, v in stats.items() if k.startswith("w_")) == pytest.approx(1.0)
 
 
-def test_thoughts_are_paid_as_thoughts(good):
-    folder, _ = good
-    found = rows(folder, "select purpose, count(*) as n from attempts group by purpose")
-    assert {row["purpose"] for row in found} == {"evaluation", "thought", "prediction"}
-
-
-def test_an_estimate_holds_for_what_was_asked(good):
+def test_a_generation_costs_one_call(good):
     folder, world = good
-    found = {r.role: r for r in estimate(load(folder / "optimization.yaml")).roles}
-    used = rows(folder, "select purpose, count(*) as n from attempts group by purpose")
-    n_asked = {row["purpose"]: row["n"] for row in used}
-    for name in ("thought", "prediction"):
-        calls = found[name].calls
-        assert calls.low <= n_asked[name] <= calls.high
-    assert n_asked["thought"] == world.n_asked["thought"] <= 9
+    found = {
+        r["purpose"]: r["n"]
+        for r in rows(folder, "select purpose, count(*) as n from attempts group by purpose")
+    }
+    assert set(found) == {"evaluation", "thought"}
+    assert found["thought"] == world.n_asked["thought"] == 4
+    quoted = {r.role: r for r in estimate(load(folder / "optimization.yaml")).roles}[
+        "thought"
+    ].calls
+    assert quoted.low <= 4 == quoted.expected <= quoted.high
 
 
 def test_the_result_tells_what_thoughts_were_worth(good):
@@ -200,20 +214,16 @@ def test_the_result_tells_what_thoughts_were_worth(good):
     )
     found = result.thinking
     assert found is not None
-    assert found.n_episodes == 3
-    assert found.estimator == "elicited"
+    assert (found.n_episodes, found.n_thoughts, found.n_scored, found.n_failed) == (3, 4, 3, 0)
     gains = rows(
-        folder,
-        "select generation, avg(gain) as g from predictions where not is_rescored group by all",
+        folder, "select generation, avg(gain) as g from predictions where not is_own group by all"
     )
     assert found.gain == pytest.approx(np.mean([row["g"] for row in gains]))
+    assert found.proposed is not None
+    assert found.proposed.n == 1
     assert found.best is not None
-    assert found.best.text.startswith("I know this world well")
-    assert found.best.tested is not None
     evidence = rows(
-        folder,
-        "select exp(sum(ln(e))) as e from (select avg(e_value) as e from thoughts "
-        "where e_value is not null group by generation)",
+        folder, "select exp(sum(ln(e_value))) as e from thoughts where e_value is not null"
     )
     assert found.e_value == pytest.approx(evidence[0]["e"])
     assert found.sentence in next((folder / "results").glob("*/report.md")).read_text("utf-8")
@@ -252,7 +262,7 @@ def test_a_run_left_between_commit_and_reveal_goes_on_as_if_it_had_not_been(
     tmp_path: Path, good, step: str
 ):
     unbroken, first_world = good
-    world = ThinkingWorld(truth, "good", REGION)
+    world = ThinkingWorld(truth, "good", SETTING)
     with thinking_server(world) as server:
         write_thoughtful(tmp_path, server.url)
         run = begun(tmp_path)
@@ -264,7 +274,7 @@ def test_a_run_left_between_commit_and_reveal_goes_on_as_if_it_had_not_been(
         run = go_on(tmp_path)
         assert run.next_generation == 2
         play_generation(run)
-        # Thoughts and predictions of the generation were bought before: nobody was asked again.
+        # The thought of the generation was bought before: nobody was asked again.
         assert dict(world.n_asked) == asked
         play(run)
     assert world.n_asked == first_world.n_asked
@@ -292,34 +302,5 @@ def test_an_outcome_that_is_older_than_the_commitment_counts_for_nothing(tmp_pat
         run.close()
     assert step.tables["predictions"] == []
     assert commitment.subjects
-    reasons = {row["reason"] for row in step.tables["thoughts"] if row["agent_id"] != "none"}
-    assert reasons == {"no outcome could be scored"}
-
-
-def test_memory_is_read_back_from_the_tables(good, tmp_path: Path):
-    folder, _ = good
-    run_id = rows(folder, "select run_id from runs")[0]["run_id"]
-    found = ParquetStore(folder / STORE).rows(REPLAY_SQL, {"run_id": run_id})
-    everything = replay_of(found, ["winners"])
-    assert len(everything) == len(rows(folder, "select 1 from predictions"))
-    assert all(thought.text for thought in everything.thoughts.values())
-    assert everything.rows[0].generation == 1
-
-
-def test_one_text_in_several_generations_is_one_thought_each_time(tmp_path: Path):
-    """While a run goes on, a text lies in the payloads of every generation that wrote it."""
-    with thinking_server(ThinkingWorld(truth, "good", REGION)) as server:
-        write_thoughtful(tmp_path, server.url)
-        run = begun(tmp_path)
-        for _ in range(3):
-            play_generation(run)
-        n_thoughts = len(rows(tmp_path, "select * from thoughts"))
-        n_rows = len(rows(tmp_path, "select * from predictions"))
-        report = collect_progress(run).thinking
-        run.close()
-        run = go_on(tmp_path)
-        replay = learner_of(run).replay
-        run.close()
-    assert report is not None
-    assert report.n_thoughts + report.n_silent == n_thoughts
-    assert len(replay) == n_rows
+    (row,) = step.tables["thoughts"]
+    assert row["reason"] == "no outcome could be scored"

@@ -160,6 +160,46 @@ def test_what_is_remembered_between_questions_changes_no_answer():
     assert SAMPLER.ask(STATE, other, request(GENERATION)).assignments != ask()[0].assignments
 
 
+def test_a_proposed_setting_takes_a_place_that_is_not_reserved():
+    reserved, state = ask(Advice(reserves=True))
+    wanted = points(2, 31)
+    plan, after = ask(Advice(proposals=wanted, reserves=True))
+    proposed = [a for a in plan.assignments if a.candidate.origin == "rlp"]
+    assert [dict(a.candidate.params) for a in proposed] == [dict(p) for p in wanted]
+    assert plan.exogenous == reserved.exogenous
+    assert (plan.n_cells, after) == (reserved.n_cells, state)
+    assert not any(cell in plan.exogenous for a in proposed for cell in a.cells)
+    # A probe gets one cell and takes no slot from those that are reserved.
+    probed, _ = ask(Advice(probes=wanted[:1], reserves=True))
+    (probe,) = [a for a in probed.assignments if a.candidate.origin == "rlp"]
+    assert (dict(probe.candidate.params), len(probe.cells)) == (dict(wanted[0]), 1)
+    assert probed.exogenous == reserved.exogenous
+    # A known one, and one outside of the space, take no place.
+    known = field_of().members[0].params
+    assert ask(Advice(proposals=(known, {"nothing": 1}), reserves=True))[0] == reserved
+
+
+def test_an_end_game_has_no_place_for_a_thought():
+    assert ask(Advice(reserves=True))[0].n_advisable >= 4
+    last = SAMPLER.ask(
+        STATE, np.random.default_rng(9), request(9, Advice(reserves=True), n_generations=10)
+    )
+    assert last.n_advisable == 0
+    assert not any(a.candidate.candidate_id not in STATE.archive for a in last.assignments)
+
+
+def test_the_first_generation_evaluates_proposed_settings_in_half_of_its_places():
+    plain = SAMPLER.ask(SAMPLER.start(), np.random.default_rng(0), request(0))
+    wanted = points(30, 12)
+    plan = SAMPLER.ask(
+        SAMPLER.start(), np.random.default_rng(0), request(0, Advice(proposals=wanted))
+    )
+    assert plan.n_advisable == plain.n_advisable == len(plain.assignments) // 2
+    proposed = [a.candidate.params for a in plan.assignments if a.candidate.origin == "rlp"]
+    assert [dict(p) for p in proposed] == [dict(p) for p in wanted[: plan.n_advisable]]
+    assert len(plan.assignments) == len(plain.assignments)
+
+
 def test_the_first_generation_has_no_experts():
     rng = np.random.default_rng(0)
     plain = SAMPLER.ask(SAMPLER.start(), rng, request(0))

@@ -1,49 +1,43 @@
-"""Thoughts, commitments and predictions as the tests of RLP make them up."""
+"""Thoughts, commitments and worlds as the tests of RLP make them up."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
-from convergence_core.rlp.bins import TENTHS, RewardBins, normalized
 from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.rlp.gain import shows_help
 from convergence_core.rlp.learner import RlpState
+from convergence_core.rlp.policy import N_FEATURES
+from convergence_core.rlp.quantiles import Quantiles, Z
 
 
-def binned_normal(mean: float, sd: float, bins: RewardBins = TENTHS) -> np.ndarray:
-    """Return the bins of a normal prediction, (N_BINS,); what lies outside goes to the ends."""
-    below = ndtr((bins.edges[1:-1] - mean) / sd)
-    return normalized(np.diff(np.concatenate([[0.0], below, [1.0]])))
+def normal(mean: float, sd: float) -> Quantiles:
+    """Return the quantiles of a normal distribution."""
+    return Quantiles(mean - Z * sd, mean, mean + Z * sd)
 
 
-def a_thought(name: str = "t", **more: Any) -> Thought:
-    """Return a thought with a text, drawn in the generation 0."""
+def a_thought(forecasts: Mapping[str, Quantiles] | None = None, **more: Any) -> Thought:
+    """Return a thought with notes and a reply."""
     settings: dict[str, Any] = {
-        "generation": 0, "index": 0, "action": 1, "strategy": "s", "log_old": 0.0, "text": "x", **more,
+        "thought_id": "t", "generation": 0, "kind": "notes", "log_propensity": float(np.log(2 / 3)),
+        "text": "x", "forecasts": dict(forecasts or {}), **more,
     }  # fmt: skip
-    return Thought(thought_id=name, **settings)
+    return Thought(**settings)
 
 
 def a_commitment(
-    forecasts: Mapping[str, np.ndarray],
-    without: Mapping[str, np.ndarray],
-    *,
-    thought: Thought | None = None,
-    **more: Any,
+    forecasts: Mapping[str, Quantiles], posterior: Mapping[str, Quantiles], **more: Any
 ) -> Commitment:
-    """Return what one thought predicts, and both halves of the baseline without it."""
-    thought = thought or a_thought()
-    settings: dict[str, Any] = {"estimator": "echo", "subjects": tuple(forecasts), **more}
+    """Return forecasts of a thought and of the posterior."""
+    thought = a_thought(forecasts, **more)
     return Commitment(
         generation=thought.generation,
-        state=np.ones(7),
-        thoughts=(thought,),
-        forecasts={thought.thought_id: forecasts},
-        no_thought=without,
-        statistical=without,
-        **settings,
+        state=np.eye(N_FEATURES)[0],
+        thought=thought,
+        subjects=tuple(posterior),
+        posterior=posterior,
+        committed_us=5,
     )
 
 

@@ -95,13 +95,13 @@ def thought_tables(run_id: str = RUN, generation: int = 0) -> dict[str, list[Row
     key: Row = {"run_id": run_id, "generation": generation}
     return {
         "thoughts": [
-            {**key, "thought_id": "thought-0", "agent_id": "trends", "information_gain": 0.3}
+            {**key, "thought_id": "thought-0", "agent_id": "notes", "information_gain": 0.3}
         ],
         "predictions": [
-            {**key, "thought_id": "thought-0", "subject": "0000-0", "observed": 7, "p": 0.6}
+            {**key, "thought_id": "thought-0", "subject": "0000-0", "outcome": 0.7, "p": 0.6}
         ],
         "policy_updates": [
-            {**key, "update_id": "0", "policy": "rlp", "step": 4, "stats": {"p_trends": 0.2}}
+            {**key, "update_id": "0", "policy": "rlp", "step": 4, "stats": {"p_notes": 0.2}}
         ],
     }
 

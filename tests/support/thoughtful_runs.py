@@ -17,8 +17,8 @@ from tests.support.optimizations import write_project
 from tests.support.thinking_server import ThinkingWorld, thinking_server
 
 STORE = "convergence-data"
-REGION = {"x": [0.6, 0.8], "kind": "b"}
-"""Around the optimum."""
+SETTING = {"x": 0.71, "kind": "b"}
+"""Near the optimum."""
 
 
 def truth(told: dict[str, str]) -> float:
@@ -50,7 +50,7 @@ def worth(result, expected, params, metric):
 def write_thoughtful(folder: Path, url: str | None, **overrides: Any) -> Path:
     """Write a project that asks a thinker at a URL; ``None``: it names no model."""
     settings: dict[str, Any] = {
-        "society": {"enabled": True, "rlp": {"n_thoughts": 3}},
+        "society": {"enabled": True},
         "optimization__evolution": {"population_size": 8, "generations": 4},
         **overrides,
     }

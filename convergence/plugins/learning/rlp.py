@@ -22,22 +22,19 @@ import numpy as np
 
 from convergence.plugins.learning.gains import InformationGain, PendingGain
 from convergence.plugins.learning.providers import Completer, as_llm
+from convergence.plugins.learning.strategies import STRATEGIES
+from convergence.plugins.learning.written_probabilities import probability_of, weights_of
 from convergence_core.config.optimization import RlpConfig
 from convergence_core.errors import CandidateFault
 from convergence_core.judges.texts import fenced
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import Json, canonical_json
 from convergence_core.rlp import advantage, policy as policies
-from convergence_core.rlp.bins import normalized
 from convergence_core.rlp.gain import information_gain
-from convergence_core.rlp.learner import Episode, critic
-from convergence_core.rlp.policy import N_FEATURES, StrategyPolicy, Update, ValueFunction
-from convergence_core.rlp.replay import CAPACITY
-from convergence_core.rlp.strategies import STRATEGIES
-from tasks.rlp.elicited_channel import probability_of, weights_of
+from convergence_core.rlp.learner import CAPACITY, Episode, critic, features
+from convergence_core.rlp.policy import ActionPolicy, Update, ValueFunction
 from tasks.rlp.model_calls import UnreadableAnswerError
-from tasks.rlp.probability_channels import TOP, next_tokens, of_options
-from tasks.rlp.prompts import NO_NOTES
+from tasks.sao.probability_channels import TOP, next_tokens, normalized, of_options
 
 __all__ = ["InformationGain", "PendingGain", "RLPConfig", "RLPMixin", "Update"]
 
@@ -47,6 +44,8 @@ ASKED: Final = (
 )
 STATED: Final = f"{ASKED}; it wrote no weights, so its prose was read"
 TOLD: Final = f"{ASKED}, by the log-probabilities of its answer"
+NO_NOTES: Final = "(none)"
+"""In place of the notes where there is no thought."""
 ELSE: Final = "something else"
 NOTHING: Final = "nothing was thought, which is worth 0"
 Prediction: TypeAlias = str | int | float
@@ -75,6 +74,10 @@ class RLPConfig:
             ValueError: a field is out of its range.
         """
         self.section()
+        if self.use_logprobs not in ("auto", True, False):
+            raise ValueError(
+                f"`use_logprobs` must be auto, true or false, but got {self.use_logprobs!r}"
+            )
 
     def section(self) -> RlpConfig:
         """Return the section ``society.rlp`` of these settings."""
@@ -106,7 +109,7 @@ class RLPMixin:
             config: see ``RLPConfig``.
         """
         self.config = config or RLPConfig()
-        self.policy = StrategyPolicy.uniform(len(STRATEGIES) + 1)
+        self.policy = ActionPolicy.uniform(len(STRATEGIES) + 1)
         self.value = ValueFunction.zero()
         self.moment = 1.0
         self.episodes: tuple[Episode, ...] = ()
@@ -298,11 +301,8 @@ class RLPMixin:
         return tuple(kept)
 
     def _features(self) -> np.ndarray:
-        s = np.zeros(N_FEATURES)
-        s[0] = 1.0
-        s[4] = min(1.0, len(self.gains) / 200.0)
-        s[6] = float(np.clip(self.gains[-1], -1.0, 1.0)) if self.gains else 0.0
-        return s
+        last = self.gains[-1] if self.gains else 0.0
+        return features(len(self.gains), budget_left=0.0, last_gain=last)
 
     async def _both(
         self, options: Sequence[str], thought: str
@@ -398,7 +398,7 @@ async def _known(gain: InformationGain) -> InformationGain:
 
 def _gain(p: np.ndarray, q: np.ndarray, outcome: int, *, note: str = "") -> InformationGain:
     return InformationGain(
-        nats=information_gain(p, q, outcome),
+        nats=information_gain(float(p[outcome]), float(q[outcome])),
         p_with=float(p[outcome]),
         p_without=float(q[outcome]),
         note=note,

@@ -40,9 +40,9 @@ from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from convergence_core.search.sampler import SearchState
 from tasks.prompts.writer import DirectAsker
-from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner_calls import BoundedAsker
 from tasks.rlp.model_calls import SAO, Model
+from tasks.sao.channel_probe import ChannelProbe
 from tasks.sao.dataset import Dataset, export
 from tasks.sao.factory import shipped_personas
 from tasks.sao.pair_judge import probe_judge_channels

@@ -249,16 +249,21 @@ class CellAllocation:
         max_wins = np.ones(values.shape[1], dtype=np.intp)
         max_wins[: len(elites)] = rules.max_chunks if self._has_cases else rules.max_repeats
         n_wins = np.zeros(values.shape[1], dtype=np.intp)
+        proposed = builder.proposed_candidates(advice.proposals)
         for slot, value in enumerate(values):
-            builder.is_advised |= slot >= n_reserved
-            for i in np.argsort(-value, kind="stable"):
-                if value[i] == -np.inf:  # only experts may choose it
-                    break
-                if n_wins[i] >= max_wins[i]:
-                    continue
-                n_wins[i] += 1
-                if self._add_chunk(self._candidate(int(i), drawn, mixture)):
-                    break
+            if slot == n_reserved:
+                builder.is_advised = True
+                builder.add_probes()
+            is_open = slot >= n_reserved
+            builder.n_advisable += is_open
+            if not (is_open and self._add_first(proposed)):
+                order = np.argsort(-value, kind="stable")
+                for i in order[value[order] > -np.inf]:  # only experts may choose the others
+                    if n_wins[i] >= max_wins[i]:
+                        continue
+                    n_wins[i] += 1
+                    if self._add_chunk(self._candidate(int(i), drawn, mixture)):
+                        break
             if builder.n_left <= stop:
                 return
 
@@ -356,6 +361,10 @@ class CellAllocation:
                 return
 
     # -- cells ---------------------------------------------------------------------------------
+
+    def _add_first(self, candidates: list[Candidate]) -> bool:
+        """Take the first of some candidates, if there is one, and give it a chunk of cells."""
+        return bool(candidates) and self._add_chunk(candidates.pop(0))
 
     def _add_chunk(self, candidate: Candidate, *, again: bool = False) -> bool:
         """Give a candidate a chunk of cells; return whether it had any open, see ``open_cells``."""

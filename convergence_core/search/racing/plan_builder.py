@@ -71,6 +71,8 @@ class PlanBuilder:
         """Candidates never asked before."""
         self.is_advised = False
         """Whether advice may have had a say in what is added from now on."""
+        self.n_advisable = 0
+        """See ``Plan``."""
         self._advised: set[Cell] = set()
         self.fresh_cases = self._least_seen_first(rng)
         """Cases, those seen least first."""
@@ -168,7 +170,19 @@ class PlanBuilder:
             for cell in assignment.cells
             if cell not in self._advised
         )
-        return Plan(assignments=assignments, exogenous=exogenous)
+        return Plan(assignments=assignments, exogenous=exogenous, n_advisable=self.n_advisable)
+
+    def add_probes(self) -> None:
+        """Plan one cell of each setting that a hypothesis wants probed."""
+        for candidate in self.proposed_candidates(self.request.advice.probes):
+            self.add(candidate, self.open_cells(candidate.candidate_id)[:1])
+
+    def proposed_candidates(self, proposals: Sequence[Params]) -> list[Candidate]:
+        """Return the settings that a hypothesis wants evaluated, new ones alone."""
+        seen = self.seen()
+        points = (point for point in proposals if not self.space.validate(point))
+        candidates = [self.space.candidate(point, "rlp") for point in points]
+        return [candidate for candidate in candidates if candidate.candidate_id not in seen]
 
     def _n_written(self, n: int) -> int:
         """Return how many of n candidates with new texts a generation asks."""
@@ -189,7 +203,6 @@ class PlanBuilder:
         advice = self.request.advice
         offered: tuple[tuple[Sequence[Params], Origin], ...] = (
             (advice.winners, "elite"),
-            (advice.proposals, "rlp"),
             (advice.preferred, "sao"),
             (advice.written, "written"),
         )

@@ -219,6 +219,11 @@ class ThompsonSampler:
         self._group_cases(builder, chunk)
         n = min(_max_new(request, chunk), -(-builder.n_left // chunk))
         chosen = builder.priority_candidates()[:n]
+        builder.n_advisable = (n - len(chosen)) // 2
+        known = {candidate.candidate_id for candidate in chosen}
+        offered = builder.proposed_candidates(request.advice.proposals)
+        proposed = [c for c in offered if c.candidate_id not in known]
+        chosen += proposed[: builder.n_advisable]
         seen = {*builder.seen(), *(candidate.candidate_id for candidate in chosen)}
         pools = [breeder.design(n, rng), breeder.sample(4 * n, rng)]
         while pools:

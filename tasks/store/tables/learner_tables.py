@@ -3,78 +3,71 @@
 from tasks.store.tables.columns import table
 
 THOUGHTS = table("""
-thoughts (run_id, generation, thought_id): One hypothesis, written before its outcomes, with
-failures and no-ops.
+thoughts (run_id, generation, thought_id): One reply of the thinker, written before its outcomes, with
+failures.
 1  | run_id                   | text |        |
 2  | generation               | i32  |        | whose outcomes score it
 3  | thought_id               | text |        |
-4  | agent_id                 | text |        | strategy that wrote it; none: no-op
-5  | text_sha256              | text |        | the text in payloads
-6  | prediction               | f64  | [0, 1] | mean predicted reward; NULL: pairs or none
+4  | agent_id                 | text |        | notes; none: forecasts alone; start: before the first generation
+5  | text_sha256              | text |        | the reply in payloads
 9  | information_gain         | f64  | nats   | its reward, in nats; NULL: not scored
 10 | advantage                | f64  |        | in the policy's update
 11 | created_at               | ts   |        | when it was durable
 12 | prompt_sha256            | text |        |
-13 | estimator                | text |        | chat_echo, echo, chat or elicited
 14 | n_outcomes               | i32  |        | outcomes it is scored on
 15 | gain_se                  | f64  | nats   | standard error of the gain
-17 | e_value                  | f64  |        | above 1: better than the baseline
-18 | log_policy               | f64  |        | log-probability of its strategy
-19 | weight                   | f64  |        | probability in the proposal mixture
-20 | tokens_out               | i64  |        | of the thought
-21 | cost_usd                 | f64  | USD    | of the thought; predictions are in attempts
+17 | e_value                  | f64  |        | above 1: better than the posterior
+18 | log_policy               | f64  |        | log-propensity of its kind
+19 | weight                   | f64  |        | of the model in the draws
+20 | tokens_out               | i64  |        | of the reply
+21 | cost_usd                 | f64  | USD    |
 22 | reason                   | text |        | why it has no reward
-23 | ignored_reason | text |        | why it has no weight
-24 | dropped                  | text |        | proposals outside the space, and why
+24 | dropped                  | text |        | what of the reply was left out, and why
 25 | resolution               | f64  | nats   | mean gain over its average forecast
 26 | resolution_e_value       | f64  |        | above 1: it tells candidates apart
+27 | n_own                    | i32  |        | evaluated settings of its own
 """)
 
 COMMITMENTS = table("""
-commitments (run_id, generation, arm): Thoughts and predictions, stored before the generation is
+commitments (run_id, generation, arm): Thought and forecasts, stored before the generation is
 evaluated.
 1  | run_id         | text |        |
 2  | generation     | i32  |        | whose outcomes are predicted
-3  | arm            | text |        | the thought; none; or posterior (the search's own)
-4  | agent_id       | text |        | strategy of the thought
+3  | arm            | text |        | the thought; or posterior (the search's own)
+4  | agent_id       | text |        | kind of the thought
 5  | prompt         | text |        | messages as JSON
-6  | text           | text |        | the thought
+6  | text           | text |        | the reply
 7  | text_sha256    | text |        |
 8  | reason         | text |        | why it cannot earn a reward
-9  | subjects_json  | text |        | candidates or pairs, chosen without thoughts
-10 | forecasts_json | text |        | subject → distribution
-11 | estimator      | text |        | source of the probabilities
+9  | subjects_json  | text |        | candidates chosen without the thought
+10 | forecasts_json | text |        | subject → 10, 50 and 90 % quantile
 12 | committed_at   | ts   |        | when it was durable
 13 | record_sha256  | text |        | hash of the other columns
-14 | low            | f64  | [0, 1] | range of the reward bins
-15 | high           | f64  | [0, 1] |
 16 | cases_json     | text |        | for posterior: case → ease
+17 | settings_json  | text |        | proposed: [values, quantiles]
 """)
 
 PREDICTIONS = table("""
-predictions (run_id, generation, thought_id, subject): One thought and one outcome it predicts.
+predictions (run_id, generation, thought_id, subject): One thought and one score it forecasts.
 1  | run_id           | text |      |
 2  | generation       | i32  |      | of the outcome
 3  | thought_id       | text |      |
-4  | subject          | text |      | candidate; pairs are joined by a bar
+4  | subject          | text |      | candidate
 5  | position         | i32  |      | number in the generation
-6  | observed         | i32  |      | bin of the reward, or which of a pair
-7  | p                | f64  |      | its probability with the thought
-8  | baseline         | f64  |      | its probability without
+7  | p                | f64  |      | density of the forecast at the score
+8  | baseline         | f64  |      | density of the posterior there
 9  | gain             | f64  | nats | information gain, in nats
-12 | estimator        | text |      | source of the probabilities
-13 | is_rescored      | bool |      | thought of an earlier generation: no reward
-14 | forecast_json    | text |      | distribution with the thought
-15 | no_thought_json  | text |      | distribution without
-16 | statistical_json | text |      | distribution of the search's posterior
-17 | committed_at     | ts   |      | when all predictions were durable
-18 | is_censored      | bool |      | a probability is only a bound
+14 | forecast_json    | text |      | 10, 50 and 90 % quantile of the thought
+16 | statistical_json | text |      | the same of the posterior
+17 | committed_at     | ts   |      | when the forecasts were durable
 19 | resolution       | f64  | nats | gain over the thought's average forecast
+20 | outcome          | f64  |      | score, freed of the cases
+21 | is_own           | bool |      | proposed by the thought: no gain
 """)
 
 POLICY_UPDATES = table("""
-policy_updates (run_id, generation, update_id): One update of the policy that chooses thinking
-strategies.
+policy_updates (run_id, generation, update_id): One update of the policy that chooses whether notes are
+written.
 1  | run_id        | text |      |
 2  | generation    | i32  |      | after whose outcomes
 3  | update_id     | text |      |
@@ -83,7 +76,7 @@ strategies.
 6  | loss          | f64  |      | clipped objective and entropy
 7  | kl            | f64  | nats | from the policy before, in nats
 8  | grad_norm     | f64  |      | of the last gradient
-10 | stats         | map  |      | p_…: probability of a strategy; w_…: weight of an expert
+10 | stats         | map  |      | p_…: probability of an action; w_…: weight in the draws
 11 | created_at    | ts   |      |
 12 | params_sha256 | text |      |
 13 | params_json   | text |      | parameters after it

@@ -2,38 +2,33 @@
 
 import asyncio
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from convergence_core.rlp.baseline import Mixture
-from convergence_core.rlp.bins import N_BINS
-from convergence_core.rlp.commitments import Estimator
-from convergence_core.rlp.gain_rows import score
-from convergence_core.rlp.outcomes import CandidateOutcomes
-from convergence_core.rlp.replay import Replay
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tasks.mock.tiny_model import BINS, FIRST_BIN, encode, stories, tiny_model
-from tasks.rlp.channel_probe import ChannelProbe, allowed_channels, probe_channels
-from tasks.rlp.elicited_channel import CHANNELS, weights_of
 from tasks.rlp.model_calls import Model, UnreadableAnswerError
-from tasks.rlp.probability_channels import (
+from tasks.sao.channel_probe import ChannelProbe, allowed_channels, probe_channels
+from tasks.sao.pair_judge import CHANNELS
+from tasks.sao.probability_channels import (
     CENSORED,
     TAIL,
+    Estimator,
     Prediction,
     PredictionSide,
     forced,
+    normalized,
     of_options,
     prompt_tail,
 )
-from tests.rlp.thoughts import a_commitment
-from tests.rlp.tiny_wording import PlainAsker, TinyWords, tiny_chat, with_model
-from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
+from tests.sao.tiny_wording import PlainAsker, TinyWords, tiny_chat, with_model
+from tests.support.http_server import LoopbackServer, error_answer
 
 WORDS = TinyWords()
+N_BINS = len(BINS)
 STORIES = list(stories(12, seed=11))
 
 
@@ -66,7 +61,11 @@ def predicted(running: MockServer, name: Estimator) -> tuple[Prediction, PlainAs
 
 
 def probed(running: MockServer, **options: Any) -> ChannelProbe:
-    return with_model(running, lambda model: probe_channels(model, WORDS, PlainAsker(), **options))
+    options = {"allowed": allowed_channels(True), **options}
+    return with_model(
+        running,
+        lambda model: probe_channels(model, WORDS, PlainAsker(), channels=CHANNELS, **options),
+    )
 
 
 def test_echo_and_chat_agree_to_the_last_digits(server: MockServer):
@@ -201,49 +200,13 @@ def test_of_three_words_a_third_of_the_truths_is_censored_and_flagged(server: Mo
     assert 0.2 <= np.mean(flagged) <= 0.45, np.mean(flagged)
 
 
-def three_words(_: Request) -> Answer:
-    """Answer a chat with the three likeliest words, as a server may that tells no more."""
-    top = [{"token": f"b{i}", "logprob": math.log(p)} for i, p in ((7, 0.6), (6, 0.3), (5, 0.05))]
-    choice = {
-        "index": 0,
-        "finish_reason": "length",
-        "message": {"role": "assistant", "content": "b7"},
-        "logprobs": {"content": [{**top[0], "top_logprobs": top}]},
-    }
-    return Answer({"model": "m", "choices": [choice]})
-
-
-def test_what_a_server_does_not_tell_is_flagged_to_the_row_and_teaches_no_temperature():
-    told = run_scripted(three_words, "chat")
-    outside = tuple(b not in (5, 6, 7) for b in range(N_BINS))
-    assert told.censored == dict.fromkeys(side().questions, outside)
-    p = told.forecasts["c0"]
-    base = np.full(N_BINS, 0.1)
-    whole = a_commitment(
-        {"c0": p, "c1": p},
-        {"c0": base, "c1": base},
-        estimator="chat",
-        censored={"t": told.censored},
-    )
-    outcomes = CandidateOutcomes(observed={"c0": 7, "c1": 2})
-    scored = score(whole, outcomes, Mixture(), 1.0)
-    assert [row.is_censored for row in scored.rows] == [False, True]
-    assert min(row.gain for row in scored.rows) >= np.log(0.02)
-    forecasts, observed = Replay().after(scored.rows, whole.thoughts).forecasts()
-    assert (forecasts.shape, observed) == ((2, N_BINS), [7, 7])
-    # A bound in the arm without a thought says nothing of how good that model is.
-    without = replace(whole, censored={"none": told.censored})
-    assert [len(of) for of in score(without, outcomes, Mixture(), 1.0).likelihoods] == [1, 1]
-
-
 def test_channels_follow_the_configuration():
-    assert allowed_channels("auto") == ("chat_echo", "echo", "chat", "elicited")
+    assert allowed_channels("auto") == ("chat_echo", "echo", "chat", "verdict")
     assert allowed_channels(True) == ("chat_echo", "echo", "chat")
-    assert allowed_channels(False) == ("elicited",)
-    assert allowed_channels(False, "verdict") == ("verdict",)
+    assert allowed_channels(False) == ("verdict",)
 
 
-# -- the channel of what a model writes
+# -- servers that fail
 
 
 def run_scripted(answer, name: Estimator) -> Prediction:
@@ -259,30 +222,16 @@ def run_scripted(answer, name: Estimator) -> Prediction:
         return asyncio.run(go(server.url))
 
 
-def test_weights_that_a_model_writes_become_distributions():
-    row = [0, 0, 0, 0, 0, 10, 30, 40, 20, 0]
-    text = "Here: " + str({f"trial_{i}": row for i in (1, 2, 3)}).replace("'", '"')
-    told = run_scripted(lambda _: chat_answer(text), "elicited")
-    assert set(told.forecasts) == {"c0", "c1", "c2"}  # the fourth was not told
-    assert told.forecasts["c0"][7] == pytest.approx(0.4, abs=0.01)
-    assert told.forecasts["c0"][0] > 0
-    assert "trial_4" in told.notes[0]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "no", "{", '{"a": 1}', '{"a": [1, 2]}', '{"a": [0,0,0,0,0,0,0,0,0,0]}',
-     '{"a": [1,1,1,1,1,1,1,1,1,-1]}', '{"a": ["x",1,1,1,1,1,1,1,1,1]}'],
-)  # fmt: skip
-def test_weights_that_cannot_be_read_are_no_forecast(text: str):
-    with pytest.raises(UnreadableAnswerError):
-        weights_of({"text": text}, "a", N_BINS, spread=0.002)
-
-
 def test_failing_servers_leave_notes_and_no_forecast():
-    told = run_scripted(lambda _: error_answer(500), "elicited")
-    assert told.forecasts == {}
-    assert "HTTP 500" in told.notes[0]
     told = run_scripted(lambda _: error_answer(501), "echo")
     assert told.forecasts == {}
     assert "the server has no `completions` for this model" in told.notes[0]
+
+
+def test_weights_become_probabilities_or_are_refused():
+    p = normalized([0, 0, 1, 3])
+    assert p.sum() == pytest.approx(1.0)
+    assert p.min() > 0
+    for wrong in ([0, 0], [-1, 2], [float("nan"), 1], [[1.0]]):
+        with pytest.raises(ValueError, match="weights"):
+            normalized(np.array(wrong))

@@ -22,22 +22,21 @@ from typing import Any, Final, Literal, TypeAlias
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
-from convergence_core.rlp.commitments import ESTIMATORS, Estimator
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.elicited_channel import CHANNELS
 from tasks.rlp.model_calls import Exchanger, Model, ThoughtAsker, UnreadableAnswerError
-from tasks.rlp.probability_channels import (
+from tasks.sao.probability_channels import (
     CENSORED,
     Chat,
     ChatEcho,
     Echo,
+    Estimator,
     MakeChannel,
+    Options,
     PredictionSide,
     ProbabilityChannel,
     forced,
     numbers,
 )
-from tasks.rlp.prompts import Options
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -79,18 +78,15 @@ class ChannelProbe:
         return f"no probability channel ({listed})"
 
 
-def allowed_channels(
-    use_logprobs: UseLogprobs, written: Estimator = "elicited"
-) -> tuple[Estimator, ...]:
+def allowed_channels(use_logprobs: UseLogprobs) -> tuple[Estimator, ...]:
     """Return the channels that a configuration allows, best first.
 
     Args:
         use_logprobs: of the configuration.
-        written: the channel for models without log-probabilities.
     """
     if use_logprobs == "auto":
-        return (*EXACT, written)
-    return EXACT if use_logprobs else (written,)
+        return (*EXACT, "verdict")
+    return EXACT if use_logprobs else ("verdict",)
 
 
 async def probe_channels(
@@ -98,8 +94,8 @@ async def probe_channels(
     wording: Options,
     asker: ThoughtAsker,
     *,
-    allowed: Sequence[Estimator] = ESTIMATORS,
-    channels: Mapping[Estimator, MakeChannel] = CHANNELS,
+    allowed: Sequence[Estimator],
+    channels: Mapping[Estimator, MakeChannel],
 ) -> ChannelProbe:
     """Return the best channel that a server has.
 

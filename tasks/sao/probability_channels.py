@@ -6,9 +6,7 @@
 ``chat``       log-probabilities of the next token, of which the options are among
 =============  =====================================================================
 
-The channel for models without log-probabilities is in ``elicited_channel``. All options are read before any
-outcome is known. An answer that cannot be read voids its candidate in that arm; a proxy is never made up in
-its place.
+An answer that cannot be read voids its subject; a proxy is never made up in its place.
 """
 
 import asyncio
@@ -16,27 +14,59 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Completion
 from convergence_core.records import Json
-from convergence_core.rlp.bins import normalized
-from convergence_core.rlp.commitments import Estimator
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.model_calls import Model, ThoughtAsker, UnreadableAnswerError
-from tasks.rlp.prompts import Options, prompt
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
+Estimator: TypeAlias = Literal["chat_echo", "echo", "chat", "verdict"]
+"""Probability channels, best first."""
+TINY: Final = 1e-6
+"""Least probability of an option: no channel can tell never from seldom."""
 TAIL: Final = 24
 """Tokens at the end of a prompt that are kept: more than an option has."""
 TOP: Final = 20
 """Most log-probabilities that a chat answers with."""
 CENSORED: Final = -9999.0
 """Written by some servers for "outside of the top"."""
+
+
+class Options(Protocol):
+    """Answers to a question, and prompts that show whether a server tells their probability."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Words of the answers."""
+        ...
+
+    def probes(self) -> tuple[str, str]:
+        """Return two prompts with a common beginning, each to be answered by an option."""
+        ...
+
+
+def prompt(context: str, question: str) -> str:
+    """Return a prompt that an option completes."""
+    return f"{context} {question}"
+
+
+def normalized(weights: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Return weights as probabilities, none below ``TINY`` before the last division.
+
+    Raises:
+        ValueError: a weight is negative or not finite, or all are 0.
+    """
+    p = np.asarray(weights, np.float64)
+    if p.ndim != 1 or not np.isfinite(p).all() or (p < 0).any() or not p.sum() > 0:
+        raise ValueError("weights must be finite, 0 or more, and not all 0")
+    p = np.maximum(p / p.sum(), TINY)
+    return np.asarray(p / p.sum(), np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

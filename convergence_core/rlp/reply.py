@@ -1,0 +1,178 @@
+"""Notes, forecasts and settings in a model's reply.
+
+The reply is one JSON object, in prose or a block of code or alone. Its parts are read one by one: what cannot
+be read is left out with a reason, and the rest counts. A setting never chooses anything itself: it is
+evaluated where the search has a place for it.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from convergence_core.records import Params, ParamValue
+from convergence_core.rlp.commitments import ProposedSetting
+from convergence_core.rlp.quantiles import Quantiles
+from convergence_core.space import Choice, Space
+from convergence_core.space.parameters import Parameter
+
+_OPENING: Final = re.compile(r"\{(?=\s*\")")
+PARTS: Final = ("notes", "forecasts", "settings")
+MOST_NOTES: Final = 4_000
+"""Characters of notes that later prompts show."""
+
+
+class UnreadableReplyError(ValueError):
+    """A reply holds neither a forecast nor a setting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a reply says."""
+
+    notes: str
+    forecasts: Mapping[str, Quantiles]
+    """Name in the prompt → forecast."""
+    settings: tuple[ProposedSetting, ...]
+    dropped: tuple[str, ...]
+    """What was left out, and why."""
+
+
+def read_reply(
+    text: str,
+    space: Space,
+    *,
+    names: Collection[str],
+    around: Params,
+    known: Collection[str],
+    most_settings: int,
+    rng: np.random.Generator,
+) -> Reply:
+    """Return what a reply says.
+
+    Args:
+        text: of the model.
+        space: where settings lie.
+        names: of the trials to forecast.
+        around: values of parameters that a setting does not name.
+        known: candidates that need no place: evaluated, or to be evaluated anyway.
+        most_settings: that are read.
+        rng: for parameters that neither names.
+
+    Raises:
+        UnreadableReplyError: it holds no JSON object with a forecast or a setting.
+    """
+    value = _object(text)
+    dropped: list[str] = []
+    forecasts = {}
+    listed = value.get("forecasts")
+    for name in names:
+        try:
+            forecasts[name] = Quantiles.of(listed[name])  # type: ignore[index]  # read as it is
+        except (KeyError, TypeError):
+            dropped.append(f"{name}: no forecast")
+        except ValueError as error:
+            dropped.append(f"{name}: {error}")
+    settings: dict[str, ProposedSetting] = {}
+    wanted = value.get("settings")
+    for number, entry in enumerate(wanted if isinstance(wanted, list) else (), 1):
+        try:
+            setting = _setting(entry, space, around, rng)
+            if setting.candidate_id in known or setting.candidate_id in settings:
+                raise ValueError("it is known already")
+            if len(settings) == most_settings:
+                raise ValueError(f"there are more than {most_settings}")
+        except ValueError as error:
+            dropped.append(f"setting {number}: {error}")
+            continue
+        settings[setting.candidate_id] = setting
+    if not forecasts and not settings:
+        problem = "; ".join(dropped) or "it has neither `forecasts` nor `settings`"
+        raise UnreadableReplyError(problem[:300])
+    notes = value.get("notes")
+    return Reply(
+        notes=notes.strip()[:MOST_NOTES] if isinstance(notes, str) else "",
+        forecasts=forecasts,
+        settings=tuple(settings.values()),
+        dropped=tuple(dropped),
+    )
+
+
+def written_notes(text: str) -> str:
+    """Return the notes of a stored reply; the whole text if it has none, or is of an older version."""
+    try:
+        notes = _object(text).get("notes")
+    except UnreadableReplyError:
+        return text
+    return notes if isinstance(notes, str) and notes.strip() else text
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Return the first JSON object in a text that has one of ``PARTS``."""
+    decoder = json.JSONDecoder()
+    for opening in _OPENING.finditer(text):
+        try:
+            value, _ = decoder.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and any(part in value for part in PARTS):
+            return value
+    raise UnreadableReplyError("it holds no JSON object with `forecasts` or `settings`")
+
+
+def _setting(
+    entry: Any, space: Space, around: Params, rng: np.random.Generator
+) -> ProposedSetting:
+    """Return a setting that lies in the space.
+
+    Raises:
+        ValueError: it does not.
+    """
+    values = entry.get("values") if isinstance(entry, dict) else None
+    if not isinstance(values, dict) or not values:
+        raise ValueError("it must have `values`, parameters with their values")
+    params: dict[str, Any] = dict(around)
+    for name, value in values.items():
+        parameter = space.parameters.get(name)
+        if parameter is None:
+            raise ValueError(f"there is no parameter `{_shown(name)}`")
+        if value is None:  # of a parameter whose condition does not hold
+            continue
+        params[name] = _value(parameter, name, value)
+    point = space.complete(params, rng)
+    if not space.satisfied(point):
+        raise ValueError("it breaks a constraint")
+    try:
+        forecast = Quantiles.of(entry["score"])
+    except (KeyError, TypeError, ValueError):
+        forecast = None
+    candidate = space.candidate(point, "rlp")
+    return ProposedSetting(
+        candidate_id=candidate.candidate_id, params=candidate.params, forecast=forecast
+    )
+
+
+def _value(parameter: Parameter, name: str, value: Any) -> ParamValue:
+    """Return a value as its parameter writes it: choices by their short names too, numbers in steps.
+
+    Raises:
+        ValueError: the parameter has no such value.
+    """
+    if isinstance(parameter, Choice):
+        value = next((c for c in parameter.choices if value == parameter.show(c)), value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        low, high = parameter.min, parameter.max  # type: ignore[attr-defined]  # the others are numbers
+        if low <= value <= high:
+            value = parameter.canonical(round(value) if parameter.kind == "int" else value)
+    problem = parameter.problem(value)
+    if problem is not None:
+        raise ValueError(f"`{name}` {problem}, but got {_shown(value)}")
+    return parameter.canonical(value)
+
+
+def _shown(value: Any) -> str:
+    """Return what a model wrote, on one line and cut short."""
+    return " ".join(str(value).split())[:60]
