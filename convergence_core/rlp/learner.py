@@ -102,9 +102,10 @@ class RlpState:
     def worth_a_place(self) -> float:
         """Probability that a setting of the model's own gets a whole place, in (0, 1].
 
-        Twice the posterior mean, under a uniform prior, of the share that is better than the search's choice.
+        The square of twice the share that is better than the search's choice, by its posterior mean under a
+        uniform prior: 1 where every other one is better.
         """
-        return min(1.0, 2.0 * (1 + self.n_better) / (2 + self.n_own))
+        return min(1.0, 2.0 * (1 + self.n_better) / (2 + self.n_own)) ** 2
 
     @classmethod
     def first(cls) -> "RlpState":

@@ -166,7 +166,7 @@ class RlpLearner:
         ]
         expert = Expert(
             name="model",
-            weight=self.state.weight,
+            weight=self.state.weight * self.state.worth_a_place,
             points=tuple(params for params, _ in points),
             means=tuple(q.mean for _, q in points),
             variances=tuple(q.variance for _, q in points),

@@ -125,7 +125,7 @@ def test_a_setting_of_its_own_gets_a_place_as_far_as_those_before_were_better():
     state, own = RlpState.first(), ProposedSetting(candidate_id="s", params={}, forecast=None)
     assert state.worth_a_place == 1.0
     commitment = a_commitment({}, {"a": normal(0.5, 0.2)}, settings=(own,))
-    for score_of, expected in ((0.4, 2 / 3), (0.4, 2 / 4), (0.6, 2 * 2 / 5), (0.6, 1.0)):
+    for score_of, expected in ((0.4, 4 / 9), (0.4, 1 / 4), (0.6, 16 / 25), (0.6, 1.0)):
         outcomes = CandidateOutcomes(proposed={"s": score_of}, others=0.5)
         state, _ = learn(state, commitment, outcomes, next_features=S, rng=RNG)
         assert state.worth_a_place == pytest.approx(expected)
