@@ -43,7 +43,6 @@ from tasks.secrets.process_redaction import redacted_text
 
 if TYPE_CHECKING:
     from convergence_core.games.round_records import GamesReport
-    from convergence_core.search.learner import LearnerStep
     from tasks.policy.policy_round import PolicyRoundReport
     from tasks.training.round import RoundReport
 
@@ -231,8 +230,12 @@ def show_policy(report: "PolicyRoundReport") -> None:
     )
 
 
-def show_thought(run: Run, step: "LearnerStep") -> float | None:
-    """Show a generation's thought with its gain and the weights; return the gain, in nats."""
+def show_thought(run_id: str) -> None:
+    """Show the thought of the generation in progress, with its gain and the weights."""
+    run = run_of(run_id)
+    step = run.learner_step("rlp")
+    if step is None:
+        return
     payloads, updates = step.tables["payloads"], step.tables["policy_updates"]
     row: dict[str, Any] = dict(step.tables["thoughts"][0])
     stats: dict[str, float] = dict(updates[0]["stats"]) if updates else {}  # type: ignore[call-overload]  # a map of numbers
@@ -250,7 +253,6 @@ def show_thought(run: Run, step: "LearnerStep") -> float | None:
     markdown = f"| number | value |\n|---|---|\n{lines}\n\n{text}\n"
     title = f"Thought of generation {row['generation']:02d} of {run.label}"
     _show_text(run, "thought", markdown, title)
-    return gain
 
 
 def show_games(report: "GamesReport") -> None:

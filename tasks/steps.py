@@ -13,7 +13,6 @@ from convergence_core.games.round_records import GamesReport
 from convergence_core.policy.gate import PolicyGate
 from convergence_core.records import Assignment, Trial
 from convergence_core.search.sampler import Plan
-from tasks.artifacts import show_thought
 from tasks.policy.policy_round import round_of
 from tasks.run import sao_rounds
 from tasks.run.active_runs import run_of
@@ -106,7 +105,7 @@ def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Tri
 @task(task_run_name="score the thought of generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def score_thought(run_id: str, generation: int, trials: list[Trial]) -> float | None:  # noqa: ARG001
-    """Pay the generation's thought for its forecasts, update weight and policy, and show both.
+    """Pay the generation's thought for its forecasts, and update weight and policy.
 
     Nothing of it is kept before the generation is saved.
 
@@ -119,7 +118,8 @@ def score_thought(run_id: str, generation: int, trials: list[Trial]) -> float | 
     run = run_of(run_id)
     run.check_stop()
     step = run.learn_of("rlp", trials)
-    return None if step is None else show_thought(run, step)
+    gain: float | None = None if step is None else step.tables["thoughts"][0]["information_gain"]  # type: ignore[assignment]  # a number
+    return gain
 
 
 @task(task_run_name="learn from generation {generation:02d}", cache_policy=NO_CACHE)

@@ -30,7 +30,7 @@ class UnreadableReplyError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ThoughtReply:
     """What a reply says."""
 
     notes: str
@@ -50,7 +50,7 @@ def read_reply(
     known: Collection[str],
     most_settings: int,
     rng: np.random.Generator,
-) -> Reply:
+) -> ThoughtReply:
     """Return what a reply says.
 
     Args:
@@ -93,7 +93,7 @@ def read_reply(
         problem = "; ".join(dropped) or "it has neither `forecasts` nor `settings`"
         raise UnreadableReplyError(problem[:300])
     notes = value.get("notes")
-    return Reply(
+    return ThoughtReply(
         notes=notes.strip()[:MOST_NOTES] if isinstance(notes, str) else "",
         forecasts=forecasts,
         settings=tuple(settings.values()),

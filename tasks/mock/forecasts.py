@@ -1,4 +1,4 @@
-"""Thoughts of the mock: notes, forecasts and settings, about trials of a tuned system.
+"""Thoughts of the mock: notes, forecasts and settings of a tuned system.
 
 It reads the tables of a prompt (``tasks.rlp.prompts``). The forecast of a setting is a normal distribution around
 the mean of the trials that it shows, weighted by how many parameters they share with it:

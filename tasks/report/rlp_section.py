@@ -1,4 +1,4 @@
-"""Section on thoughts: gains, evidence and proposed settings from the tables, as blocks."""
+"""Section on thoughts: gains, evidence and proposed settings, as blocks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""RLP as a learner: one call a generation, whose forecasts are paid for their information.
+"""RLP as a learner: one call a generation, paid for its information.
 
 The order is the guarantee: half of the candidates are chosen without a thought, then the reply is durable, then
 the rest of the generation is chosen, and only then is anything evaluated. A resumed run draws the same

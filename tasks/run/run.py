@@ -290,6 +290,10 @@ class Run:
         self._steps[name] = learner.learn(self.study, self.state, planned, trials)
         return self._steps[name]
 
+    def learner_step(self, name: str) -> LearnerStep | None:
+        """Return what the planned generation taught a learner so far; ``None``: nothing."""
+        return self._steps.get(name)
+
     def learn(self, trials: Sequence[Trial]) -> StepResult:
         """Return what the trials of the planned generation teach, without storing it."""
         planned = self._planned

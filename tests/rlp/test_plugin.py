@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.plugins.learning.rlp import ASKED, STATED, TOLD, RLPConfig, RLPMixin
-from convergence.plugins.learning.strategies import STRATEGIES
+from convergence.plugins.learning.rlp import ASKED, STATED, STRATEGIES, TOLD, RLPConfig, RLPMixin
 from convergence.plugins.learning.written_probabilities import probability_of, weights_of
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Completion

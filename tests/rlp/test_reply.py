@@ -13,7 +13,12 @@ from convergence_core.errors import EvaluatorFault
 from convergence_core.records import ParamValue, sha256_hex
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.quantiles import Quantiles
-from convergence_core.rlp.reply import Reply, UnreadableReplyError, read_reply, written_notes
+from convergence_core.rlp.reply import (
+    ThoughtReply,
+    UnreadableReplyError,
+    read_reply,
+    written_notes,
+)
 from convergence_core.space import Choice, Float, Integer, Space
 from tasks.calls.metric_calls import PaidCall
 from tasks.inputs.loader import load_mapping
@@ -38,7 +43,7 @@ SPACE = Space(
 BEST: dict[str, ParamValue] = {"rate": 0.01, "size": 16, "kind": "b", "words": "Think."}
 
 
-def read(text: str, **more: Any) -> Reply:
+def read(text: str, **more: Any) -> ThoughtReply:
     settings: dict[str, Any] = {
         "names": ("n1", "n2"), "around": BEST, "known": (), "most_settings": 5,
         "rng": np.random.default_rng(0), **more,

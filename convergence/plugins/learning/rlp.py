@@ -22,7 +22,6 @@ import numpy as np
 
 from convergence.plugins.learning.gains import InformationGain, PendingGain
 from convergence.plugins.learning.providers import Completer, as_llm
-from convergence.plugins.learning.strategies import STRATEGIES
 from convergence.plugins.learning.written_probabilities import probability_of, weights_of
 from convergence_core.config.optimization import RlpConfig
 from convergence_core.errors import CandidateFault
@@ -49,6 +48,40 @@ NO_NOTES: Final = "(none)"
 ELSE: Final = "something else"
 NOTHING: Final = "nothing was thought, which is worth 0"
 Prediction: TypeAlias = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One kind of thought."""
+
+    name: str
+    persona: str
+    """Of the model, in the words of the prompt."""
+    task: str
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    strategy.name: strategy
+    for strategy in (
+        Strategy("winners", "an engineer who looks for what good settings have in common",
+                 "Say what the best trials have in common and what is likely to do well next."),
+        Strategy("contrast", "an analyst who compares extremes",
+                 "Say what tells the best trials from the worst."),
+        Strategy("trends", "a statistician who looks at one parameter at a time",
+                 "Say for each parameter which values raise the reward, and how much."),
+        Strategy("interactions", "a statistician who looks at pairs of parameters",
+                 "Say which values do well only together."),
+        Strategy("failures", "a tester who asks why things break",
+                 "Say which settings fail, and why, and which others will fail alike."),
+        Strategy("boundaries", "an explorer who asks whether the best lies at an edge",
+                 "Say whether the reward still rises towards an end of a range."),
+        Strategy("costs", "an owner who weighs reward, latency and price",
+                 "Say how latency and price enter the reward, and which settings balance them."),
+        Strategy("novelty", "a sceptic who asks what nobody has tried",
+                 "Say what untried values are likely to be worth, from what is known."),
+    )
+}  # fmt: skip
+"""By name, in the order of the policy's actions from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
