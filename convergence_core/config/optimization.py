@@ -130,7 +130,7 @@ class RlpConfig(Section):
     nullable = frozenset({"temperature"})
 
     thought_length: int = Field(default=2048, ge=1, le=1_000_000)
-    """Longest reply, in tokens; a truncated one is asked for once more."""
+    """Longest reply, in tokens; a truncated one is requested once more."""
     temperature: float | None = Field(default=0.7, ge=0, le=2)
     """Randomness of replies; `null`: not sent."""
     n_predicted: int = Field(default=8, ge=1, le=64)
