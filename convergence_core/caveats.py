@@ -4,16 +4,15 @@ A bet is fair only if the mean of the next reward, given those already seen, is 
 """
 
 TRAFFIC = (
-    "This holds for arms whose mean rewards stay as they are, and for requests that are drawn "
-    "independently. A false winner is likely where the delay of a reward depends on the outcome and "
-    "the arm, where the level of an arm wanders or changes in bursts, "
-    "and where like requests come in clusters, such as many of one user."
+    "This holds if the arms' mean rewards stay as they are and requests are independent. A false winner "
+    "is likely if a reward's delay depends on outcome and arm, if an arm's level wanders or changes in "
+    "bursts, or if similar requests come in clusters."
 )
 """Of a winner by live traffic, and of a guard's verdict."""
 
 CASES = (
-    "Cases count as independent. Inputs that share most of their words form a group by themselves; "
-    "paraphrases in other words need a common `group`, or a false promotion is likely."
+    "Cases count as independent. Inputs that share most of their words form a group by themselves. "
+    "Paraphrases in other words need a common `group`, or a false promotion is likely."
 )
 """Of the paired gate."""
 

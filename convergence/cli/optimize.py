@@ -204,9 +204,10 @@ def show(result: "RunResult") -> None:
     from tasks.report.document import summary  # noqa: PLC0415 - as above
 
     price = "" if result.cost_usd is None else f", {number_text.usd(result.cost_usd)}"
-    console.answer(f"\n{result.label}: {phrases.heading(result)}{price}", style="bold")
-    if result.status != "done":  # the progress reports the other reasons
-        console.answer(phrases.ending(result))
+    console.answer(
+        f"\n{result.label}: {phrases.heading(result)}{price}.{phrases.ending(result)}",
+        style="bold",
+    )
     for block in summary(result):
         console.show_block(block)
     names = [name for name in ("report.html", "report.md") if name in result.files]

@@ -83,7 +83,7 @@ class QualityConstraint:
             raise ValueError("sums must lie between 0 and their numbers, and costs be finite")
         offered = np.ones(s.size, bool) if on_offer is None else np.asarray(on_offer, bool)
         if offered.shape != s.shape or not offered.any():
-            raise ValueError("sums must be of arms of which one at least is on offer")
+            raise ValueError("sums must be of arms of which at least one is active")
         j = np.arange(1.0, s.size + 1.0)
         error = (1.0 - self.confidence) / (j * (j + 1.0))  # (eq. 1)
         lows, highs = betting.confidence_interval(s, n - s, error)

@@ -289,8 +289,8 @@ def check_llm(configuration: Configuration, report: Report) -> None:
         or society.games.may_ask_llm
     ):
         rule = (
-            "has no effect: no metric of type `llm_judge` asks it, nobody thinks, prefers or plays, and "
-            "no text has `mutate: true`"
+            "has no effect: no metric of type `llm_judge` uses it, no learner or game does, and "
+            "no prompt has `mutate: true`"
         )
         fix = (
             "Remove it, add a metric, e.g. `quality: {type: llm_judge, rubric: …}`, or write "

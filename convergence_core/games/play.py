@@ -120,7 +120,7 @@ def play(game: Game, players: Mapping[str, Player], key: PlayKey) -> Transcript:
     missing = [role for role in game.roles if role not in players]
     if missing:
         raise GameRuleError(
-            f"`{game.id}` needs a player for each role, but nobody is `{missing[0]}`"
+            f"`{game.id}` needs a player for each role, but none is `{missing[0]}`"
         )
     going = OpenPlay(game, key)
     while (ask := going.ask) is not None:

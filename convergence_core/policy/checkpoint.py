@@ -131,12 +131,12 @@ def _check_identity(texts: dict[str, Any], identity: PolicyIdentity) -> None:
     if texts["embedding"] != identity.embedding:
         raise PolicyCheckpointError(
             f"a checkpoint's embedding must be `{identity.embedding}`, but got `{texts['embedding']}`; "
-            "numbers of another embedding mean something else: train anew, or use that embedding"
+            "numbers of another embedding mean something else: train again, or use that embedding"
         )
     if tuple(texts["actions"]) != identity.actions:
         raise PolicyCheckpointError(
             f"a checkpoint's actions must be {', '.join(identity.actions)}, but got "
-            f"{', '.join(map(str, texts['actions']))}; train anew, or offer those"
+            f"{', '.join(map(str, texts['actions']))}; train again, or offer those"
         )
 
 

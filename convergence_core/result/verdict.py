@@ -40,7 +40,7 @@ DEARER = 1.1
 
 AFTER_OFFLINE = (
     "A mock answered instead of the models, so this says nothing about real ones. Set the key, then "
-    "run `convergence optimize` without `--offline`."
+    "repeat it without `--offline`: `convergence optimize`."
 )
 """Next step after an offline run."""
 

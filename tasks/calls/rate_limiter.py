@@ -380,7 +380,7 @@ class EndpointLimiter:
         if self._down_reason is None:
             self._down_reason = (
                 f"{reason.rstrip('.')}. Asked {self.n_entered} times by this run; what was "
-                f"answered is kept, and {self._resume} goes on later."
+                f"answered is kept, and {self._resume} continues later."
             )
             self._report(reason)
 

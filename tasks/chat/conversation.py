@@ -184,7 +184,7 @@ class Conversation:
         """
         if question is None:
             if not self._turns:
-                raise LookupError("nothing was asked yet")
+                raise LookupError("no question yet")
             question = self._turns.pop()[0]
         prompt = question
         first = await self._answered(prompt)

@@ -217,7 +217,7 @@ def import_problem(error: BaseException, path: str, key: str, source: str = "") 
         rule=f"must be importable; importing it raised {type(error).__name__}: "
         + " ".join(failure_of(error).message.split()),
         value=repr(path),
-        fix="Mend the module, then run `convergence validate`.",
+        fix="Fix the module, then run `convergence validate`.",
         file=None if at is None else at.filename,
         line=None if at is None else at.lineno,
     )

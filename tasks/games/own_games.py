@@ -119,7 +119,7 @@ def load_game(
         _check(description, key)
     except NoReplyError as error:
         rule = "must make a game that keeps the contract"
-        fix = "Mend what waits or counts without end."
+        fix = "Fix what waits or counts without end."
         raise ConfigurationError.of(key, rule, fix, value=f"{error}") from None
     except ConfigurationError:
         process.close()
@@ -138,7 +138,7 @@ def _check(reply: Mapping[str, Any], key: str) -> None:
     if broken := reply.get("broken"):
         shown, n = "; ".join(broken[:MOST_SHOWN]), len(broken)
         more = f"; and {n - MOST_SHOWN} more" if n > MOST_SHOWN else ""
-        fix = "Mend the game: `convergence_core.games.contract.broken_rules` names each rule."
+        fix = "Fix the game: `convergence_core.games.contract.broken_rules` names each rule."
         raise ConfigurationError.of(
             key, "must keep the contract of games", fix, value=f"{shown}{more}"
         )

@@ -159,7 +159,7 @@ class ReasoningLibrary:
             self._process.start()
         except NoReplyError as error:
             raise ReasoningGymError(
-                f"The process of reasoning-gym does not start: it gave {error}. Install the extra anew "
+                f"The process of reasoning-gym does not start: it gave {error}. Reinstall the extra "
                 f"({install_command('games')} --force-reinstall)."
             ) from error
         try:

@@ -240,7 +240,7 @@ class _Builder:
         assert isinstance(value, dict)  # noqa: S101 - a mapping stays one
         self._check_keys(value)
         if value.get("input") is None:
-            self._refuse(".input", "is required", "Add `input:`, what is asked.")
+            self._refuse(".input", "is required", "Add `input:`, the question.")
         weight, tags = value.get("weight", 1.0), _tags(value.get("tags"))
         if not _is_positive(weight):
             rule = f"must be a number above 0 and at most {MAX_WEIGHT:,}"

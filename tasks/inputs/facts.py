@@ -65,5 +65,5 @@ def _hash_of(name: str, function: Callable[[], object]) -> str:
             f"its module's `{name}()` must return a hash",
             f"{type(error).__name__}: {error}",
         )
-        fix = "Mend it, or rename it."
+        fix = "Fix it, or rename it."
         raise ConfigurationError.of("api.function", rule, fix, value=value) from error

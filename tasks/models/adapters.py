@@ -208,7 +208,7 @@ class VllmAdapters(_Server):
             raise adapter_fault(version, reason)
         answer = await self._probe(version, {"model": version})
         if answer.get("model") != version:
-            reason = f"was asked for, and {answer.get('model')!r} answered"
+            reason = f"was requested, and {answer.get('model')!r} answered"
             raise adapter_fault(version, reason)
 
     async def unload(self, version: str) -> None:

@@ -74,7 +74,7 @@ def _advice(source: PageSource) -> tuple[str, tuple[str, ...]]:
         return f"Ratings train an adapter of the model {model}.", TRAIN
     rule = (
         f"Ratings train no adapter here, because `api.kind` is {configuration.api.kind} and no local model is "
-        "named. They reward the arms on offer, and bad answers become test cases of the next "
+        "named. They reward the active arms, and bad answers become test cases of the next "
         "`convergence optimize` once you approve them. To train an adapter, name a local model in "
         "`feedback.training.base_model_path`."
     )

@@ -63,7 +63,7 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
     repeats = source.rows(_REPEATS, **known)
     if not repeats:
         raise RunNotFoundError(
-            f"the candidate {candidate_id} must have been asked {case_id!r} in {record.label}, and was not."
+            f"the configuration {candidate_id} did not run on {case_id!r} in {record.label}."
         )
     names = [row["eval_id"] for row in repeats]
     attempts: dict[str, list[Page]] = {}

@@ -81,9 +81,9 @@ def _progress(source: PageSource, record: RunRecord) -> tuple[Page | None, Unpub
         f"Generation {n + 1} of at most {most}: {plural(calls.n_settled, 'evaluation')} settled"
     )
     if calls.n_open:
-        sentence += f", {plural(calls.n_open, 'call')} under way"
+        sentence += f", {plural(calls.n_open, 'call')} in flight"
     if left is not None:
-        sentence += f"; about {_duration(left)} left if generations go on like those before"
+        sentence += f"; about {_duration(left)} left at the pace of past generations"
     progress = {
         "generation": n,
         "max_generations": most,

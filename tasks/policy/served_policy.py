@@ -413,7 +413,7 @@ class ServedPolicy(Closing):
             if getattr(config, name) != getattr(ppo, name):
                 raise PolicyCheckpointError(
                     f"a checkpoint's `{name}` must be {getattr(ppo, name)}, but got {getattr(config, name)}. "
-                    "Train anew, or serve with that one"
+                    "Train again, or serve with that one"
                 )
         return state, generator
 

@@ -72,8 +72,8 @@ def full_disk() -> str | None:
     return (
         f"Prefect's server keeps its database in {home}, and the disk there is full: "
         f"{free / 2**20:.1f} MB are free, and it needs {ROOM // 2**20}; fix: free some space, or set "
-        "PREFECT_HOME to a folder elsewhere. Nothing paid is lost: `convergence resume` goes on with a run "
-        "that had begun"
+        "PREFECT_HOME to a folder elsewhere. Nothing paid is lost: `convergence resume` continues a run "
+        "that had started"
     )
 
 

@@ -559,13 +559,14 @@ def _facts(result: RunResult) -> list[Block]:
         "run": result.run_id,
         "label": result.label,
         "system": result.system,
-        "algorithm": f"{result.algorithm}, seed {result.seed}",
+        "algorithm": f"{plural(result.generations_run, 'generation')} of {result.algorithm}, seed {result.seed}",
         "started": phrases.moment(result.started_us),
         "ended": phrases.moment(result.ended_us),
         "took": phrases.duration(result.started_us, result.ended_us),
         "test cases": f"{result.n_search_cases:,} in the search, {result.n_holdout_cases:,} held out",
         "calls": f"{result.n_calls:,}, and {result.n_cached:,} answers from the journal",
         "spend": phrases.spend(result),
+        "end": result.reason,
         **dict(sorted(result.facts.items())),
     }
     rows = tuple((short(name), Code(short(value, 200))) for name, value in facts.items())

@@ -191,7 +191,7 @@ def play_blocks(play: PlayRecord) -> list[Block]:
     return [
         Heading(head, 3),
         *(
-            Paragraph((f"{turn.ask.role} was asked: {turn.ask.text}\n→ {turn.reply}",))
+            Paragraph((f"{turn.ask.role} gets: {turn.ask.text}\n→ {turn.reply}",))
             for turn in play.turns
         ),
         Paragraph((". ".join(part for part in end if part) or "no score",)),

@@ -40,7 +40,7 @@ WHERE run_id = $run AND list_contains($names, metric) AND value IS NOT NULL GROU
 
 _BIAS = (
     "A judge is a model: it may prefer long answers, its own style, or the answer that comes "
-    "first. Its agreement with a person holds for answers like those that were labelled."
+    "first. Its agreement with you holds for answers like the labelled ones."
 )
 
 

@@ -32,7 +32,7 @@ def report_markdown(result: RunResult) -> str:
     """Return the report as Markdown, with the tables of all plots."""
     parts = [
         f"# {_text(short(result.label, 100))}",
-        _text(f"{phrases.heading(result)}. {phrases.ending(result)}"),
+        _text(f"{phrases.heading(result)}.{phrases.ending(result)}"),
     ]
     return "\n\n".join([*parts, markdown_of(document(result))])
 

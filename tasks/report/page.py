@@ -51,7 +51,7 @@ def report_html(result: RunResult) -> str:
         f"<title>{title}</title>\n<style>{_style()}</style>\n</head>\n<body>\n<main>\n"
         f"<header><h1>{title}</h1>\n<p>{_text(phrases.heading(result))}</p>\n"
         f"<p>{_text(phrases.moment(result.started_us))}, "
-        f"{_text(phrases.duration(result.started_us, result.ended_us))}. "
+        f"{_text(phrases.duration(result.started_us, result.ended_us))}."
         f"{_text(phrases.ending(result))}</p></header>\n"
         f"{body}\n</main>\n<script>{_script()}</script>\n</body>\n</html>\n"
     )

@@ -143,21 +143,19 @@ def value_text(value: ParamValue) -> str:
 
 def heading(result: RunResult) -> str:
     """Return the size of a run on one line."""
+    n_cases = result.n_search_cases + result.n_holdout_cases
     return (
-        f"{plural(result.generations_run, 'generation')} of "
-        f"{result.algorithm}, seed {result.seed}, {plural(result.n_candidates, 'configuration')}, "
+        f"{plural(result.n_candidates, 'configuration')} on {plural(n_cases, 'test case')}, "
         f"{plural(result.n_calls, 'call')}"
     )
 
 
 def ending(result: RunResult) -> str:
-    """Return a sentence on how the run ended."""
-    verb = {
-        "done": "The search ended",
-        "budget": "The search ended at its budget",
-        "stopped": "The run was stopped",
-    }[result.status]
-    return f"{verb}: {short(result.reason, 200).rstrip('.')}."
+    """Return a sentence on why the run ended early; empty if it did not."""
+    if result.status == "done":
+        return ""
+    verb = {"budget": "The search ended at its budget", "stopped": "The run was stopped"}
+    return f" {verb[result.status]}: {short(result.reason, 200).rstrip('.')}."
 
 
 def spend(result: RunResult) -> str:

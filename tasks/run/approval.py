@@ -25,7 +25,7 @@ class Approval(RunInput):
     """What Prefect's page asks."""
 
     adopt: bool = Field(
-        default=True, description="Make the candidate the champion, and put it on offer."
+        default=True, description="Make the candidate the champion, and activate it for requests."
     )
 
 

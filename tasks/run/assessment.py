@@ -35,7 +35,7 @@ from tasks.store.tables.rows import payload_rows
 
 ROLES: tuple[Role, ...] = ("search", "holdout")
 
-BUDGET_REACHED = "the budget was reached before all cases were asked"
+BUDGET_REACHED = "the budget was reached before all cases ran"
 """Reason of a test that continues only with another budget."""
 
 

@@ -313,7 +313,7 @@ class GamesRound:
         state, audited = self._judge.after_plays()
         items = self._judge.items(MOST_ITEMS, audited) if asks_of_answers(self.games) else []
         self._items = tuple(item.item_id for item in items)
-        nobody = "no candidate has a reward yet, so nobody is the system"
+        nobody = "no candidate has a reward yet, so none can play the system"
         off = unavailable_games(games, trust=state.trust, gains=self._judge.gains(self.games)) | {
             name: game.off_reason or nobody
             for name, game in self.games.items()

@@ -318,28 +318,28 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
     if not rounds and ROUNDS_TAG in record.tags:
         raise ResumeError(
             f"run {label} holds rounds of preferences alone. Run the flow `sao` again: it "
-            "goes on from the system's last saved round."
+            "continues from the system's last saved round."
         )
     if TEST_TAG in record.tags:
         raise ResumeError(
-            f"run {label} tests the current settings. Run `convergence test` again: it goes on with "
+            f"run {label} tests the current settings. Run `convergence test` again: it continues with "
             "a test that was interrupted."
         )
     if POLICY_TAG in record.tags:
         raise ResumeError(
-            f"run {label} compares policies of prompt changes. Run `convergence policy train` again: it goes on "
+            f"run {label} compares policies of prompt changes. Run `convergence policy train` again: it continues "
             "with a round that was interrupted."
         )
     if GAMES_TAG in record.tags:
         raise ResumeError(
-            f"run {label} plays language games. Run `convergence games run` again: it goes on with a round "
+            f"run {label} plays language games. Run `convergence games run` again: it continues with a round "
             "that was interrupted."
         )
     if not can_go_on:
         raise ResumeError(
             f"run {label} is finished. Read it with `convergence report {label}`, "
-            "make its missing evaluations again, as a new run that goes on from it, with `convergence "
-            f"resume --retry-errors {label}`, or begin anew with `convergence optimize`."
+            "make its missing evaluations again, as a new run that continues it, with `convergence "
+            f"resume --retry-errors {label}`, or start again with `convergence optimize`."
         )
     if (OFFLINE in record.tags) != (caller.get("mock_url") is not None):
         how = "offline: add" if OFFLINE in record.tags else "not offline: leave out"

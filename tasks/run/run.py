@@ -350,7 +350,7 @@ class Run:
         if self._lease.lost:
             raise LeaseHeldError(
                 f"another process optimizes `{self.record.name}` since this one lost its lease. "
-                f"Look at `convergence runs`; `convergence resume {self.label}` goes on later."
+                f"Look at `convergence runs`; `convergence resume {self.label}` continues later."
             )
         if self._stopping.is_set():
             raise RunInterruptedError(
@@ -421,7 +421,7 @@ class Run:
                 if by_signal:
                     self.stop()
                     self.session.drain()  # keeps paid answers
-                    reason = "ended from outside: cancelled, or its process was told to end"
+                    reason = "ended from outside: cancelled, or its process was terminated"
                 self.save(status, reason)
                 self.emit(RunFinished(run_id=self.run_id, status=status, reason=reason))
         finally:

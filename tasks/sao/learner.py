@@ -118,7 +118,7 @@ class SaoLearner:
             answers=answers,
         )
         if not plan.personas:
-            self.calls.disable("all personas of this run were asked (`society.sao.n_personas`)")
+            self.calls.disable("all personas of this run have answered (`society.sao.n_personas`)")
             return 0
         filters = FilterChain(
             self.source.settings,

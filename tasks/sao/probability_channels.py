@@ -377,7 +377,7 @@ def of_options(value: Json, options: Sequence[str]) -> tuple[np.ndarray, tuple[b
     censored = tuple(mass[option] == 0.0 for option in options)
     n = sum(censored)
     if n == len(options):
-        raise UnreadableAnswerError("none of the options is among the likeliest words")
+        raise UnreadableAnswerError("none of the options is among the most likely words")
     rest = max(0.0, 1.0 - math.fsum(p for _, p in listed))
     share = min(*(p for _, p in listed), rest / n) if n else 0.0
     return normalized([mass[option] or share for option in options]), censored

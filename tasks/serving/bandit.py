@@ -269,7 +269,7 @@ class Bandit:
     def _group(self) -> Group:
         group = self._store.group(self.system, self.agent_type)
         if group is None:
-            raise NoArmsError(f"nothing is on offer for `{self.system}` / `{self.agent_type}`")
+            raise NoArmsError(f"no arm is active for `{self.system}` / `{self.agent_type}`")
         return group
 
     def _current(self, request: ArmRequest) -> PolicyVersion:

@@ -62,7 +62,7 @@ def proposed_arms(
     if not parents:
         raise ConfigurationError.of(
             "search_space",
-            "must hold the parameters of an arm on offer",
+            "must hold the parameters of an active arm",
             "Describe every parameter that the arms have, with bounds that hold them.",
             value=", ".join(sorted(space.parameters)),
         )

@@ -281,7 +281,7 @@ def write_error(path: Path, reason: str) -> StoreWriteError:
                 reason, fix = words, known_fix
     return StoreWriteError(
         f"cannot use the store at {path}: {reason}. {fix}. Nothing that was paid or "
-        "published is lost; `convergence resume` goes on from there."
+        "published is lost; `convergence resume` continues from there."
     )
 
 

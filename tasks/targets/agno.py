@@ -81,7 +81,7 @@ class AgnoTarget:
             InfrastructureFault: always.
         """
         raise InfrastructureFault(
-            "an agent is asked by a run, whose limits and ledger its model calls need",
+            "only a run can call an agent: its model calls need the run's limits and ledger",
             error_type="no_run",
             retryable=False,
         )

@@ -147,7 +147,7 @@ class ListenerThreads:
         try:
             redacted = redacted_event(event, self._redact)
         except Exception as error:  # noqa: BLE001 - no run fails by what only watches it
-            _LOGGER.warning("an event was told to no listener: %s", type(error).__name__)
+            _LOGGER.warning("no listener received an event: %s", type(error).__name__)
             return
         for thread in self._threads:
             thread.put(redacted)
@@ -237,7 +237,7 @@ class _ListenerThread:
             self._has_warned = True
             text = one_line(why, _MAX_REASON, self._redact).rstrip(".")
             _LOGGER.warning(
-                "listener `%s` (telemetry.listeners): %s. The run goes on; this is told once.",
+                "listener `%s` (telemetry.listeners): %s. The run continues without it; this warning appears once.",
                 self._name,
                 text,
             )

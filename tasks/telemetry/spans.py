@@ -145,7 +145,7 @@ class CallSpans:
         if not self._has_warned:
             self._has_warned = True
             text = self._redact(f"spans do not reach {self._endpoint} (telemetry.endpoint): {why}")
-            _LOGGER.warning("%s. The run goes on without them; this is told once.", text)
+            _LOGGER.warning("%s. The run continues without them; this warning appears once.", text)
 
     def _record(self, call: CallEnded) -> None:
         from opentelemetry import trace  # noqa: PLC0415 - an extra's

@@ -132,7 +132,7 @@ def ask_repairs(
     repaired = _right(model, repairs, old)
     kept = _right(model, repaired, new)
     cut = (
-        f", of which the first {MAX_REPAIR_PROMPTS:,} by their hash were asked"
+        f", of which the first {MAX_REPAIR_PROMPTS:,} by their hash ran"
         if len(judged) > MAX_REPAIR_PROMPTS
         else ""
     )

@@ -26,15 +26,13 @@ def busy_reason(root: Path) -> str | None:
         return "a request is being answered"
     since = seconds_since_request(root)
     if since is not None and since < QUIET_S:
-        return (
-            f"the last request ended {since:.0f} s ago, and {QUIET_S:g} s of quiet are asked for"
-        )
+        return f"the last request ended {since:.0f} s ago, and {QUIET_S:g} s of quiet are required"
     n_processors = os.cpu_count() or 1
     load = os.getloadavg()[0] / n_processors
     if load > MAX_LOAD:
         return (
             f"the load is {load:.2f} per processor, over {plural(n_processors, 'processor')}, "
-            f"and {MAX_LOAD:g} at most is asked for"
+            f"and the limit is {MAX_LOAD:g}"
         )
     return None
 

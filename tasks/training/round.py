@@ -201,7 +201,9 @@ class _Round:
         if result.interrupted:
             sentence = f"paused after {plural(result.n_steps, 'step')} of {settings.steps}"
             self._rounds.end(round_id, "interrupted", metrics=metrics, reason=sentence)
-            return self._report("paused", f"{sentence}; the next look goes on from there", result)
+            return self._report(
+                "paused", f"{sentence}; the next look continues from there", result
+            )
         if result.adapter is None:
             sentence = result.failure or "the training gave no adapter"
             self._rounds.end(round_id, "failed", metrics=metrics, reason=sentence)

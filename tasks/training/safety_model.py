@@ -132,7 +132,7 @@ class SafetyModel:
         reservation = self._budget.reserve(call.worst)
         if not isinstance(reservation, Reservation):
             reason = getattr(reservation, "reason", "the budget is spent")
-            raise SafetyModelError(f"{KEY}: nothing was asked: {reason}")
+            raise SafetyModelError(f"{KEY}: not measured: {reason}")
         try:
             reply = await call.send()
         except EvaluationFault as fault:

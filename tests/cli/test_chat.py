@@ -95,7 +95,7 @@ def test_commands_mark_and_take_back(type_lines, here):
         ("/rate 3", "there is no answer to rate yet"),
         ("/thumbs sideways", "needs up or down, but got 'sideways'"),
         ("/role nobody", "known are assistant, code, creative"),
-        ("/compare", "nothing was asked yet"),
+        ("/compare", "no question yet"),
         ("/undoo", "Did you mean /undo?"),
     ],
 )

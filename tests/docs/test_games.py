@@ -81,7 +81,7 @@ def test_a_newcomers_round_prints_what_the_page_says(
     ):
         assert word in printed["run"]
     assert printed["show"].strip().startswith(printed["run"].strip())
-    assert "first was asked: Nim" in printed["show"]
+    assert "first gets: Nim" in printed["show"]
     assert (
         "played"
         in printed[

@@ -203,7 +203,7 @@ def test_secrets_and_what_no_database_takes_are_not_stored(store: FeedbackStore)
         ({"role": "a" * 201}, "`role` must be a text"),
         ({"model": "a\nb"}, "`model` must be a text"),
         ({"event_id": ""}, "`event_id` must be a text"),
-        ({"messages": ()}, "`messages` must end with what was asked, but got none"),
+        ({"messages": ()}, "`messages` must end with the question, but got none"),
         ({"latency_s": float("nan")}, "`latency_s` must be a number from 0"),
         ({"cost_usd": -1.0}, "`cost_usd` must be a number from 0"),
         ({"logprobs": (float("-inf"),)}, "`logprobs` must be finite"),

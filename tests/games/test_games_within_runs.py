@@ -214,7 +214,7 @@ def test_the_system_plays_as_the_leader_and_nobody_plays_it_before_there_is_one(
             assert opened.take_look().mean is None
             (coin,) = opened.toss_coins()
             run.save("done")
-        assert coin.off_reason == "no candidate has a reward yet, so nobody is the system"
+        assert coin.off_reason == "no candidate has a reward yet, so none can play the system"
         optimize(config)
     with FeedbackStore(tmp_path / STORE) as feedback:
         found = proposed_for(load(config), feedback)

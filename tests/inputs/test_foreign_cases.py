@@ -128,8 +128,8 @@ def test_a_row_of_a_tool_is_this_case(
     ("form", "row", "reason"),
     [
         (CaseForm.LANGFUSE, {"input": "a", "status": "ARCHIVED"}, "archived"),
-        (CaseForm.LANGFUSE, {"input": None}, "nothing is asked"),
-        (CaseForm.LANGFUSE, {"input": " \n"}, "nothing is asked"),
+        (CaseForm.LANGFUSE, {"input": None}, "it has no question"),
+        (CaseForm.LANGFUSE, {"input": " \n"}, "it has no question"),
         (CaseForm.LANGFUSE, [1], "a row is no object"),
         (CaseForm.LANGSMITH, {"run_type": "llm", "parent_run_id": "p", "inputs": {"q": 1}}, "a part of another run"),
         (CaseForm.LANGSMITH, {"inputs": {"messages": [{"content": "x"}]}}, "a message has no role"),

@@ -204,7 +204,7 @@ def test_listeners_that_raise_end_or_are_missing_harm_no_run(tmp_path, heard, ca
     assert len(told) == 4, told
     for words, message in zip(["`absent`", "`ears`", "`ending`", "`raising`"], told, strict=True):
         assert words in message
-        assert message.endswith("The run goes on; this is told once.")
+        assert message.endswith("The run continues without it; this warning appears once.")
     assert "must name an installed plugin of the group `convergence.listeners`" in told[0]
     assert "telemetry.listeners.ears.typo" in told[1]
     assert "RuntimeError: no room for it" in told[3]

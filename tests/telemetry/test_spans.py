@@ -199,7 +199,7 @@ def test_a_collector_that_refuses_stops_no_run_and_is_told_once(status, caplog, 
     ]
     assert len(told) == 1, told
     assert "do not reach" in told[0]
-    assert "this is told once" in told[0]
+    assert "this warning appears once" in told[0]
 
 
 def test_a_collector_that_hangs_holds_up_no_run(caplog, monkeypatch):

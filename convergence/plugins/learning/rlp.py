@@ -38,7 +38,7 @@ from tasks.sao.probability_channels import TOP, next_tokens, normalized, of_opti
 __all__ = ["InformationGain", "PendingGain", "RLPConfig", "RLPMixin", "Update"]
 
 ASKED: Final = (
-    "texts carry no probability, so the model was asked for both predictions: how likely it holds "
+    "texts carry no probability, so the model gave both predictions: how likely it holds "
     "the outcome with the thought, and without"
 )
 STATED: Final = f"{ASKED}; it wrote no weights, so its prose was read"

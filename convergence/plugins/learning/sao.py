@@ -272,7 +272,7 @@ class SAOMixin:
             answers=self._answers,
         )
         if not plan.personas:
-            reason = "all personas were asked (`n_personas`)"
+            reason = "all personas have answered (`n_personas`)"
             return SyntheticDataset(pairs=(), stop_reason=reason)
         filters = FilterChain(
             settings, HeldOut(self._source.held_out), known_prompts=self._history.prompts

@@ -74,16 +74,16 @@ def user_input(messages: Any) -> Json:
     if isinstance(messages, str):
         return _checked_question(messages)
     if not isinstance(messages, Sequence) or not messages:
-        raise SkippedCaseError("nothing is asked")
+        raise SkippedCaseError("it has no question")
     turns: list[dict[str, Json]] = []
     for message in messages:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise SkippedCaseError("a message has no role")
         if message["role"] in ("tool", "function"):
-            raise SkippedCaseError("the call answers a tool's result, not a person")
+            raise SkippedCaseError("the call answers a tool's result, not a user")
         turns.append({"role": message["role"], "content": text_of(message)})
     if not any(turn["role"] == "user" for turn in turns):
-        raise SkippedCaseError("nothing is asked")
+        raise SkippedCaseError("it has no question")
     return _checked_question(turns[0]["content"]) if len(turns) == 1 else [*turns]
 
 
@@ -115,7 +115,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 def _checked_question(value: Json) -> Json:
     if isinstance(value, str) and not value.strip():
-        raise SkippedCaseError("nothing is asked")
+        raise SkippedCaseError("it has no question")
     return value
 
 
@@ -127,10 +127,10 @@ def _plain(value: Any) -> Json:
         if set(value) == {"messages"}:
             return user_input(value["messages"])
         if not value:
-            raise SkippedCaseError("nothing is asked")
+            raise SkippedCaseError("it has no question")
         return dict(value)
     if value is None:
-        raise SkippedCaseError("nothing is asked")
+        raise SkippedCaseError("it has no question")
     return _checked_question(value)
 
 

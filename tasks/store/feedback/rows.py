@@ -75,7 +75,7 @@ def _is_name(text: str) -> bool:
 def _check_answer(record: Interaction) -> None:
     if not record.messages or record.messages[-1].role == "assistant":
         got = "none" if not record.messages else "one of the assistant at the end"
-        raise refused("messages", "must end with what was asked", got, "Log the whole prompt.")
+        raise refused("messages", "must end with the question", got, "Log the whole prompt.")
     for number, message in enumerate(record.messages):
         if message.role not in _ROLES:
             rule = f"must be one of {', '.join(_ROLES)}"

@@ -73,7 +73,7 @@ POSTGRES_JOURNAL: Final = Schema(
         _ACTIVITY,
         RATES,
     ),
-    kept="Nothing that was paid is lost; `convergence resume` goes on from there.",
+    kept="Nothing that was paid is lost; `convergence resume` continues from there.",
     key="storage.journal",
     versions="journal",
 )

@@ -176,6 +176,6 @@ def describe_lineage(record: RunRecord, before: Spent) -> str | None:
     label = label_of(record.name, names[0])
     calls = f"{before.calls:,} call{'s' * (before.calls != 1)}"
     return (
-        f"goes on from the finished run {label}, which stays as it is; its {calls} count against "
+        f"continues the finished run {label}, which stays as it is; its {calls} count against "
         "the limits"
     )

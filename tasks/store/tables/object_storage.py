@@ -379,7 +379,7 @@ class Mirror:
             raise StoreWriteError(
                 f"cannot use the store at {where}: {_error_line(error)}. Check the address, the network "
                 "and the credentials in the environment. Nothing that was paid or published is "
-                "lost; `convergence resume` goes on from there."
+                "lost; `convergence resume` continues from there."
             ) from error
 
 
@@ -394,7 +394,7 @@ def _digest(data: bytes) -> str:
 def _outrun(where: str) -> StoreWriteError:
     return StoreWriteError(
         f"another process has published {where} meanwhile, so this one must not go on with the run. "
-        "What it has published is whole; `convergence resume` goes on from there."
+        "What it has published is whole; `convergence resume` continues from there."
     )
 
 
