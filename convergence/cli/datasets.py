@@ -125,6 +125,7 @@ def import_promptfoo(
     """Convert a promptfoo configuration to `optimization.yaml` and test cases."""
     import yaml  # noqa: PLC0415 - with its only user
 
+    from convergence_core.result.number_text import plural  # noqa: PLC0415 - as above
     from tasks.inputs.foreign_cases.promptfoo_project import promptfoo_project  # noqa: PLC0415
     from tasks.store.layout import write_file  # noqa: PLC0415 - as above
 
@@ -143,7 +144,7 @@ def import_promptfoo(
     write_file(cases, "".join(rows))
     text = yaml.safe_dump(project.configuration, sort_keys=False, allow_unicode=True, width=100)
     write_file(output, text)
-    console.say(f"Wrote {output} and {len(project.cases):,} test cases to {cases}.")
+    console.say(f"Wrote {output}, and {plural(len(project.cases), 'test case')} to {cases}.")
     for feature, n in project.lost.most_common():
         console.say(f"Not carried, {n:,}: {feature}.")
     console.say(f"Next: convergence validate {output}")

@@ -419,3 +419,30 @@ def test_an_assertion_of_promptfoo_becomes_a_check_that_says_the_same(
 )  # fmt: skip
 def test_checks_that_cannot_be_read_are_refused(expected: Any):
     assert check_expected(PlainMetric(type="checks", direction="higher"), expected)
+
+
+def test_whatever_a_configuration_of_promptfoo_loses_is_named(tmp_path: Path):
+    (tmp_path / "tests.csv").write_text("q,__expected\nName a colour,grade: names a colour\n")
+    (tmp_path / "c.yaml").write_text(
+        "prompts: ['{{q}}']\n"
+        "providers: [{id: openai:gpt-4o-mini, delay: 9}]\n"
+        "evaluateOptions: {repeat: 3}\n"
+        "derivedMetrics: []\n"
+        "tests:\n"
+        "  - file://tests.csv\n"
+        "  - {vars: {q: a}, options: {storeOutputAs: x, provider: y},\n"
+        "     assert: [{type: contains, value: a, metric: tp}, {type: equals, value: a, transform: f}]}\n"
+    )
+    project = promptfoo_project(tmp_path / "c.yaml", "cases.jsonl")
+    assert [case["expected"] for case in project.cases] == [
+        {"checks": [], "judge": "names a colour"},
+        {"checks": [{"type": "contains", "expected": "a"}]},
+    ]
+    assert dict(project.lost) == dict.fromkeys(
+        (
+            "top-level `evaluateOptions`", "top-level `derivedMetrics`", "`delay` of providers",
+            "`storeOutputAs` of tests", "`provider` of tests", "`metric` of assertions",
+            "assertion equals with `transform`",
+        ),
+        1,
+    )  # fmt: skip

@@ -42,6 +42,7 @@ _OPTIONS: Final = (
 )
 _RUBRICS: Final[Mapping[str, str]] = {
     "llm-rubric": "{}",
+    "grade": "{}",
     "factuality": "The answer agrees with this statement: {}",
     "model-graded-factuality": "The answer agrees with this statement: {}",
     "model-graded-closedqa": "The answer meets this criterion: {}",
@@ -50,9 +51,14 @@ _JUDGE: Final = (
     "REFERENCE says what the answer must be like. The answer passes if it meets all of it."
 )
 _IGNORED: Final = frozenset(
-    {"prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "description", "env"}
-    | {"outputPath", "sharing", "evaluateOptions", "$schema", "commandLineOptions", "tags"}
+    {"prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "description"}
+    | {"outputPath", "sharing", "$schema", "tags"}
 )
+_OF_TESTS: Final = frozenset({"vars", "assert", "description", "threshold", "options", "metadata"})
+_OF_ASSERTIONS: Final = frozenset(
+    {"type", "value", "threshold", "weight", "assert", "transform", "$ref"}
+)
+"""Keys that are carried, or named with their assertion."""
 _VARIABLE: Final = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)((?:\.\w+)*)\s*-?\}\}")
 _CODE: Final = re.compile(r"\{\{|\{%|\{#")
 _OUR_PLACEHOLDER: Final = re.compile(r"\{(?:input|model)(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}")
@@ -285,6 +291,9 @@ def _models(
     groups: dict[tuple[str, str | None, str | None], list[tuple[str, Mapping[str, Any]]]] = {}
     for entry in written if isinstance(written, list) else [written]:
         name, config = _provider(entry)
+        if isinstance(entry, Mapping) and "id" in entry:
+            for key in entry.keys() - {"id", "label", "config"}:
+                lost[f"`{_short(key)}` of providers"] += 1
         prefix, _, rest = name.partition(":")
         form, _, model = rest.partition(":")
         model = model if form in _FORMS else rest
@@ -429,9 +438,8 @@ def _expected(
 ) -> dict[str, Json]:
     """Return what a case expects: checks, and a text for the judge."""
     options = test.get("options")
-    for holder in (test, options if isinstance(options, Mapping) else {}):
-        for key in ("storeOutputAs", "transform", "prefix", "suffix"):
-            lost[f"`{key}` of tests"] += key in holder
+    for key in (*test, *(options if isinstance(options, Mapping) else ())):
+        lost[f"`{_short(key)}` of tests"] += key not in _OF_TESTS
     checks, rubrics = _of_assertions(test.get("assert") or (), variables, limits, lost)
     threshold = test.get("threshold")
     if isinstance(threshold, int | float) and checks:
@@ -452,6 +460,8 @@ def _of_assertions(
         if not isinstance(assertion, Mapping):
             lost["assertion that is no mapping"] += 1
             continue
+        for key in assertion:
+            lost[f"`{_short(key)}` of assertions"] += key not in _OF_ASSERTIONS
         kind, value = str(assertion.get("type", "$ref")), filled(assertion.get("value"), variables)
         weight, threshold = assertion.get("weight"), assertion.get("threshold")
         about: dict[str, Any] = {} if weight is None else {"weight": weight}
@@ -460,6 +470,7 @@ def _of_assertions(
             about |= {} if threshold is None else {"threshold": threshold}
             checks += [{"type": "checks", "expected": inner, **about}] if inner else []
             rubrics += more
+            lost["rubric in an assert-set: it counts by itself"] += len(more)
             continue
         limited = {"latency": "latency_ms", "cost": "cost_usd"}.get(kind)
         check = None if "transform" in assertion else _check(kind, value)
@@ -467,10 +478,12 @@ def _of_assertions(
             limits.setdefault(limited, set()).add(threshold)
         elif kind in _RUBRICS and isinstance(value, str) and not value.startswith("file://"):
             rubrics.append(_RUBRICS[kind].format(value))
+            lost[f"weight of an assertion {kind}"] += weight is not None
         elif check is not None and weight != 0 and check_problem({**check, **about}) is None:
             checks.append({**check, **about})
         else:
             text = f" ({_short(value)})" if isinstance(value, str) and "file://" in value else ""
+            text = " with `transform`" if "transform" in assertion else text
             lost[f"assertion {_short(kind)}{text}"] += 1
     return checks, rubrics
 
