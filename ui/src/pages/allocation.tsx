@@ -90,7 +90,7 @@ export function AllocationMap({ of, open }: { of: Allocation; open: (candidate: 
       <p class="small muted" aria-live="polite" style={{ minHeight: "3.1em" }}>
         Across: {plural(nc, "configuration")}, best first. Down: {plural(nk, "test case")}.{" "}
         <code><One text={of.candidates[c]?.name} max={60} /></code>, case <code title={of.cases[k]}><One text={of.case_names[k]} max={40} /></code>:{" "}
-        {n ? <>{plural(n, "evaluation")}, reward {Number.isNaN(r) ? "missing" : reward(r)}</> : "not asked"}. Most: {count(grid.most)}.
+        {n ? <>{plural(n, "evaluation")}, reward {Number.isNaN(r) ? "missing" : reward(r)}</> : "not run"}. Most: {count(grid.most)}.
       </p>
     </>
   );

@@ -44,7 +44,7 @@ export function CellDrawer(p: Props) {
         {(d) => (
           <>
             <p><code><One text={d.candidate.name} max={120} /></code> <span class="tag">{d.kind}</span></p>
-            <label class="field">Beside another configuration
+            <label class="field">Compare with
               <select value={p.against ?? ""} onChange={(event) => setQuery({ against: event.currentTarget.value || null })}>
                 <option value="">none</option>
                 {[...p.columns.values()].slice(0, 200).filter((c) => c.candidate_id !== p.candidate).map((c) => (
