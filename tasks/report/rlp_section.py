@@ -168,7 +168,7 @@ def _proposed(
 # -- blocks and words
 
 _ABOUT_NATS = (
-    "Gains are in nats, the natural logarithm of how much likelier a forecast made what then "
+    "Gains are in nats, the natural logarithm of how much more likely a forecast made what then "
     "happened than the search's own posterior did: +0.69 is twice as likely."
 )
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 from typer.main import get_command
 
@@ -120,7 +120,7 @@ def messages_of_packages() -> Iterator[str]:
                 yield from messages(path)
 
 
-def helps(command: click.Command) -> Iterator[str]:
+def helps(command: Any) -> Iterator[str]:
     yield command.help or ""
     yield from (getattr(option, "help", None) or "" for option in command.params)
     for child in getattr(command, "commands", {}).values():

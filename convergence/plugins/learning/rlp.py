@@ -77,7 +77,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                  "Say whether the reward still rises towards an end of a range."),
         Strategy("costs", "an owner who weighs reward, latency and price",
                  "Say how latency and price enter the reward, and which settings balance them."),
-        Strategy("novelty", "a sceptic who asks what nobody has tried",
+        Strategy("novelty", "a sceptic who asks what no one has tried",
                  "Say what untried values are likely to be worth, from what is known."),
     )
 }  # fmt: skip
