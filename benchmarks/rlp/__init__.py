@@ -1,6 +1,6 @@
 """What thoughts bring and cost: plain search, and RLP with thinkers that are good, useless or wrong.
 
-    python -m benchmarks.rlp --seeds 30
+    python -m benchmarks.rlp --seeds 10
 
 Synthetic landscapes. Every run spends the same cells. The product's own parts run: sampler, learner, update,
 weight; the model is simulated, with 10, 50 and 90 % quantiles of a normal forecast of candidate x, sd .1:
