@@ -10,8 +10,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from convergence_core.bandit.linear import LinearArms, LinearLearner
-from convergence_core.policy import PROMPT_ACTIONS, STOP, Offer
+from convergence_core.policy import PROMPT_ACTIONS, STOP, LinearThompson, Offer
 from convergence_core.policy.distribution import Bools, Ints
 from convergence_core.policy.network import Floats
 
@@ -102,31 +101,25 @@ class CategoryThompson:
 
 
 class StateThompson:
-    """Linear Thompson sampling (LinTS) on the observation and a constant; see ``LinearArms``."""
+    """Linear Thompson sampling (LinTS) on the observation."""
 
     def __init__(self, n_observed: int, sd: float = REWARD_SD) -> None:
-        self._learner = LinearLearner(
-            LinearArms.begin(np.zeros(N_CHANGES), n_observed + 1, variance=sd**2)
-        )
+        self._thompson = LinearThompson(n_observed, N_CHANGES, variance=sd**2)
 
     def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:  # noqa: ARG002 - looks at none
         """See ``Chooser``."""
         worth = np.zeros((len(offer.legal), N_CHANGES))
-        for row, x in enumerate(_with_constant(offer.observations)):
-            mean, sd = self._learner.arms.moments(x)
+        for row, state in enumerate(offer.observations.astype(np.float64)):
+            mean, sd = self._thompson.moments(state)
             worth[row] = mean if rng is None else mean + sd * rng.normal(size=N_CHANGES)
         return best_of(worth, offer.legal)
 
     def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:  # noqa: ARG002 - looks at none
         """See ``Chooser``."""
-        seen = _with_constant(offer.observations)
-        for x, action, reward in zip(seen, actions, rewards, strict=True):
+        seen = offer.observations.astype(np.float64)
+        for state, action, reward in zip(seen, actions, rewards, strict=True):
             if action != STOPS:
-                self._learner.tell(int(action), x, float(reward))
-
-
-def _with_constant(observations: Floats) -> Floats:
-    return np.hstack([np.ones((len(observations), 1)), observations.astype(np.float64)])
+                self._thompson.tell(state, int(action), float(reward))
 
 
 def best_of(worth: Floats, legal: Bools) -> Ints:

@@ -3,7 +3,12 @@
 Both have the interface ``choose(state, legal) -> action`` and ``learn(episode)``.
 
 ``LinearThompson`` sees the state, and earns the reward of each action by itself: what an action makes possible later
-it does not see (``convergence_core.bandit.linear``, S. Agrawal, N. Goyal, 2013, Alg. 1).
+it does not see (S. Agrawal, N. Goyal, "Thompson sampling for contextual bandits with linear payoffs", 2013, Alg. 1).
+For the state x, with a constant, and each action,
+
+    A = I + sum x x^T,    w = A^-1 sum r x,    x . w ~ N(its mean, v x^T A^-1 x)                   (3)
+
+where we depart from the paper in v, a reward's variance instead of its bound with logarithms.
 
 ``FixedSequence`` sees no state but which actions are legal, which where each is used once tells what was done before:
 all episodes with the same legal actions get the same sequence. It finds the best one by posterior sampling of a Markov
@@ -25,7 +30,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from convergence_core.bandit.linear import LinearArms, LinearLearner
 from convergence_core.policy.distribution import Bools
 from convergence_core.policy.network import Floats
 
@@ -64,19 +68,34 @@ class LinearThompson:
         Raises:
             ValueError: an argument is out of range.
         """
-        arms = LinearArms.begin(np.zeros(n_actions), n_features + 1, variance=variance)
-        self._learner = LinearLearner(arms)
-
-    @property
-    def n(self) -> int:
+        if not variance > 0:
+            raise ValueError(f"`variance` must be above 0, but got {variance}")
+        self._variance = variance
+        self._inverse = np.tile(np.eye(n_features + 1), (n_actions, 1, 1))
+        self._weights = np.zeros((n_actions, n_features + 1))
+        self.n = 0
         """Rewards learned from."""
-        return int(self._learner.arms.n.sum())
 
     def choose(self, state: Floats, legal: Bools, rng: np.random.Generator | None = None) -> int:
         """Return a legal action: the largest of draws of what each earns, or of the means without a generator."""
-        means, sds = self._learner.arms.moments(_with_constant(state))
+        means, sds = self.moments(state)
         worth = means if rng is None else means + sds * rng.standard_normal(means.size)
         return int(np.argmax(np.where(legal, worth, -np.inf)))
+
+    def moments(self, state: Floats) -> tuple[Floats, Floats]:
+        """Return mean and standard deviation of what each action earns, (n_actions,) each."""
+        x = _with_constant(state)
+        return self._weights @ x, np.sqrt(self._variance * ((self._inverse @ x) @ x))  # (eq. 3)
+
+    def tell(self, state: Floats, action: int, reward: float) -> None:
+        """Learn from one finite reward."""
+        x, inverse, weights = _with_constant(state), self._inverse[action], self._weights[action]
+        along = inverse @ x
+        scale = 1.0 / (1.0 + x @ along)
+        # (A + x x^T)^-1 = A^-1 - A^-1 x x^T A^-1 / (1 + x^T A^-1 x)  (J. Sherman, W. J. Morrison, 1950)
+        inverse -= scale * np.multiply.outer(along, along)
+        weights += along * (scale * (reward - x @ weights))
+        self.n += 1
 
     def learn(self, episode: Sequence[TakenStep]) -> None:
         """Learn from the reward of each step.
@@ -86,7 +105,7 @@ class LinearThompson:
         """
         _check(episode)
         for step in episode:
-            self._learner.tell(step.action, _with_constant(step.state), step.reward)
+            self.tell(step.state, step.action, step.reward)
 
 
 class _Outcomes:

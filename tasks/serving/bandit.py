@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from convergence_core.bandit import Encoder, GaussianArms, Policy
+from convergence_core.bandit import GaussianArms, Policy
 from convergence_core.errors import NoArmsError
 from convergence_core.gate import BestArmTest, TrafficPlan, verdict_plan
 from convergence_core.records import Json
 from tasks.secrets.process_redaction import stored_json
 from tasks.serving.answers import RewardOutcome, RuntimeSelection
+from tasks.serving.contextual_fold import ContextualFold
 from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
-from tasks.serving.linear_arms import ContextualArms
 from tasks.serving.offers import arm_id_of, decision_id, gaussian_arms, prob_best
 from tasks.serving.operations import Operation, performed
 from tasks.serving.quality import ArmQuality, quality_of, quality_plan
@@ -98,7 +98,7 @@ class Bandit:
         self._is_current = False
         """Whether it was in force when last looked at."""
         self._patience = 1.0
-        self._contextual: ContextualArms | None = None
+        self._contextual: ContextualFold | None = None
 
     def select(
         self,
@@ -146,6 +146,11 @@ class Bandit:
             NoArmsError: fewer than two arms were ever offered, or their rewards are no evidence.
         """
         group = self._group()
+        if group.kind == "linear":
+            raise NoArmsError(
+                f"`{self.system}` has linear arms, whose best depends on the request, so none can win. "
+                "Estimate what another split would earn with `convergence ope`."
+            )
         if group.kind != "beta":
             raise NoArmsError(
                 f"`{self.system}` has {group.kind} arms, and evidence needs beta arms"
@@ -298,18 +303,15 @@ class Bandit:
     def _contextual_version(self, group: Group, request: ArmRequest) -> PolicyVersion:
         """Return the policy of contextual arms for one request."""
         if self._contextual is None:
-            encoder = Encoder(n_features=self.settings.n_features, pooling=self.settings.pooling)
-            self._contextual = ContextualArms(
-                self._store, group.group_id, self.agent_type, encoder
-            )
+            self._contextual = ContextualFold(self._store, group.group_id)
         arms = self._on_offer(self._store.arms(group.group_id))
         posterior = self._contextual.posterior(arms, request.user_id, request.context)
         return PolicyVersion(
             group=group,
-            policy=Policy.of(posterior.propensities, n=group.n, explore=self.settings.floor),
+            policy=Policy.of(posterior.propensities, n=group.n, explore=self.settings.even_share),
             number=0,
             arms=arms,
-            mean_sd=(posterior.means, posterior.sds),
+            mean_sd=posterior.mean_sd,
         )
 
     def _on_offer(self, all_arms: Sequence[StoredArm]) -> tuple[StoredArm, ...]:
@@ -350,7 +352,7 @@ class Bandit:
         test = None
         if self.settings.mode == "verdict":
             test = self._evidence.test(group.group_id, all_arms)
-        explore = self.settings.floor
+        explore = self.settings.even_share
         if group.n < group.explore_until:
             explore = max(explore, EXPLORE_AFTER_ALARM)
         shares = self._shares(group, all_arms, test)

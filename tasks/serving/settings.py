@@ -67,10 +67,6 @@ class RuntimeConfig(_Part):
     """Gaussian arms: reward that is expected before there is one."""
     reward_sd: float = Field(default=0.5, gt=0)
     """Gaussian arms: its standard deviation."""
-    n_features: int = Field(default=16, ge=2, le=256)
-    """Linear arms: coordinates of a request, those of hashed categories included."""
-    pooling: float = Field(default=0.5, ge=0)
-    """Linear arms: how far a user or agent type may lie from all others; 0: all are alike."""
     mode: Literal["regret", "verdict", "quality"] = "regret"
     """Traffic that earns most; that decides soonest which arm is best; or that costs least while the mean
     reward is held at ``least_quality``."""
@@ -80,8 +76,9 @@ class RuntimeConfig(_Part):
     """Mode ``quality``: share of the requests for cheaper arms of which it is not known yet."""
     sticky: Literal["none", "user", "session"] = "none"
     """Unit that keeps its arm; a session is ``context["session_id"]``."""
-    floor: float = Field(default=0.02, ge=0, le=1)
-    """Share of the requests that is spread evenly over all arms."""
+    floor: float | None = Field(default=None, ge=0, le=1)
+    """Share of the requests that is spread evenly over all arms. Absent: 2 %; of linear arms .2 %, for they draw anew
+    for each request."""
     alpha: float = Field(default=0.05, gt=0, lt=1)
     """Largest probability of naming a winner that is none, at any look."""
     min_effect: float = Field(default=0.0, ge=0, lt=0.99)
@@ -102,6 +99,13 @@ class RuntimeConfig(_Part):
     """Probability that the night is right, before any reward."""
     seed: int | None = Field(default=None, ge=0)
     """Same seed and same rewards, same choices. ``None`` means from the machine's entropy."""
+
+    @property
+    def even_share(self) -> float:
+        """``floor``, or what stands for it."""
+        if self.floor is not None:
+            return self.floor
+        return 0.002 if self.kind == "linear" else 0.02
 
     @model_validator(mode="after")
     def _states_its_quality(self) -> "RuntimeConfig":

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence_core.bandit import Encoder, GaussianArms, LinearArms, LinearLearner
-from convergence_core.bandit.propensities import of_gaussian
+from convergence_core.bandit import ContextualArms, GaussianArms
 from convergence_core.errors import ArmChangedError, NoArmsError
-from tasks.serving import linear_arms
+from tasks.serving import contextual_fold
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
@@ -68,7 +67,7 @@ def good(arm: str, language: str) -> float:
 
 
 def test_contextual_arms_learn_which_serves_which_request(tmp_path: Path):
-    system = configured(tmp_path, kind="linear", pooling=0.1)
+    system = configured(tmp_path, kind="linear")
     rng, hits = np.random.default_rng(0), []
     for number in range(400):
         language, user = ("de", "fr")[number % 2], f"u{number % 5}"
@@ -85,40 +84,35 @@ def test_contextual_arms_learn_which_serves_which_request(tmp_path: Path):
 def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
     state: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ):
-    """Also when what was learned is saved on the way, and when an arm comes later."""
-    monkeypatch.setattr(linear_arms, "SAVE_EVERY", 15)
-    encoder = Encoder(n_features=8, pooling=0.5)
+    """Also when what was learned is saved on the way, by this version or another, and when an arm comes later."""
+    monkeypatch.setattr(contextual_fold, "SAVE_EVERY", 15)
     rng = np.random.default_rng(1)
     state.offer("bot", "default", [offer_of({}, n) for n in "ab"], trust=0.5, kind="linear")
-    settings = RuntimeConfig(system="bot", kind="linear", n_features=8)
+    with state.database.transaction() as connection:
+        connection.execute("""UPDATE groups SET state_json = '{"version": 1, "arms": {}}'""")
+    settings = RuntimeConfig(system="bot", kind="linear")
     bandits = [Bandit(state, "bot", settings=settings, seed=seed) for seed in (1, 2, 3)]
-    seen = []
+    reference = ContextualArms([np.nan] * 3, [1.0] * 3)
     for number in range(50):
         if number == 30:
             state.offer("bot", "default", [offer_of({}, "c")], trust=0.5, kind="linear")
-        served = bandits[number % 2]
+        served, user = bandits[number % 2], f"u{number % 3}"
         context: dict[str, float | str] = {"x": float(rng.normal()), "plan": "free"}
-        found = served.select(f"u{number % 3}", context={**context})
+        chosen = served.select(user, context={**context, "session_id": "s"})
         reward = float(rng.random())
-        served.update(found.decision_id, reward)
-        x = encoder.encode({**context}, user_id=f"u{number % 3}", agent_type="default")
-        seen.append(("abc".index(found.arm_id), x, reward))
-    learner = LinearLearner(LinearArms.begin([0.5] * 3, 8))
-    for arm, x, reward in seen:
-        learner.tell(arm, x, reward)
+        served.update(chosen.decision_id, reward)
+        reference.tell("abc".index(chosen.arm_id), reward, context, user)
     text, seq = contextual_state(state, 1)
     assert text is not None
-    assert seq >= 15
-    x = encoder.encode({"x": 0.3, "plan": "paid"}, user_id="u1", agent_type="default")
-    means, sds = learner.arms.moments(x)
+    assert seq >= 30
+    expected = reference.posterior({"x": 0.3, "plan": "paid"}, "u1")
     for served in bandits:
         served.select("u0", context={"x": 0.0})
         assert served._contextual is not None
-        context = {"x": 0.3, "plan": "paid"}
-        posterior = served._contextual.posterior(state.arms(1), "u1", {**context})
-        np.testing.assert_allclose(posterior.means, means, rtol=1e-8)
-        np.testing.assert_allclose(posterior.sds, sds, rtol=1e-8)
-        np.testing.assert_allclose(posterior.propensities, of_gaussian(means, sds), rtol=1e-6)
+        posterior = served._contextual.posterior(state.arms(1), "u1", {"x": 0.3, "plan": "paid"})
+        np.testing.assert_allclose(posterior.means, expected.means, rtol=1e-8)
+        np.testing.assert_allclose(posterior.sds, expected.sds, rtol=1e-8)
+        np.testing.assert_allclose(posterior.propensities, expected.propensities, rtol=1e-6)
 
 
 def test_one_group_has_arms_of_one_kind(tmp_path: Path):
@@ -127,5 +121,5 @@ def test_one_group_has_arms_of_one_kind(tmp_path: Path):
         convergence.configure_runtime_sync(
             system, config={"default_arms": ARMS}, storage=tmp_path / "s"
         )
-    with pytest.raises(NoArmsError, match="evidence needs beta arms"):
+    with pytest.raises(NoArmsError, match="linear arms, whose best depends on the request"):
         convergence.runtime_evidence_sync(system)

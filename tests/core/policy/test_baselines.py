@@ -116,5 +116,5 @@ def test_what_cannot_be_learned_from_is_refused_whole(policy: Any):
 def test_a_variance_of_nothing_is_refused():
     with pytest.raises(ValueError, match="`variance` and `prior_weight` must be above 0"):
         FixedSequence(variance=0.0)
-    with pytest.raises(ValueError, match="variance and prior weights"):
+    with pytest.raises(ValueError, match="`variance` must be above 0"):
         LinearThompson(2, 2, variance=-1.0)

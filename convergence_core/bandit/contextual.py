@@ -1,0 +1,541 @@
+"""Contextual arms: Bayesian regressions of the reward on the features of a request.
+
+For the request x of user u, arm k earns
+
+    r = x . w_k + v_uk + e,    e ~ N(0, s)                                                         (1)
+    w_k ~ N(m_k e_0, s diag(t)),    v_uk ~ N(0, s t_users),    s ~ inverse gamma(SHAPE, SCALE)     (2)
+
+and is chosen with the probability that its expected reward is the highest (S. Agrawal, N. Goyal, "Thompson
+sampling for contextual bandits with linear payoffs", 2013, Alg. 1). v is the random intercept of a mixed
+model: users are pooled as strongly as their rewards say that they are alike.
+
+*Posterior.* A user's request holds no other user's intercept, so the intercepts can be eliminated (C. R.
+Henderson, "Best linear unbiased estimation and prediction under a selection model", 1975). With ``G = sum
+x x^T``, ``g = sum r x``, and of user u the number n_u, ``c_u = sum x`` and ``h_u = sum r``, each arm has
+
+    A = diag(1 / t) + G - sum_u k_u c_u c_u^T,    k_u = 1 / (n_u + 1 / t_users)                    (3)
+    b = m e_0 / t_0 + g - sum_u k_u h_u c_u,    w = A^-1 b                                         (4)
+    x . w + k_u (h_u - c_u . w),    s (k_u + z^T A^-1 z),    z = x - k_u c_u                       (5)
+
+the latter mean and variance of what the arm earns for x and u. A user without rewards is like the average.
+
+*Evidence.* The variance s integrates out, over the n rewards of all arms (K. P. Murphy, "Machine learning: a
+probabilistic perspective", 2012, eqs. 7.70 to 7.74, applied to (3) and (4)); up to a constant
+
+    log p(r) = sum_k [log |diag(1 / t)| - log |A| - sum_u log(1 + t_users n_u)] / 2 - a log q      (6)
+    a = SHAPE + n / 2,    q = SCALE + sum_k [sum r^2 + m^2 / t_0 - sum_u k_u h_u^2 - w . b] / 2    (7)
+
+The variances t of arms, features, pairs and users climb (6) on the grid ``TAUS``. Four sizes of the model
+run side by side: with and without pairs of features, with and without users. Each is drawn with its
+posterior probability. A priori sizes with P pairs have the odds 1 / (1 + P), those with users
+``USER_ODDS``. s is q / a.
+
+*Departure.* The standard deviation of (5) is multiplied by ``SHARPNESS``: within some thousand requests the
+full posterior explores too much (O. Chapelle, L. Li, "An empirical evaluation of Thompson sampling", 2011,
+sec. 5, whose best factors are 0.25 and 0.5).
+
+*Features.* Numbers are standardised as they come. Every coordinate is a polynomial in the numbers, so one
+linear map moves the sums to a new origin and unit, as if all rewards had come after. A text has a place for each of its
+values; beyond ``MOST_VALUES`` the others share one. Beyond ``MOST_PLACES`` a feature is left out. A missing
+number counts as the average. Pairs are the products of two features and the squares of numbers, up to
+``MOST_PAIRS``, in the order in which features came. Of more than ``MOST_USERS`` users, the one without a
+reward for longest becomes like the average again.
+
+All is fitted again each time that the rewards have grown by ``GROWTH``; (5) has a user's own rewards at once.
+"""
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, Self
+from zlib import compress, decompress
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from convergence_core.bandit.propensities import Floats, of_gaussian
+from convergence_core.records import Json
+
+Feature = float | int | bool | str | None
+Ints = NDArray[np.int64]
+
+VERSION: Final = 2
+"""Of the state; 1 had hashed features."""
+SHAPE: Final = 1.0
+SCALE: Final = 0.1
+SHARPNESS: Final = 0.5
+USER_ODDS: Final = math.e
+MOST_PLACES: Final = 96
+MOST_VALUES: Final = 32
+MOST_PAIRS: Final = 96
+MOST_USERS: Final = 512
+LARGEST: Final = 1e30
+"""Absolute value at which numbers are cut, so that fourth powers stay finite."""
+TAUS: Final = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
+START: Final = {"arms": 5, "features": 4, "pairs": 3, "users": 5}
+"""Where each variance begins in ``TAUS``."""
+STEP_COST: Final = 0.1
+"""Loss of log prior by the squared number of steps from there."""
+HOPELESS: Final = 10.0
+"""Loss of log evidence from which on a size does not climb."""
+NEGLIGIBLE: Final = 0.05
+"""Probability below which a size is not drawn."""
+GROWTH: Final = 0.05
+"""Share by which rewards grow before all is fitted again."""
+MOVED: Final = 0.05
+"""Change of a number's mean or deviation, in deviations, that moves its origin and unit."""
+
+
+def checked_features(context: Mapping[str, Json]) -> dict[str, Feature]:
+    """Return a context as features.
+
+    Raises:
+        ValueError: a value is no finite number, text, boolean or ``None``.
+    """
+    features: dict[str, Feature] = {}
+    for name, value in context.items():
+        if isinstance(value, list | dict):
+            raise ValueError(f"context.{name} must be a number, text or boolean to be a feature")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"context.{name} must be finite, but got {value}")
+        features[name] = value
+    return features
+
+
+def _cut(value: float) -> float:
+    return float(max(-LARGEST, min(LARGEST, value)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ContextPosterior:
+    """Posterior of each arm's expected reward for one request: a mixture over sizes."""
+
+    probabilities: Floats
+    """Of the sizes, (n_sizes,)."""
+    means: Floats
+    """(n_sizes, n_arms)."""
+    sds: Floats
+    """(n_sizes, n_arms)."""
+
+    def of(self, arms: Sequence[int]) -> Self:
+        """Return the posterior of some arms."""
+        means, sds = self.means[:, arms], self.sds[:, arms]
+        return type(self)(probabilities=self.probabilities, means=means, sds=sds)
+
+    @property
+    def propensities(self) -> Floats:
+        """Probability of each arm to be drawn highest, (n_arms,)."""
+        each = [of_gaussian(m, sd) for m, sd in zip(self.means, self.sds, strict=True)]
+        return np.asarray(self.probabilities @ np.array(each))
+
+    @property
+    def mean_sd(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of the mixture, (n_arms,) each."""
+        mean = self.probabilities @ self.means
+        square = self.probabilities @ (self.sds**2 + self.means**2)
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+
+
+class Places:
+    """Places of features and the coordinates made of them; place 0 is the constant 1."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str | None], int] = {}
+        """Place of a number, (name, ``None``), and of a value of a text, (name, value)."""
+        self.rest: dict[str, int] = {}
+        """Place of all other values of a text."""
+        self.names = [""]
+        """Feature of each place."""
+        self.moments: Floats = np.zeros((3, 1))
+        """Of each place: how many numbers, their mean, the sum of their squared deviations."""
+        self.origin: Floats = np.zeros(1)
+        """Number that counts as 0 at each place."""
+        self.unit: Floats = np.ones(1)
+        """Number that counts as 1, from there."""
+        self.left: Ints = np.zeros(1, dtype=np.int64)
+        """First factor of each coordinate, a place; (d,)."""
+        self.right: Ints = np.zeros(1, dtype=np.int64)
+        """Second factor of each coordinate; 0, the constant, if it is no pair."""
+
+    def encode(self, context: Mapping[str, Feature]) -> Floats:
+        """Return the coordinates of a request, (d,)."""
+        f = np.zeros(self.origin.size)
+        for name, value in context.items():
+            if isinstance(value, str):
+                f[self.known.get((name, value)) or self.rest.get(name, 0)] = 1.0
+            elif value is not None and (place := self.known.get((name, None))):
+                f[place] = (_cut(value) - self.origin[place]) / self.unit[place]
+        f[0] = 1.0
+        return np.asarray(f[self.left] * f[self.right])
+
+    def add(self, context: Mapping[str, Feature]) -> None:
+        """Give new features their places, and numbers to the moments."""
+        for name, value in context.items():
+            if isinstance(value, str):
+                if (name, value) not in self.known and name not in self.rest:
+                    self._append(name, value)
+            elif value is not None:
+                if (name, None) not in self.known:
+                    self._append(name, value)
+                self._measure(self.known.get((name, None)), _cut(value))
+
+    def _measure(self, place: int | None, value: float) -> None:
+        if place is None:
+            return
+        n, mean, squares = self.moments[:, place]
+        shift = value - mean
+        mean += shift / (n + 1.0)  # B. P. Welford, 1962
+        self.moments[:, place] = n + 1.0, mean, squares + shift * (value - mean)
+
+    def _append(self, name: str, value: float | str) -> None:
+        place = self.origin.size
+        if place > MOST_PLACES:
+            return
+        is_text = isinstance(value, str)
+        if is_text and self.names.count(name) == MOST_VALUES - 1:
+            self.rest[name] = place
+        else:
+            self.known[name, value if isinstance(value, str) else None] = place
+        # Earlier requests have 0 here: the average, for the origin begins at the first number.
+        first = 0.0 if isinstance(value, str) else _cut(value)
+        self.names.append(name)
+        self.moments = np.pad(self.moments, ((0, 0), (0, 1)))
+        self.origin = np.append(self.origin, first)
+        self.unit = np.append(self.unit, abs(first) or 1.0)
+        others = [p for p in range(1, place) if self.names[p] != name]
+        if not isinstance(value, str | bool):
+            others.append(place)
+        others = others[: MOST_PAIRS - np.count_nonzero(self.right)]
+        self.left = np.append(self.left, np.full(1 + len(others), place))
+        self.right = np.append(self.right, np.array([0, *others]))
+
+    def move(self) -> Floats | None:
+        """Move origins and units to where the numbers are now.
+
+        Return the matrix from old coordinates to new ones, (d, d); ``None`` if nothing moved.
+        """
+        n, mean, squares = self.moments
+        sd = np.sqrt(squares / np.maximum(n, 1.0))
+        changed = np.maximum(np.abs(mean - self.origin), np.abs(sd - self.unit)) > MOVED * sd
+        changed &= sd > 0.0
+        if not changed.any():
+            return None
+        origin, unit = np.where(changed, mean, self.origin), np.where(changed, sd, self.unit)
+        a, c = self.unit / unit, (self.origin - origin) / unit
+        self.origin, self.unit = origin, unit
+        # A factor f becomes a f + c, so the product of f and g becomes
+        # a a' f g + a c' f + c a' g + c c'.
+        left, right, rows = self.left, self.right, np.arange(self.left.size)
+        alone = np.flatnonzero(right == 0)  # coordinate of each place
+        matrix = np.diag(a[left] * a[right])
+        np.add.at(matrix, (rows, alone[left]), a[left] * c[right])
+        np.add.at(matrix, (rows, alone[right]), c[left] * a[right])
+        matrix[:, 0] += c[left] * c[right]
+        return matrix
+
+
+class Sums:
+    """Sums over the rewards of each arm; ``n_users`` is room, filled from the first row on."""
+
+    def __init__(self, n_arms: int, d: int = 1, n_users: int = 0) -> None:
+        """Begin without rewards."""
+        self.gram: Floats = np.zeros((n_arms, d, d))
+        """G, (n_arms, d, d)."""
+        self.cross: Floats = np.zeros((n_arms, d))
+        """g, (n_arms, d)."""
+        self.squares: Floats = np.zeros(n_arms)
+        """Of rewards, (n_arms,)."""
+        self.n: Floats = np.zeros(n_arms)
+        """Rewards, (n_arms,)."""
+        self.user_x: Floats = np.zeros((n_arms, n_users, d))
+        """c, (n_arms, n_users, d)."""
+        self.user_cross: Floats = np.zeros((n_arms, n_users))
+        """h, (n_arms, n_users)."""
+        self.user_n: Floats = np.zeros((n_arms, n_users))
+        """n_u, (n_arms, n_users)."""
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Floats]) -> Self:
+        """Return the sums of these arrays."""
+        sums = cls(0)
+        for name, array in arrays.items():
+            setattr(sums, name, array)
+        return sums
+
+    def widened(self, *, n_arms: int = 0, d: int = 0, n_users: int = 0) -> Self:
+        """Return the sums with more arms, coordinates and room for users."""
+        (k, u, c) = self.user_x.shape
+        wide = type(self)(k + n_arms, c + d, u + n_users)
+        for name, old in vars(self).items():
+            getattr(wide, name)[tuple(map(slice, old.shape))] = old
+        return wide
+
+    def map(self, matrix: Floats) -> None:
+        """Change to other coordinates."""
+        self.gram = matrix @ self.gram @ matrix.T
+        self.cross = self.cross @ matrix.T
+        self.user_x = self.user_x @ matrix.T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fit:
+    """Posterior under one size of the model and its variances t."""
+
+    log_evidence: float
+    """With the log prior of the variances."""
+    kept: Ints
+    """Coordinates of this size, (d,)."""
+    precision: Floats
+    """A, (n_arms, d, d)."""
+    weights: Floats
+    """w, (n_arms, d)."""
+    variance: float
+    """s."""
+    tau_users: float
+    """0: without users."""
+
+
+class ContextualArms:
+    """Arms whose reward depends on features and user; they learn in place.
+
+    arms = ContextualArms([math.nan, math.nan], [1.0, 1.0])
+    shares = arms.posterior({"language": "de", "length": 120}, "u1").propensities
+    arms.tell(0, 1.0, {"language": "de", "length": 120}, "u1")
+    """
+
+    def __init__(self, prior_means: ArrayLike, prior_weights: ArrayLike) -> None:
+        """Begin with arms that know their prior alone.
+
+        Args:
+            prior_means: expected reward of the average request, (n_arms,). NaN: not known; such arms share
+                the mean of all rewards, as strongly as these say that arms are alike.
+            prior_weights: how many rewards a known mean is worth, above 0; (n_arms,).
+
+        Raises:
+            ValueError: a weight is not positive, or the shapes differ.
+        """
+        self._prior_means = np.asarray(prior_means, dtype=np.float64)
+        self._prior_weights = np.asarray(prior_weights, dtype=np.float64)
+        if self._prior_means.shape != self._prior_weights.shape or not np.all(
+            self._prior_weights > 0.0
+        ):
+            raise ValueError("each arm must have a prior mean and a positive prior weight")
+        self._places, self._sums = Places(), Sums(self._prior_means.size)
+        self._users: dict[str, int] = {}  # rows, of the user without a reward for longest first
+        self._sizes = [
+            {group: START[group] for group in ("arms", "features", *pairs, *users)}
+            for pairs, users in product(((), ("pairs",)), ((), ("users",)))
+        ]
+        self._n_fits, self._n_fitted = 0, 0.0
+        self._choose([self._fit(levels) for levels in self._possible()])
+
+    @property
+    def n(self) -> int:
+        """Rewards learned from."""
+        return int(self._sums.n.sum())
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the fit has all rewards."""
+        return self.n == self._n_fitted
+
+    def tell(
+        self, arm: int, reward: float, context: Mapping[str, Feature], user: str | None = None
+    ) -> None:
+        """Learn from a finite reward of a request."""
+        self._places.add(context)
+        if more := self._places.left.size - self._sums.cross.shape[1]:
+            self._sums = self._sums.widened(d=more)
+        x, row = self._places.encode(context), None if user is None else self._row(user)
+        sums = self._sums
+        sums.gram[arm] += np.multiply.outer(x, x)
+        sums.cross[arm] += reward * x
+        sums.squares[arm] += reward**2
+        sums.n[arm] += 1.0
+        if row is not None:
+            sums.user_x[arm, row] += x
+            sums.user_cross[arm, row] += reward
+            sums.user_n[arm, row] += 1.0
+        if self.n >= max(self._n_fitted + 1.0, math.ceil(self._n_fitted * (1.0 + GROWTH))):
+            self._refit()
+
+    def posterior(
+        self, context: Mapping[str, Feature], user: str | None = None
+    ) -> ContextPosterior:
+        """Return the posterior of all arms for a request."""
+        x = self._places.encode(context)
+        row = None if user is None else self._users.get(user)
+        moments = [self._moments(fit, inverse, x, row) for fit, inverse in self._fits]
+        return ContextPosterior(
+            probabilities=self._probabilities,
+            means=np.array([mean for mean, _ in moments]),
+            sds=np.array([sd for _, sd in moments]),
+        )
+
+    def _moments(
+        self, fit: Fit, inverse: Floats, x: Floats, row: int | None
+    ) -> tuple[Floats, Floats]:
+        z = x[fit.kept]
+        means = fit.weights @ z
+        if row is None or not fit.tau_users:
+            spread = (inverse @ z) @ z
+        else:
+            c, h = self._sums.user_x[:, row, fit.kept], self._sums.user_cross[:, row]
+            k = 1.0 / (self._sums.user_n[:, row] + 1.0 / fit.tau_users)
+            means += k * (h - (c * fit.weights).sum(axis=1))
+            zs = z - k[:, None] * c
+            spread = k + ((inverse @ zs[:, :, None])[:, :, 0] * zs).sum(axis=1)
+        return means, SHARPNESS * np.sqrt(fit.variance * spread)  # (eq. 5)
+
+    def _row(self, user: str) -> int:
+        """Return the row of a user, now the latest."""
+        row = self._users.pop(user, len(self._users))
+        if row == MOST_USERS:
+            row = self._users.pop(next(iter(self._users)))
+            for name in ("user_x", "user_cross", "user_n"):
+                getattr(self._sums, name)[:, row] = 0.0
+        elif row == self._sums.user_n.shape[1]:
+            self._sums = self._sums.widened(n_users=max(8, row))
+        self._users[user] = row
+        return row
+
+    def _possible(self) -> list[dict[str, int]]:
+        """Return the sizes for which there are features and users."""
+        possible = {"pairs": self._places.right.any(), "users": bool(self._users)}
+        return [
+            levels for levels in self._sizes if all(possible.get(group, True) for group in levels)
+        ]
+
+    def _refit(self) -> None:
+        """Standardise again and climb the evidence by a step of one variance of each size."""
+        matrix = self._places.move()
+        if matrix is not None:
+            self._sums.map(matrix)
+        self._n_fitted, self._n_fits = float(self.n), self._n_fits + 1
+        fits: list[Fit] = []
+        for levels in self._possible():
+            fit = self._fit(levels)
+            if not fits or fit.log_evidence > fits[0].log_evidence - HOPELESS:
+                group = list(levels)[self._n_fits % len(levels)]
+                for step in (1, -1):
+                    if 0 <= levels[group] + step < TAUS.size:
+                        other = self._fit({**levels, group: levels[group] + step})
+                        if other.log_evidence > fit.log_evidence:
+                            fit, levels[group] = other, levels[group] + step
+                            break
+            fits.append(fit)
+        self._choose(fits)
+
+    def _choose(self, fits: Sequence[Fit]) -> None:
+        """Keep the likely sizes, with their posterior probabilities."""
+        n_pairs = int(np.count_nonzero(self._places.right))
+        logs = np.array([fit.log_evidence for fit in fits])
+        for i, levels in enumerate(self._possible()):
+            logs[i] += math.log(USER_ODDS) * ("users" in levels)
+            logs[i] -= math.log1p(n_pairs) * ("pairs" in levels)
+        shares = np.exp(logs - logs.max())
+        shares /= shares.sum()
+        likely = np.flatnonzero(shares >= NEGLIGIBLE).tolist()
+        self._probabilities = shares[likely] / shares[likely].sum()
+        inverses = [np.asarray(np.linalg.inv(fits[i].precision), dtype=np.float64) for i in likely]
+        self._fits = [(fits[i], inverse) for i, inverse in zip(likely, inverses, strict=True)]
+
+    def _fit(self, levels: Mapping[str, int]) -> Fit:
+        """Return the posterior for the variances at these levels of ``TAUS``."""
+        sums, is_pair = self._sums, self._places.right > 0
+        t = {group: float(TAUS[level]) for group, level in levels.items()}
+        kept = np.flatnonzero(~is_pair | ("pairs" in t))
+        is_new = np.isnan(self._prior_means)
+        average = (0.5 + sums.cross[:, 0].sum()) / (1.0 + sums.n.sum())
+        m = np.where(is_new, average, self._prior_means)
+        worth = np.where(is_new, 1.0 / t["arms"], self._prior_weights)  # 1 / t_0
+        prior = np.tile(
+            np.where(is_pair[kept], 1.0 / t.get("pairs", 1.0), 1.0 / t["features"]), (m.size, 1)
+        )
+        prior[:, 0] = worth
+        # A slice copies several times faster than indices.
+        part = slice(None) if kept.size == is_pair.size else kept
+        precision = (sums.gram[:, part][:, :, part]).copy()
+        b = sums.cross[:, part].copy()
+        precision[:, np.arange(kept.size), np.arange(kept.size)] += prior
+        b[:, 0] += worth * m
+        log_det = np.log(prior).sum()
+        squares = sums.squares.sum() + (worth * m**2).sum()
+        if tau_users := t.get("users", 0.0):
+            n_u, h = sums.user_n[:, : len(self._users)], sums.user_cross[:, : len(self._users)]
+            c, k = sums.user_x[:, : len(self._users)][:, :, part], 1.0 / (n_u + 1.0 / tau_users)
+            weighted = (k[:, :, None] * c).transpose(0, 2, 1)
+            precision -= weighted @ c  # (eq. 3)
+            b -= (weighted @ h[:, :, None])[:, :, 0]  # (eq. 4)
+            log_det -= np.log1p(tau_users * n_u).sum()
+            squares -= (k * h**2).sum()
+        weights = np.asarray(np.linalg.solve(precision, b[:, :, None])[:, :, 0], dtype=np.float64)
+        triangles = np.linalg.cholesky(precision)
+        log_det -= 2.0 * np.log(np.diagonal(triangles, axis1=1, axis2=2)).sum()
+        a = SHAPE + sums.n.sum() / 2.0
+        q = SCALE + max(0.0, squares - (weights * b).sum()) / 2.0  # (eq. 7)
+        steps = sum((level - START[group]) ** 2 for group, level in levels.items())
+        return Fit(
+            log_evidence=float(log_det / 2.0 - a * math.log(q)) - STEP_COST * steps,  # (eq. 6)
+            kept=kept,
+            precision=precision,
+            weights=weights,
+            variance=q / a,
+            tau_users=tau_users,
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the state, right after a fit; arrays are zlib's and base64's, floats of 8 bytes, little-endian."""
+        places, sums = self._places, self._sums
+        return {
+            "version": VERSION,
+            "known": [[name, value, place] for (name, value), place in places.known.items()],
+            "rest": dict(places.rest),
+            "names": list(places.names),
+            "factors": [places.left.tolist(), places.right.tolist()],
+            "numbers": _packed(np.vstack((places.moments, places.origin, places.unit))),
+            "sums": {name: _packed(array) for name, array in vars(sums).items()},
+            "users": [[user, row] for user, row in self._users.items()],
+            "sizes": [dict(levels) for levels in self._sizes],
+            "n_fits": self._n_fits,
+        }
+
+    @classmethod
+    def from_json(
+        cls, value: Mapping[str, Any], prior_means: ArrayLike, prior_weights: ArrayLike
+    ) -> Self:
+        """Return the arms of a state; arms beyond those it has know their prior alone.
+
+        Raises:
+            ValueError: the state is of another version, or has more arms.
+        """
+        if value.get("version") != VERSION:
+            raise ValueError(f"the state must be of version {VERSION}")
+        arms = cls(prior_means, prior_weights)
+        numbers = _unpacked(value["numbers"])
+        places = arms._places
+        places.known = {(name, text): place for name, text, place in value["known"]}
+        places.rest, places.names = dict(value["rest"]), list(value["names"])
+        places.moments, (places.origin, places.unit) = numbers[:3].copy(), numbers[3:].copy()
+        places.left, places.right = (np.array(f, dtype=np.int64) for f in value["factors"])
+        sums = Sums.of({name: _unpacked(packed) for name, packed in value["sums"].items()})
+        arms._sums = sums.widened(n_arms=arms._prior_means.size - sums.n.size)
+        arms._users = dict(value["users"])
+        arms._sizes = [dict(levels) for levels in value["sizes"]]
+        arms._n_fits, arms._n_fitted = value["n_fits"], float(arms.n)
+        arms._choose([arms._fit(levels) for levels in arms._possible()])
+        return arms
+
+
+def _packed(array: Floats) -> list[Json]:
+    data = np.ascontiguousarray(array, dtype="<f8").tobytes()
+    return [list(array.shape), b64encode(compress(data, 1)).decode("ascii")]
+
+
+def _unpacked(packed: Sequence[Any]) -> Floats:
+    shape, text = packed
+    return (
+        np.frombuffer(decompress(b64decode(text)), dtype="<f8").reshape(shape).astype(np.float64)
+    )
