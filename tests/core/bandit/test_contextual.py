@@ -100,12 +100,12 @@ def test_posterior_and_evidence_are_those_of_one_regression_with_every_user_as_a
 
 def test_a_state_goes_on_as_if_it_had_never_been_saved():
     arms, told = arms_of(2), requests(80)
-    for request in told[:40]:
-        arms.tell(*request)
-    assert arms.is_fitted
+    while arms.n < 40 or not arms.is_fitted:
+        arms.tell(*told[arms.n])
+    later = told[arms.n :]
     state = json.loads(json.dumps(arms.to_json()))
     again = ContextualArms.from_json(state, [math.nan, math.nan, 0.9], [1.0, 1.0, 5.0])
-    for request in told[40:]:
+    for request in later:
         arms.tell(*request)
         again.tell(*request)
     contexts: list[tuple[dict[str, Any], str]] = [
