@@ -92,7 +92,7 @@ def test_a_game_is_held_to_its_declaration(game, says):
 
 
 def test_nobody_plays_a_role_that_has_no_player():
-    with pytest.raises(GameRuleError, match="nobody is `second`"):
+    with pytest.raises(GameRuleError, match="none is `second`"):
         play(solved_games()[0], {"first": LegalPlayer()}, KEY)
 
 
