@@ -37,11 +37,9 @@ def flipped(seed: int, before: tuple[float, ...], after: tuple[float, ...]) -> t
         if t >= 2_000:
             regret += max(means) - means[arm]
         arms = arms.tell(arm, reward)
-        watch, alarm = watch.tell(arm, reward, min(1.0, float(shares[arm])))
+        watch, alarm = watch.tell(arm, reward)
         if alarm is not None:
-            known = {arm: (alarm.after * alarm.n_after, alarm.n_after)}
-            for k, (total, n) in dict(enumerate(alarm.since)).items() or known.items():
-                arms = restarted(arms, k, total, n)
+            arms = restarted(arms, arm, alarm.after * alarm.n_after, alarm.n_after)
             alarms, spread = alarms + 1, 100
     return regret, alarms
 

@@ -5,8 +5,8 @@ A bet is fair only if the mean of the next reward, given those already seen, is 
 
 TRAFFIC = (
     "This holds if the arms' mean rewards stay as they are and requests are independent. A false winner "
-    "is likely if a reward's delay depends on outcome and arm, if an arm's level wanders or changes in "
-    "bursts, or if similar requests come in clusters."
+    "is likely if rewards are missing more often from one arm, if an arm's level wanders or changes in "
+    "bursts, or if similar requests come in clusters without `sticky`."
 )
 """Of a winner by live traffic, and of a guard's verdict."""
 

@@ -16,14 +16,13 @@ rewards, in any order, as long as nothing is discounted.
 case                                        returned     stored       posterior
 ==========================================  ===========  ===========  =====================
 first reward in time                        ``ok``       ``ok``       learns
-first reward after the decision expired     ``late``     ``late``     untouched by default
+first reward after the decision expired     ``late``     ``late``     untouched
 again, same value                           ``duplicate``  nothing    untouched
 again, other value                          ``conflict`` ``conflict`` untouched: first wins
 unknown decision                            ``unknown``  ``orphan``   untouched
 ==========================================  ===========  ===========  =====================
 
-So at every moment a posterior is its prior plus the fold of the ``ok`` rewards (and of ``late``
-ones if the settings count them).
+So at every moment a posterior is its prior plus the fold of the ``ok`` rewards.
 """
 
 from dataclasses import dataclass, replace
@@ -220,7 +219,6 @@ def receive(
     decision: OpenDecision | None,
     now_us: int,
     *,
-    late_counts: bool = False,
     is_bounded: bool = True,
 ) -> Receipt:
     """Return the receipt of a reward.
@@ -229,7 +227,6 @@ def receive(
         reward: in [0, 1], or any finite number.
         decision: the one it is for; ``None`` if it is unknown.
         now_us: when it arrived.
-        late_counts: whether the posterior learns from late rewards as well.
         is_bounded: whether rewards lie in [0, 1]; those of Gaussian arms need not.
 
     Raises:
@@ -243,5 +240,5 @@ def receive(
             return Receipt(status="duplicate", stored=None, learns=False)
         return Receipt(status="conflict", stored="conflict", learns=False)
     if decision.expires_us is not None and now_us >= decision.expires_us:
-        return Receipt(status="late", stored="late", learns=late_counts)
+        return Receipt(status="late", stored="late", learns=False)
     return Receipt(status="ok", stored="ok", learns=True)

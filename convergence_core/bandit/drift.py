@@ -1,95 +1,134 @@
-"""Drift detection for the arms of a system, with a stated rate of false alarms.
+"""Drift detection for the arms of a system, by betting on standardised residuals.
 
-Each arm's rewards have confidence sequences of their own (``global_drift``).
+While the rewards of an arm are exchangeable, the rank of each among those before it, ties broken at
+random, is uniform and independent of the past (V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning
+in a Random World", 2005, theorem 8.1), so its normal score z is a residual with a standard normal
+distribution, whatever that of the rewards. Two bets, d = ±``STAKE``, are e-CUSUM detectors (J. Shin,
+A. Ramdas, A. Rinaldo, "E-detectors", NEJSDS 2023, section 2.3):
 
-*False alarms.* Without a change an alarm needs a sequence that misses. One that begins at a given
-block ever misses with probability at most ``a``, whatever was before; so the expected number of
-misses by the alarm is at most ``a`` times the expected number of blocks by then, and it is at least
-1: the mean time to a false alarm is ``1 / a`` blocks or more (1). That holds for the blocks of all
-arms together, so the rate stated is that of the whole system, whatever traffic each arm gets.
+    p = (#{earlier < x} + U (#{earlier = x} + 1)) / n,    z = Phi^-1(p)                            (1)
+    M <- exp(d z - d^2 / 2) max(M, 1)                                                              (2)
 
-*All arms together.* Where there are two arms or more, the stream of all of them is watched too
-(``global_drift``). Its sequences have ``GLOBAL_ERROR_SHARE`` of the error of a block and the arms'
-own the rest, so the rate is that of both together.
+*False alarms.* Each M is at most the e-SR detector of its bet, whose sum over all arms less the number
+of rewards is a martingale. So an alarm at ``M >= 2 rewards_per_false_alarm`` comes after that many
+rewards of all arms or more on average, without a price for many arms.
+
+*A cycle that all arms share* breaks exchangeability and is no reason to prefer another arm. So an
+alarm must also stand against the others over the window since M was last 1: deviations of rewards
+from their arm's mean, own (a) less others' (b), of variances s^2,
+
+    |a - b| >= CONTRAST sqrt(s_a^2 (1 / n_a + 1 / n) + s_b^2 / n_b)                                (3)
+
+Where the others have few rewards in the window, b = 0 with the variance of the common level, which
+means of ``BLOCK`` rewards estimate over all time, replaces theirs. This check only removes alarms. A
+change that all arms share raises none. With a single arm there is no (3).
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from scipy.special import ndtri
 
 from convergence_core.bandit.arms import checked_reward
-from convergence_core.bandit.global_drift import (
-    BLOCK,
-    Change,
-    ConfidenceSequence,
-    GlobalDriftDetector,
-    Sequences,
-    narrowed,
-    sums_of,
-    thinned,
-    younger_of_disagreeing,
-)
-from convergence_core.gate import betting
-from convergence_core.records import Json
+from convergence_core.records import Json, sha256_hex
 
 REWARDS_PER_FALSE_ALARM = 20_000.0
 """Default of the least mean number of rewards from one false alarm to the next."""
-GLOBAL_ERROR_SHARE = 0.25
+STAKE: Final = 0.75
+"""d, standard deviations."""
+CONTRAST: Final = 4.5
+"""Standard errors."""
+MIN_REWARDS: Final = 20
+"""Rewards of an arm before its bets begin."""
+BLOCK: Final = 50
+N_CELLS: Final = 128
+"""Rewards are ranked in steps of 1 / ``N_CELLS``."""
+PRIOR_BLOCKS: Final = 10.0
+PRIOR_SHARE: Final = 0.25
+"""Variance of the common level over that of a reward, as ``PRIOR_BLOCKS`` blocks would say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
     """A detected change."""
 
-    arm: int | None
-    """``None`` for the system as a whole."""
+    arm: int
     n: int
-    """Rewards of this arm, or of all, since the watch began."""
+    """Rewards of this arm since the watch began."""
     before: float
     """Mean reward of the part before the change, roughly."""
     after: float
     """Mean reward since."""
     n_after: int
     """Rewards since, roughly."""
-    since: tuple[tuple[float, int], ...] = ()
-    """Of the whole: sum and number of each arm's rewards since, roughly, (n_arms,)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Number, sum and sum of squares of deviations."""
+
+    n: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def plus(self, value: float) -> "Moments":
+        """Return the moments with one more deviation."""
+        return Moments(self.n + 1.0, self.total + value, self.squares + value * value)
+
+    def to_json(self) -> list[Json]:
+        """Return a JSON value that ``Moments`` takes apart."""
+        return [self.n, self.total, self.squares]
+
+    @property
+    def mean(self) -> float:
+        """Mean deviation; 0 if there is none."""
+        return self.total / self.n if self.n else 0.0
+
+    def variance(self, prior: float) -> float:
+        """Return the variance, with one deviation of the prior's added."""
+        return (self.squares - self.total * self.mean + prior) / self.n
+
+
+@dataclass(frozen=True, slots=True)
+class Bet:
+    """One e-CUSUM detector, and the window since it was last 1."""
+
+    log_m: float = 0.0
+    own: Moments = Moments()
+    others: Moments = Moments()
+
+    def tell(self, deviation: float, d: float, z: float) -> "Bet":
+        """Return the bet after a reward of its arm."""
+        since = self if self.log_m > 0.0 else Bet()
+        return Bet(
+            since.log_m + d * z - d * d / 2.0, since.own.plus(deviation), since.others
+        )  # (eq. 2)
+
+
+@dataclass(frozen=True, slots=True)
 class ArmWatch:
-    """Sequences of one arm since its last alarm."""
+    """Watch of one arm since the last alarm."""
 
-    sequences: Sequences = ()
-    pending_total: float = 0.0
-    pending_n: int = 0
-    """Rewards of the block that is not full yet."""
     n: int = 0
+    total: float = 0.0
+    cells: tuple[int, ...] = (0,) * (N_CELLS + 1)
+    """Rewards by value."""
+    bets: tuple[Bet, ...] = (Bet(), Bet())
+    """On a fall and on a rise."""
 
-    def tell(self, reward: float, error: float, n_all: int) -> "ArmWatch":
-        """Return the watch after a reward, with all sequences looked at after a full block.
+    def score(self, reward: float, uniform: float) -> float:
+        """Return the normal score of a reward among the earlier ones."""
+        cell = round(reward * N_CELLS)
+        p = (sum(self.cells[:cell]) + uniform * (self.cells[cell] + 1)) / (self.n + 1)  # (eq. 1)
+        return float(ndtri(min(max(p, 1e-12), 1.0 - 1e-12)))
 
-        Args:
-            reward: in [0, 1].
-            error: probability that a sequence ever misses.
-            n_all: rewards of all arms, this one included.
-        """
-        total, n = self.pending_total + reward, self.pending_n + 1
-        if n < BLOCK:
-            return replace(self, pending_total=total, pending_n=n, n=self.n + 1)
-        # It began at least so late: others' rewards lie between.
-        new = ConfidenceSequence(low=0.0, high=1.0, begun=n_all - n)
-        old = (*self.sequences, new)
-        totals, squares, numbers = sums_of(old)
-        totals, numbers = totals + total, numbers + n
-        ends = betting.confidence_interval(totals, numbers - totals, error)
-        return ArmWatch(sequences=narrowed(old, totals, squares, numbers, ends), n=self.n + 1)
-
-    def since(self, begun: int) -> tuple[float, int]:
-        """Return sum and number of the rewards since about so many rewards of all arms."""
-        for sequence in self.sequences:
-            if sequence.begun >= begun:
-                return sequence.total + self.pending_total, sequence.n + self.pending_n
-        return self.pending_total, self.pending_n
+    def plus(self, reward: float) -> "ArmWatch":
+        """Return the watch with one more reward behind its ranks and mean."""
+        cell = round(reward * N_CELLS)
+        cells = (*self.cells[:cell], self.cells[cell] + 1, *self.cells[cell + 1 :])
+        return replace(self, n=self.n + 1, total=self.total + reward, cells=cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,19 +138,23 @@ class DriftWatch:
     rewards_per_false_alarm: float = REWARDS_PER_FALSE_ALARM
     """Least mean number of rewards, over all arms, from one false alarm to the next."""
     arms: tuple[ArmWatch, ...] = ()
-    all_arms: GlobalDriftDetector = field(default_factory=GlobalDriftDetector)
-    n: int = 0
-    """Rewards of all arms."""
+    deviations: Moments = Moments()
+    """Of all arms, since the last alarm."""
+    block: Moments = Moments()
+    """Of the block that is not full yet."""
+    n_blocks: float = PRIOR_BLOCKS
+    excess: float = PRIOR_BLOCKS * PRIOR_SHARE
+    """Sum over the blocks of their squared mean beyond chance, in variances of a reward."""
 
     def __post_init__(self) -> None:
         """Refuse a rate that no detector has.
 
         Raises:
-            ValueError: less than two blocks of rewards from one false alarm to the next.
+            ValueError: fewer than ``MIN_REWARDS`` rewards from one false alarm to the next.
         """
-        if not self.rewards_per_false_alarm >= 2 * BLOCK:
+        if not self.rewards_per_false_alarm >= MIN_REWARDS:
             raise ValueError(
-                f"rewards_per_false_alarm must be {2 * BLOCK} or more, but got "
+                f"rewards_per_false_alarm must be {MIN_REWARDS} or more, but got "
                 f"{self.rewards_per_false_alarm}"
             )
 
@@ -124,61 +167,81 @@ class DriftWatch:
 
     def widened(self, n_arms: int) -> "DriftWatch":
         """Return the watch with arms added until there are so many."""
-        missing = (ArmWatch(),) * (n_arms - len(self.arms))
-        return replace(self, arms=self.arms + missing, all_arms=self.all_arms.widened(n_arms))
+        return replace(self, arms=self.arms + (ArmWatch(),) * (n_arms - len(self.arms)))
 
-    def tell(
-        self, arm: int, reward: float, propensity: float | None = None
-    ) -> tuple["DriftWatch", Alarm | None]:
+    def tell(self, arm: int, reward: float) -> tuple["DriftWatch", Alarm | None]:
         """Return the watch after one reward, and the alarm if it raised one.
 
-        After an alarm of an arm its watch begins anew, and that of all arms together; after one of
-        all arms everything does.
+        After an alarm all arms begin anew; what is known of the common level stays.
 
         Args:
             arm: index of the arm that was chosen.
-            reward: in [0, 1].
-            propensity: with which it was chosen; ``None`` if it was not drawn, so the detector for
-                all arms learns nothing.
+            reward: in [0, 1], of a request whose outcome does not depend on an earlier one's.
 
         Raises:
-            ValueError: the reward is not in [0, 1], or the propensity not in (0, 1].
+            ValueError: the reward is not in [0, 1].
         """
-        value = checked_reward(reward)
-        if propensity is not None and not 0.0 < propensity <= 1.0:
-            raise ValueError(f"a propensity must lie in (0, 1], but got {propensity}")
-        has_several = len(self.arms) > 1
-        error = BLOCK / self.rewards_per_false_alarm  # (eq. 1)
-        of_arms = error * (1.0 - GLOBAL_ERROR_SHARE) if has_several else error
-        new = self.arms[arm].tell(value, of_arms, self.n + 1)
-        alarm = None if new.pending_n else _alarm(arm, new)
-        if alarm is not None:
-            new = ArmWatch()
-        elif not new.pending_n:
-            new = replace(new, sequences=thinned(new.sequences))
-        arms = (*self.arms[:arm], new, *self.arms[arm + 1 :])
-        updated = replace(self, arms=arms, n=self.n + 1)
-        if alarm is not None:
-            return replace(updated, all_arms=self.all_arms.reset()), alarm
-        if not has_several or propensity is None:
-            return updated, None
-        detector, change = self.all_arms.tell(arm, value, propensity, error * GLOBAL_ERROR_SHARE)
-        updated = replace(updated, all_arms=detector)
-        return (updated, None) if change is None else updated._after(change)
+        value, own = checked_reward(reward), self.arms[arm]
+        if own.n < MIN_REWARDS:
+            return self._with_arm(arm, own.plus(value)), None
+        deviation = value - own.total / own.n
+        z = own.score(value, _uniform(arm, own.n))
+        fall, rise = own.bets
+        bets = (fall.tell(deviation, -STAKE, z), rise.tell(deviation, STAKE, z))
+        watch = self._with_deviation(arm, deviation)._with_arm(arm, replace(own, bets=bets))
+        for bet, sign in zip(bets, (-1.0, 1.0), strict=True):
+            is_sure = bet.log_m >= math.log(2.0 * self.rewards_per_false_alarm)
+            if is_sure and watch._contrast(arm, bet) * sign >= CONTRAST:
+                return replace(
+                    self,
+                    arms=(ArmWatch(),) * len(self.arms),
+                    deviations=Moments(),
+                    block=Moments(),
+                ), _alarm(arm, own.plus(value), bet)
+        return watch._with_arm(arm, replace(own.plus(value), bets=bets)), None
 
-    def _after(self, change: Change) -> tuple["DriftWatch", Alarm]:
-        """Return the watch begun again, and the alarm of all arms together."""
-        begun = self.n - change.n_after
-        alarm = Alarm(
-            arm=None,
-            n=change.n,
-            before=change.before,
-            after=change.after,
-            n_after=change.n_after,
-            since=tuple(arm.since(begun) for arm in self.arms),
+    def _with_arm(self, arm: int, watch: ArmWatch) -> "DriftWatch":
+        return replace(self, arms=(*self.arms[:arm], watch, *self.arms[arm + 1 :]))
+
+    def _with_deviation(self, arm: int, deviation: float) -> "DriftWatch":
+        """Return the watch with a deviation in the others' windows and in the common level."""
+        arms = tuple(
+            watch
+            if index == arm
+            else replace(
+                watch,
+                bets=tuple(replace(bet, others=bet.others.plus(deviation)) for bet in watch.bets),
+            )
+            for index, watch in enumerate(self.arms)
         )
-        arms = (ArmWatch(),) * len(self.arms)
-        return replace(self, arms=arms, all_arms=self.all_arms.reset()), alarm
+        updated = replace(
+            self,
+            arms=arms,
+            deviations=self.deviations.plus(deviation),
+            block=self.block.plus(deviation),
+        )
+        if updated.block.n < BLOCK:
+            return updated
+        share = updated.block.mean**2 / max(updated._variance, 1e-12) - 1.0 / BLOCK
+        return replace(
+            updated, block=Moments(), n_blocks=self.n_blocks + 1.0, excess=self.excess + share
+        )
+
+    @property
+    def _variance(self) -> float:
+        """Of a reward of an arm."""
+        return self.deviations.squares / self.deviations.n
+
+    def _contrast(self, arm: int, bet: Bet) -> float:
+        """Return by how many standard errors the arm's window departs from the others'."""
+        own, others, variance = bet.own, bet.others, self._variance
+        of_own = own.variance(variance) / own.n + variance / self.arms[arm].n
+        level, of_level = 0.0, 0.0
+        if len(self.arms) > 1:
+            of_level = max(0.0, variance * self.excess / self.n_blocks)
+            if others.n and others.variance(variance) / others.n < of_level:
+                level, of_level = others.mean, others.variance(variance) / others.n
+        return (own.mean - level) / math.sqrt(max(of_own + of_level, 1e-300))  # (eq. 3)
 
     def to_json(self) -> dict[str, Json]:
         """Return a JSON value from which ``from_json`` makes an equal watch."""
@@ -186,14 +249,19 @@ class DriftWatch:
             "rewards_per_false_alarm": self.rewards_per_false_alarm,
             "arms": [
                 {
-                    "sequences": [[s.total, s.n, s.low, s.high, s.begun] for s in arm.sequences],
-                    "pending": [arm.pending_total, arm.pending_n],
                     "n": arm.n,
+                    "total": arm.total,
+                    "cells": [*arm.cells],
+                    "bets": [
+                        [bet.log_m, bet.own.to_json(), bet.others.to_json()] for bet in arm.bets
+                    ],
                 }
                 for arm in self.arms
             ],
-            "whole": self.all_arms.to_json(),
-            "n": self.n,
+            "deviations": self.deviations.to_json(),
+            "block": self.block.to_json(),
+            "n_blocks": self.n_blocks,
+            "excess": self.excess,
         }
 
     @classmethod
@@ -204,38 +272,40 @@ class DriftWatch:
             ValueError: the value was not made by ``to_json``.
         """
         try:
-            arms = tuple(_arm_watch(arm) for arm in value["arms"])
-            detector = GlobalDriftDetector().widened(len(arms))
-            if "whole" in value:  # a watch of arms alone goes on
-                detector = GlobalDriftDetector.from_json(value["whole"])
-            rate = float(value["rewards_per_false_alarm"])
-            n = int(value.get("n", 0))
-            return cls(rewards_per_false_alarm=rate, arms=arms, all_arms=detector, n=n)
+            arms = tuple(
+                ArmWatch(
+                    int(arm["n"]),
+                    float(arm["total"]),
+                    tuple(arm["cells"]),
+                    tuple(
+                        Bet(float(log_m), Moments(*own), Moments(*others))
+                        for log_m, own, others in arm["bets"]
+                    ),
+                )
+                for arm in value["arms"]
+            )
+            return cls(
+                rewards_per_false_alarm=float(value["rewards_per_false_alarm"]),
+                arms=arms,
+                deviations=Moments(*value["deviations"]),
+                block=Moments(*value["block"]),
+                n_blocks=float(value["n_blocks"]),
+                excess=float(value["excess"]),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a drift watch: {str(value)[:80]}") from error
 
 
-def _arm_watch(value: Mapping[str, Any]) -> ArmWatch:
-    pending_total, pending_n = value["pending"]
-    return ArmWatch(
-        sequences=tuple(
-            ConfidenceSequence(
-                total=float(total), n=int(n), low=float(low), high=float(high), begun=sum(begun)
-            )
-            for total, n, low, high, *begun in value["sequences"]
-        ),
-        pending_total=float(pending_total),
-        pending_n=int(pending_n),
-        n=int(value["n"]),
-    )
+def _uniform(arm: int, n: int) -> float:
+    """Return U, which breaks the ties of an arm's n-th reward: a hash, in [0, 1)."""
+    return int(sha256_hex(f"{arm} {n}")[:12], 16) / 16**12
 
 
-def _alarm(arm: int, watch: ArmWatch) -> Alarm | None:
-    younger, oldest = younger_of_disagreeing(watch.sequences), watch.sequences[0]
-    if younger is None:
-        return None
-    n_before = oldest.n - younger.n
-    before = (oldest.total - younger.total) / n_before if n_before else oldest.total / oldest.n
-    return Alarm(
-        arm=arm, n=watch.n, before=before, after=younger.total / younger.n, n_after=younger.n
-    )
+def _alarm(arm: int, watch: ArmWatch, bet: Bet) -> Alarm:
+    """Return the alarm: the window of the bet is what came after the change."""
+    mean, n_after = watch.total / watch.n, int(bet.own.n)
+    # Deviations are from the mean before each reward, which the window has hardly moved.
+    after = min(max(mean + bet.own.mean * (1.0 - n_after / watch.n), 0.0), 1.0)
+    n_before = watch.n - n_after
+    before = (watch.total - after * n_after) / n_before if n_before else mean
+    return Alarm(arm=arm, n=watch.n, before=before, after=after, n_after=n_after)

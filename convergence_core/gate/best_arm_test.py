@@ -52,7 +52,7 @@ class RewardedRequests:
     arms: np.ndarray
     """Which arm, (n,) of int."""
     rewards: Floats
-    """(n,), in [0, 1]."""
+    """(n,), in [0, 1]; NaN: it can still come, and counts at its worst."""
     propensities: Floats
     """Probability of every arm when this one was chosen, (n, n_arms)."""
     counts: Floats
@@ -86,6 +86,8 @@ class BestArmTest:
     """Of each bet against each arm's null, nats, (n_arms, n_bets)."""
     eliminated: np.ndarray
     """Arms whose null was rejected, (n_arms,) of bool; for good."""
+    n_open: float = 0.0
+    """Requests whose reward can still come."""
 
     @classmethod
     def begin(cls, n_arms: int, *, alpha: float = 0.05, min_effect: float = 0.0) -> "BestArmTest":
@@ -180,12 +182,16 @@ class BestArmTest:
 
     def with_gains(self, gains: Floats, requests: RewardedRequests) -> "BestArmTest":
         """Return the test with gains and their requests added, before anything is eliminated."""
-        arms, rewards, counts = requests.arms, requests.rewards, requests.counts
+        known = ~np.isnan(requests.rewards)
+        arms, rewards, counts = (
+            values[known] for values in (requests.arms, requests.rewards, requests.counts)
+        )
         return replace(
             self,
             sums=self.sums + np.bincount(arms, counts * rewards, self.n_arms),
             numbers=self.numbers + np.bincount(arms, counts, self.n_arms),
             log_wealth=self.log_wealth + gains,
+            n_open=self.n_open + float(requests.counts[~known].sum()),
         )
 
     def with_eliminations(self) -> "BestArmTest":

@@ -178,7 +178,8 @@ def log_pair_factors(
 
     Args:
         is_first: whether the request went to i, else to b, (n,) of bool.
-        rewards: (n,), in [0, 1].
+        rewards: (n,), in [0, 1]; NaN: not known yet, and counted at its worst for the bet, so that the
+            factor is at most what it will be.
         shares: p of each request, (n,), in [0, 1]. Where one arm could not be chosen nothing is
             staked.
         means: what is expected of i and of b, of each request (n,) or of all; from the past only.
@@ -195,6 +196,7 @@ def log_pair_factors(
     m_i = m_b + effect
     max_stake = np.minimum(p / m_i, q / (1.0 - m_b))  # (n,)
     propensity = np.where(is_first, p, q)
+    rewards = np.where(np.isnan(rewards), np.where(is_first, 0.0, 1.0), rewards)
     signed = np.where(is_first, rewards - m_i, m_b - rewards)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(max_stake > 0.0, max_stake * signed / propensity, 0.0)

@@ -104,7 +104,7 @@ def gains_against_champion(
 
     Args:
         is_promoted: which requests went to the promoted one, the others to the champion, (n,).
-        rewards: (n,), in [0, 1].
+        rewards: (n,), in [0, 1]; NaN: it can still come, and counts at its worst.
         shares: probability of the promoted one at each request, (n,).
         means: what was expected of promoted and champion before these requests.
         tolerance: how much worse it may be, in [0, 1).
@@ -112,7 +112,8 @@ def gains_against_champion(
     Raises:
         ValueError: a reward is not in [0, 1].
     """
-    values = checked_rewards(rewards)
+    values = np.asarray(rewards, dtype=np.float64)
+    checked_rewards(values[~np.isnan(values)])
     promoted = np.asarray(is_promoted, dtype=bool)
     p = np.asarray(shares, dtype=np.float64)
     worse = log_pair_factors(
@@ -121,4 +122,6 @@ def gains_against_champion(
     better = log_pair_factors(
         is_first=promoted, rewards=values, shares=p, means=means, effect=-tolerance
     )
-    return Gains(worse=worse.sum(axis=0), better=better.sum(axis=0), n=values.size)
+    return Gains(
+        worse=worse.sum(axis=0), better=better.sum(axis=0), n=int((~np.isnan(values)).sum())
+    )

@@ -90,7 +90,10 @@ class Bandit:
         self.settings = settings or read_settings(system, store.settings_text(system))
         self._store = store
         self._evidence = EvidenceFold(
-            store, alpha=self.settings.alpha, min_effect=self.settings.min_effect
+            store,
+            alpha=self.settings.alpha,
+            min_effect=self.settings.min_effect,
+            missing_reward=self.settings.missing_reward,
         )
         self._rng = np.random.default_rng(seed)
         self._mutex = threading.Lock()
@@ -347,6 +350,9 @@ class Bandit:
 
     def _next_version(self, group: Group) -> PolicyVersion | None:
         """Make and store the next version; ``None`` means another process was first."""
+        if self.settings.missing_reward is not None:
+            self._store.reward_missing(self.system, group.group_id)
+            group = self._group()
         all_arms = self._store.arms(group.group_id)
         arms = self._on_offer(all_arms)
         test = None

@@ -12,8 +12,8 @@ from convergence_core.records import Json
 from tasks.store.runtime.rows import StoredArm, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 
-Rows = tuple[tuple[int, float, int], ...]
-"""Arm, reward and number of equal outcomes."""
+Rows = tuple[tuple[int, float | None, int], ...]
+"""Arm, reward and number of equal outcomes; ``None`` means open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,8 @@ class TrafficEvidence:
     regret: float
     n_to_verdict: int | None
     """Requests until a verdict, projected; ``None`` means the leaders look equal."""
+    n_open: int = 0
+    """Requests whose reward can still come; each counts at its worst."""
     caveat: str = TRAFFIC
     """What a winner takes for granted."""
 
@@ -38,32 +40,42 @@ class TrafficEvidence:
     def sentence(self) -> str:
         """Return the winner, and what that takes for granted."""
         if self.winner is None:
-            return "no winner yet"
+            wait = f"; {self.n_open:,} requests wait for a reward" if self.n_open else ""
+            return f"no winner yet{wait}"
         return f"{self.winner} is the winner. {self.caveat}"
 
 
 class EvidenceFold:
     """Fold of stored rewards into a best-arm test; a version is done again only if it got rewards."""
 
-    def __init__(self, store: RuntimeStore, *, alpha: float, min_effect: float) -> None:
+    def __init__(
+        self,
+        store: RuntimeStore,
+        *,
+        alpha: float,
+        min_effect: float,
+        missing_reward: float | None = None,
+    ) -> None:
         """Fold with these settings of the test."""
-        self._store = store
+        self._store, self._missing = store, missing_reward
         self._alpha, self._min_effect = alpha, min_effect
         self._done: dict[tuple[int, int], tuple[Rows, Floats]] = {}
         """By number of arms and version: the rows and what they gained."""
 
     def test(self, group_id: int, arms: Sequence[StoredArm]) -> BestArmTest | None:
-        """Return the test of all rewards, ``None`` with fewer than two arms.
+        """Return the test of all decisions, ``None`` with fewer than two arms.
 
-        Rewards that came late to their version count there, since its bets were fixed when it was
-        made. An arm that was out when a version was made stays out.
+        Rewards count in the version of their decision, since its bets were fixed when it was made. A
+        decision whose reward can still come counts at its worst: so the evidence after each version is at
+        most what it will be when all is known, whatever delays depend on, and an arm whose evidence
+        suffices after any version is out. One that was out when a version was made stays out.
         """
         if len(arms) < 2:
             return None
         index = {arm.arm_id: position for position, arm in enumerate(arms)}
         test = BestArmTest.begin(len(arms), alpha=self._alpha, min_effect=self._min_effect)
-        by_version: dict[int, list[tuple[int, float, int]]] = {}
-        for tally in self._store.tallies(group_id):
+        by_version: dict[int, list[tuple[int, float | None, int]]] = {}
+        for tally in self._store.tallies(group_id, self._missing):
             row = (index[tally.arm_id], tally.reward, tally.n)
             by_version.setdefault(tally.version, []).append(row)
         was_out = np.zeros(len(arms), dtype=bool)
@@ -74,14 +86,15 @@ class EvidenceFold:
             )
             if policy.version in by_version:
                 test = self._taught(test, policy, tuple(by_version[policy.version]), index)
-        return replace(test, eliminated=was_out).with_eliminations()
+                test = test.with_eliminations()
+        return replace(test, eliminated=was_out | test.eliminated)
 
     def _taught(
         self, test: BestArmTest, policy: StoredPolicy, rows: Rows, index: Mapping[str, int]
     ) -> BestArmTest:
         shares = np.zeros(test.n_arms)
         shares[[index[arm_id] for arm_id in policy.arms]] = policy.shares
-        table = np.array(rows)
+        table = np.array(rows, dtype=np.float64)  # None becomes NaN
         outcomes = RewardedRequests(
             arms=table[:, 0].astype(int),
             rewards=table[:, 1],
@@ -107,6 +120,7 @@ def evidence_of(test: BestArmTest, arms: Sequence[StoredArm]) -> TrafficEvidence
         log_threshold=test.log_threshold,
         winner=None if test.winner is None else arms[test.winner].arm_id,
         regret=test.regret(),
+        n_open=int(test.n_open),
         n_to_verdict=even_plan(test).n_to_verdict,
     )
 

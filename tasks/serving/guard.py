@@ -13,6 +13,7 @@ import numpy as np
 
 from convergence_core.caveats import TRAFFIC
 from convergence_core.gate import Guard, gains_against_champion
+from tasks.serving.settings import read_settings
 from tasks.store.runtime.promotions import save_look, set_champion
 from tasks.store.runtime.rows import (
     Champion,
@@ -64,7 +65,9 @@ def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
     guard = None if group is None else active_guard(store, group.group_id)
     if group is None or guard is None:
         return None
-    judged = judge(guard, store.policies(group.group_id), store.tallies(group.group_id),
+    settings = read_settings(system, store.settings_text(system))
+    outcomes = store.tallies(group.group_id, settings.missing_reward)
+    judged = judge(guard, store.policies(group.group_id), outcomes,
                    store.arms(group.group_id))  # fmt: skip
     if not judged.n:
         return judged
@@ -122,7 +125,9 @@ def judge(
         watch = watch.tell(
             gains_against_champion(
                 is_promoted=np.repeat([t.arm_id == guard.promoted for t in pair_tallies], counts),
-                rewards=np.repeat([t.reward for t in pair_tallies], counts),
+                rewards=np.repeat(
+                    np.array([t.reward for t in pair_tallies], dtype=np.float64), counts
+                ),
                 shares=np.full(
                     counts.sum(),
                     share[guard.promoted] / (share[guard.promoted] + share[guard.champion]),

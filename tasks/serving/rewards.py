@@ -95,5 +95,4 @@ def _value(given: Reward, metrics: Callable[[], tuple[RewardMetric, ...]]) -> fl
 
 
 def _sentence(alarm: Alarm) -> str:
-    name = "mean reward of all arms" if alarm.arm is None else "mean reward"
-    return f"{name} went from {alarm.before:.3g} to {alarm.after:.3g}"
+    return f"mean reward went from {alarm.before:.3g} to {alarm.after:.3g}"

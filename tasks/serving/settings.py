@@ -84,9 +84,11 @@ class RuntimeConfig(_Part):
     min_effect: float = Field(default=0.0, ge=0, lt=0.99)
     """Least difference in mean reward that makes a winner."""
     expires_after_s: float | None = Field(default=86_400.0, gt=0)
-    """Seconds after which a reward is late. ``None`` means never."""
-    late_counts: bool = False
-    """Whether late rewards teach."""
+    """Attribution window, seconds: a reward after it is late and teaches nothing. Until then a decision
+    without a reward counts at its worst in the evidence. ``None`` means for ever."""
+    missing_reward: float | None = None
+    """Reward of a decision that got none in its window, as 0 where only clicks are sent. ``None``: it
+    says nothing about its arm."""
     discount: float = Field(default=1.0, gt=0, le=1)
     """Share of its evidence that an arm keeps at each reward of its own; 1: all."""
     rewards_per_false_alarm: float | None = Field(default=None, ge=20)
@@ -117,6 +119,19 @@ class RuntimeConfig(_Part):
             raise ValueError(
                 "mode quality needs sticky none and discount 1: it counts independent requests"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _states_what_is_missing(self) -> "RuntimeConfig":
+        if self.missing_reward is None:
+            return self
+        if self.expires_after_s is None or self.rewards_per_false_alarm is not None:
+            raise ValueError(
+                "missing_reward needs expires_after_s, and no rewards_per_false_alarm: rewards that are "
+                "missing come later than the others"
+            )
+        if self.kind != "gaussian" and not 0.0 <= self.missing_reward <= 1.0:
+            raise ValueError(f"missing_reward must lie in [0, 1], but got {self.missing_reward}")
         return self
 
     @model_validator(mode="after")

@@ -84,7 +84,7 @@ def test_evidence_of_both_modes_leads_to_the_right_winner(tmp_path: Path, mode: 
 
 
 def test_what_a_winner_takes_for_granted_is_documented():
-    for word in ("delay", "wanders", "bursts", "clusters"):
+    for word in ("missing", "wanders", "bursts", "clusters"):
         assert word in TRAFFIC
     page = (Path(__file__).parents[2] / "docs/runtime.md").read_text(encoding="utf-8")
     assert " ".join(TRAFFIC.split()) in " ".join(page.split())

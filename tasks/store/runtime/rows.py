@@ -185,11 +185,12 @@ class Reward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardTally:
-    """Count of equal rewards of fresh decisions, by policy version and arm."""
+    """Count of equal outcomes of fresh decisions, by policy version and arm."""
 
     version: int
     arm_id: str
-    reward: float
+    reward: float | None
+    """``None``: it can still come."""
     n: int
 
 

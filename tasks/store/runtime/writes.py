@@ -39,7 +39,7 @@ _ASSIGN = (
 _OPEN = (
     "SELECT d.group_id, d.arm_id, d.expires_us, (SELECT r.reward FROM rewards r "
     "WHERE r.decision_id = d.decision_id AND r.status IN ('ok', 'late')), g.system, d.user_id, "
-    "s.settings_json, g.kind, d.propensity, d.fresh FROM decisions d JOIN groups g ON g.id = d.group_id "
+    "s.settings_json, g.kind, d.fresh FROM decisions d JOIN groups g ON g.id = d.group_id "
     "LEFT JOIN systems s ON s.system = g.system WHERE d.decision_id = ?/*lock*/"
 )
 _REWARD = insert_sql(
@@ -62,10 +62,16 @@ _RESTART = (
     "base_seq = (SELECT max(seq) FROM rewards) WHERE group_id = ? AND arm_id = ?"
 )
 _EXPLORE = "UPDATE groups SET explore_until = n + ?, trust = 0 WHERE id = ?"
+_SETTINGS = "SELECT settings_json FROM systems WHERE system = ?"
+_ABSENT = (
+    "SELECT d.decision_id, d.expires_us FROM decisions d WHERE d.group_id = ? AND d.expires_us <= ? "
+    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
+    "AND r.status IN ('ok', 'late')) ORDER BY d.seq LIMIT ?"
+)
+MOST_MISSING: Final = 1_000
+"""Decisions without a reward that one transaction closes."""
 EXPLORE_FOR: Final = 100
 """Rewards for which an alarm raises exploration."""
-ALL_ARMS: Final = ""
-"""In place of an alarm's arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +80,8 @@ class _Terms:
 
     discount: float = 1.0
     """Share of the evidence that an arm keeps when it learns."""
-    late_counts: bool = False
-    """Whether late rewards teach too."""
+    missing_reward: float | None = None
+    """Reward of a decision that got none in time; ``None``: it says nothing."""
     rewards_per_false_alarm: float | None = None
     """Watch for drift at this rate; ``None``: do not."""
 
@@ -144,21 +150,23 @@ def take_reward(
     known = row is not None and row[4] == system
     if known and new.user_id not in {None, row[5]}:
         raise WrongUserError.of(str(new.decision_id), new.user_id or "")
-    decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
     terms = _terms(row[6] if known else None)
+    missing = terms.missing_reward
+    if known and missing is not None and row[3] is None and row[2] is not None and now >= row[2]:
+        absent = Reward(decision_id=new.decision_id)
+        take_reward(connection, system, absent, missing, row[2] - 1)
+        row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
+    decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
     receipt = receive(
         value,
         decision,
         now,
-        late_counts=terms.late_counts,
         is_bounded=not known or row[7] != "gaussian",
     )
     if receipt.stored is not None:
         group_id = row[0] if known else None
-        # A late reward that teaches is kept as `ok`, so that the fold stays true.
-        status = "ok" if receipt.learns else receipt.stored
         connection.execute(
-            _REWARD, (new.decision_id, group_id, value, status, now, new.details_json)
+            _REWARD, (new.decision_id, group_id, value, receipt.stored, now, new.details_json)
         )
     if not receipt.learns:
         return receipt, None
@@ -170,20 +178,43 @@ def take_reward(
     if new.cost is not None:
         connection.execute(_COST, (new.cost, group_id, arm_id))
     connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
-    if terms.rewards_per_false_alarm is None:
+    # A unit that kept its arm is no new observation.
+    if terms.rewards_per_false_alarm is None or not row[8]:
         return receipt, None
     alarm = _watched(
         connection,
         group_id,
         arm_id,
         value,
-        # A unit that kept its arm drew none.
-        propensity=row[8] if row[9] else None,
         rewards_per_false_alarm=terms.rewards_per_false_alarm,
     )
     if alarm is not None:
         _reopen(connection, group_id, alarm, now)
     return receipt, alarm
+
+
+def reward_missing(connection: Connection, system: str, group_id: int, now: int) -> int:
+    """Give decisions that got no reward in time the one that the settings state for them.
+
+    Args:
+        connection: an open transaction.
+        system: whose settings state it.
+        group_id: whose decisions.
+        now: in microseconds.
+
+    Returns:
+        How many decisions got it; at most ``MOST_MISSING``.
+    """
+    row = connection.execute(_SETTINGS, (system,)).fetchone()
+    missing = _terms(None if row is None else row[0]).missing_reward
+    if missing is None:
+        return 0
+    rows = connection.execute(_ABSENT, (group_id, now, MOST_MISSING)).fetchall()
+    for decision_id, expires_us in rows:
+        take_reward(
+            connection, system, Reward(decision_id=decision_id), missing, int(expires_us) - 1
+        )
+    return len(rows)
 
 
 def revise(connection: Connection, group_id: int) -> None:
@@ -197,34 +228,29 @@ def _watched(
     arm_id: str,
     reward: float,
     *,
-    propensity: float | None,
     rewards_per_false_alarm: float,
 ) -> Alarm | None:
-    """Show a reward to the group's watch; ``propensity`` is ``None`` where no arm was drawn."""
+    """Show a reward to the group's watch."""
     names = _arms(connection, group_id)
     (watched,) = connection.execute(_WATCH, (group_id,)).fetchone()
+    value = None if watched is None else json.loads(watched)
     watch = (
         DriftWatch.begin(0, rewards_per_false_alarm=rewards_per_false_alarm)
-        if watched is None
-        else DriftWatch.from_json(json.loads(watched))
+        if value is None or "deviations" not in value  # the watch of an earlier version
+        else DriftWatch.from_json(value)
     )
-    watch, alarm = watch.widened(len(names)).tell(names.index(arm_id), reward, propensity)
+    watch, alarm = watch.widened(len(names)).tell(names.index(arm_id), reward)
     connection.execute(_SAVE_WATCH, (json.dumps(watch.to_json()), group_id))
     return alarm
 
 
 def _reopen(connection: Connection, group_id: int, alarm: Alarm, now: int) -> None:
-    """Store an alarm; its arms begin again with what is known since, and exploration is raised."""
-    names = _arms(connection, group_id)
-    if alarm.arm is None:
-        arm_id, since = ALL_ARMS, dict(zip(names, alarm.since, strict=True))
-    else:
-        arm_id = names[alarm.arm]
-        since = {arm_id: (alarm.after * alarm.n_after, alarm.n_after)}
+    """Store an alarm; its arm begins again with what is known since, and exploration is raised."""
+    arm_id = _arms(connection, group_id)[alarm.arm]
     connection.execute(_ALARM, (group_id, arm_id, alarm.before, alarm.after, alarm.n, now))
-    for name, (total, n) in since.items():
-        a, b = 1.0 + total, 1.0 + n - total
-        connection.execute(_RESTART, (a, b, a, b, group_id, name))
+    total = alarm.after * alarm.n_after
+    a, b = 1.0 + total, 1.0 + alarm.n_after - total
+    connection.execute(_RESTART, (a, b, a, b, group_id, arm_id))
     connection.execute(_EXPLORE, (EXPLORE_FOR, group_id))
     revise(connection, group_id)
 

@@ -31,12 +31,6 @@ def test_each_kind_of_reward_has_its_end(
     assert receive(0.5, decision, now_us) == expected
 
 
-def test_late_rewards_count_where_that_is_asked_for():
-    assert receive(0.5, OPEN, 2_000, late_counts=True) == Receipt(
-        status="late", stored="late", learns=True
-    )
-
-
 @pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), float("inf"), float("-inf")])
 def test_what_is_no_reward_is_refused_before_anything_else(reward: float):
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
