@@ -136,12 +136,7 @@ class AblatableSampler(ThompsonSampler):
         """Return the competitors."""
         found = ThompsonSampler.competitors(self, archive, fitted, memory, n_steps=n_steps)
         return AblatableCompetitors(
-            found.rules,
-            found.encoding,
-            found.archive,
-            found.fitted,
-            found.goals,
-            mix=found.mix,
+            found.rules, found.encoding, found.archive, found.fitted, found.goals
         )
 
     def chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:

@@ -8,7 +8,6 @@ from convergence_core.config.base import Section, Text
 from convergence_core.config.games import GamesConfig
 
 Algorithm: TypeAlias = Literal["mab_evolution", "thompson", "evolution", "random"]
-MetaOptimizerName: TypeAlias = Literal["fixed", "credit"]
 Runner: TypeAlias = Literal["threads", "processes", "ray"]
 
 
@@ -107,9 +106,6 @@ class OptimizationConfig(Section):
     cost_aware: Literal["usd", "seconds"] | None = None
     """Unit of predicted cost; expensive candidates must promise more (`thompson`,
     `mab_evolution`). Absent: cost does not count."""
-    meta_optimizer: MetaOptimizerName = "fixed"
-    """Shares of breeding operators (`mab_evolution`): constant, or by earlier gains. No
-    benefit of `credit` is measured."""
     warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
 
 

@@ -39,7 +39,6 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     _check_prompts(configuration, report)
     _check_evolution(configuration, report)
     _check_cost_aware(configuration, report)
-    _check_meta_optimizer(configuration, report)
     _check_execution(configuration, report)
     _check_rates(configuration, report)
     _check_storage(configuration, report)
@@ -264,20 +263,6 @@ def _check_cost_aware(configuration: Configuration, report: Report) -> None:
     elif configuration.evaluation.objective == "pareto":
         why = "with `evaluation.objective: pareto`, which knows no leader"
         fix = "Remove it, and give the metric `cost_usd` or `latency_ms` a weight."
-        report.no_effect(path, why, fix, about=("evaluation.objective",))
-
-
-def _check_meta_optimizer(configuration: Configuration, report: Report) -> None:
-    optimization, path = configuration.optimization, "optimization.meta_optimizer"
-    if optimization.meta_optimizer == "fixed":
-        return
-    if optimization.algorithm != "mab_evolution":
-        why = f"with `optimization.algorithm: {optimization.algorithm}`"
-        fix = "Remove it, or write `algorithm: mab_evolution`."
-        report.no_effect(path, why, fix, about=("optimization.algorithm",))
-    elif configuration.evaluation.objective == "pareto":
-        why = "with `evaluation.objective: pareto`, which knows no leader to gain on"
-        fix = "Remove it, or write `objective: reward`."
         report.no_effect(path, why, fix, about=("evaluation.objective",))
 
 

@@ -20,6 +20,7 @@ from convergence_core.result.candidates import (
 )
 from convergence_core.rlp.report import ThinkingReport
 from convergence_core.sao.report import PreferenceReport
+from convergence_core.search.source_report import SourceReport
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -230,6 +231,8 @@ class RunResult:
     """What rounds of language games within the run came to; ``None`` if none was played."""
     prompts: PromptReport | None = None
     """What writing prompts came to; ``None`` if nothing was written."""
+    sources: tuple[SourceReport, ...] = ()
+    """What each source of settings got and brought; empty if there is one alone."""
     named_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Parameter → name in labels → the whole value, of values that labels only name."""
     failures: tuple[Failure, ...] = ()

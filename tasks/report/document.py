@@ -17,6 +17,7 @@ from convergence_core.result import (
 )
 from convergence_core.result.number_text import plural
 from convergence_core.result.verdict import answer_usd, is_free, price_sentence, verdict_of
+from convergence_core.search.source_report import SourceReport
 from tasks.report import phrases
 from tasks.report.answers_section import ARROW, MOST_GAINED, report_blocks
 from tasks.report.blocks import (
@@ -33,6 +34,7 @@ from tasks.report.blocks import (
     Paragraph,
     Plots,
     marked,
+    section,
     table,
 )
 from tasks.report.explanation import explanation_blocks
@@ -92,6 +94,7 @@ def _details(result: RunResult, *, is_whole: bool = True) -> list[Block]:
         *_judges(result),
         *course_blocks(result.curve, result.level, holdout_of(result)),
         *explanation_blocks(result),
+        *_sources(result),
         *_society(result),
         *(_leaderboard(result) if is_whole else ()),
         *costs(result),
@@ -138,6 +141,26 @@ def _society(result: RunResult) -> list[Block]:
 
         blocks += prompt_blocks(result.prompts, is_offline=bool(result.facts.get("offline")))
     return blocks
+
+
+def _sources(result: RunResult) -> list[Block]:
+    if not result.sources:
+        return []
+    leader = max(result.sources, key=lambda report: report.gain)
+    sentence = (
+        f"Settings came from {len(result.sources)} sources; {leader.source} raised the score most."
+    )
+    columns: Columns[SourceReport] = {
+        "source": lambda report: report.source,
+        "settings": lambda report: f"{report.n_settings:,}",
+        "evaluations": lambda report: f"{report.n_evaluations:,}",
+        "calls beside": lambda report: f"{report.n_calls:,}",
+        "cost of these": lambda report: number_text.usd(report.cost_usd),
+        "took the lead": lambda report: f"{report.n_leads:,}",
+        "score gained": lambda report: number_text.signed(report.gain),
+    }
+    rows = table(result.sources, columns, numeric=columns.keys() - {"source"})
+    return section("Where settings came from", sentence, (), [rows])
 
 
 # -- the first page

@@ -17,6 +17,7 @@ from convergence_core.search.goals import FittedGoals, Goals
 from convergence_core.search.recommend import Ranked, Recommendation
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler, make_surrogate
+from convergence_core.search.source_report import SourceReport, source_reports
 from convergence_core.space import Choice
 from tasks.games.games_report import games_within_report
 from tasks.inputs.loader import Loaded
@@ -30,6 +31,7 @@ from tasks.report.judge_section import judge_reports
 from tasks.report.prompts_section import prompt_report
 from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
+from tasks.rlp.model_calls import SAO, THOUGHT, WRITING
 from tasks.run.prior_runs import PriorRuns
 from tasks.run.run import Run
 from tasks.store.clock import end_us
@@ -38,6 +40,17 @@ from tasks.store.tables.lineage import ancestors
 
 MAX_LEADERBOARD = 500
 """Rows kept in a result; the store and ``experiments.csv`` hold all."""
+_PURPOSES = {
+    WRITING: "edits",
+    THOUGHT: "thoughts",
+    SAO: "preferences",
+}
+"""Purpose of a call → source of settings that it serves; other calls evaluate them."""
+_CALLS = """
+SELECT purpose, CAST(count(*) AS INTEGER) AS n,
+    CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS usd
+FROM attempts WHERE run_id = $run AND state <> 'cached' GROUP BY purpose
+"""
 
 
 def collect_progress(run: Run) -> RunResult:
@@ -133,7 +146,7 @@ def collect(
             search.archive.members[name].candidate.params for name in shown
         ),
     )
-    result = _with_sections(result, store, record, loaded, search, baseline_id=baseline_id)
+    result = _with_sections(result, store, record, loaded, view, baseline_id=baseline_id)
     if recommendation is None:
         return result
     result = _with_winner(result, view, recommendation, fitted, baseline_id)
@@ -237,11 +250,11 @@ def _with_sections(
     store: Store,
     record: RunRecord,
     loaded: Loaded,
-    search: SearchState,
+    view: View,
     *,
     baseline_id: str | None,
 ) -> RunResult:
-    """Return the result with what is known of judges, thoughts, preferences and games."""
+    """Return the result with what is known of sources, judges, thoughts, preferences and games."""
     return replace(
         result,
         judges=judge_reports(
@@ -255,11 +268,28 @@ def _with_sections(
             store,
             result.run_id,
             space=loaded.space,
-            params_of={m.candidate.candidate_id: m.candidate.params for m in search.archive},
+            params_of={m.candidate.candidate_id: m.candidate.params for m in view.search.archive},
         ),
         preferences=preference_report(store, result.run_id, result.system),
         games=games_within_report(store, record),
+        sources=_sources(store, result.run_id, view),
     )
+
+
+def _sources(store: Store, run_id: str, view: View) -> tuple[SourceReport, ...]:
+    """Return what each source of settings got and brought; empty if there is one alone."""
+    means = {name: ranked.mean for name, ranked in view.standing.items()}
+    reports = {r.source: r for r in source_reports(view.search.archive, means)}
+    if len(reports) < 2:
+        return ()
+    for row in store.rows(_CALLS, {"run": run_id}):
+        source = _PURPOSES.get(str(row["purpose"]), "")
+        if (report := reports.get(source)) is not None:
+            before, added = report.cost_usd, row["usd"]
+            cost = None if before is None or added is None else before + float(str(added))
+            n_calls = report.n_calls + int(str(row["n"]))
+            reports[source] = replace(report, n_calls=n_calls, cost_usd=cost)
+    return tuple(reports.values())
 
 
 def _given_texts(loaded: Loaded) -> dict[str, str]:

@@ -129,12 +129,6 @@ EVALUATION: dict[str, Rule] = {
         "has no effect with `evaluation.objective: pareto`",
         "give the metric `cost_usd`",
     ),
-    "operators where nothing is bred": (
-        {"optimization/meta_optimizer": "credit", "optimization/algorithm": "thompson"},
-        "optimization.meta_optimizer",
-        "has no effect with `optimization.algorithm: thompson`",
-        "algorithm: mab_evolution",
-    ),
     "selection where nobody selects": (
         {"optimization/evolution": {"selection": "rank"}},
         "optimization.evolution.selection",

@@ -10,7 +10,7 @@ the sampler; any other name is a field of the sampler's dataclass as ``ablations
 dots, of a dataclass it holds (``surrogate.case_effects=False``); ``recommend.level`` and
 ``recommend.delta`` are arguments of
 ``recommend``, and ``recommend.optimism=False`` leaves claims as the posterior has them; ``repeats`` is
-``evaluation.repeats``; ``meta_optimizer`` is ``optimization.meta_optimizer``.
+``evaluation.repeats``.
 """
 
 import ast
@@ -110,7 +110,6 @@ class Run:
     def __init__(self, setup: Setup, overrides: Overrides) -> None:
         settings = dict(overrides)
         algorithm = settings.pop("algorithm", ALGORITHM)
-        chooser = settings.pop("meta_optimizer", "fixed")
         self.level = float(str(settings.pop("recommend.level", LEVEL)))
         self.delta = float(str(settings.pop("recommend.delta", DELTA))) * setup.unit
         self.is_corrected = bool(settings.pop("recommend.optimism", True))
@@ -121,7 +120,7 @@ class Run:
         self.n_generations = -(-setup.budget // setup.batch)
         self.space = Space(parameters={p.name: core_parameter(p) for p in setup.space.parameters})
         sampler: Any = make_sampler(
-            _configuration(algorithm, setup.batch, self.n_generations, chooser), self.space
+            _configuration(algorithm, setup.batch, self.n_generations), self.space
         )
         # Rewards of a product's run lie in [0, 1]; values of tasks without cases lie anywhere.
         self.bounds = (0.0, 1.0) if setup.n_cases is not None else None
@@ -284,9 +283,7 @@ def make_ours(setup: Setup, settings: str) -> PointOpponent | CellOpponent:
     return OursOnCases(setup, overrides)
 
 
-def _configuration(
-    algorithm: object, batch: int, n_generations: int, meta_optimizer: object
-) -> Configuration:
+def _configuration(algorithm: object, batch: int, n_generations: int) -> Configuration:
     """Return a configuration that differs from the defaults in what the benchmark sets."""
     return parse_mapping(
         {
@@ -299,7 +296,6 @@ def _configuration(
             },
             "optimization": {
                 "algorithm": algorithm,
-                "meta_optimizer": meta_optimizer,
                 "evolution": {"population_size": batch, "generations": n_generations},
             },
         }

@@ -1,21 +1,6 @@
-"""Evolution of candidates: one child, pools, and mixes of operators."""
+"""Evolution of candidates: one child, and pools."""
 
-from convergence_core.search.evolution.operators import (
-    OPERATORS,
-    Breeder,
-    BreedingMix,
-    fresh,
-    operator_of,
-)
-from convergence_core.search.evolution.pool import BreedingStyle, Pool, PoolBreeder
+from convergence_core.search.evolution.operators import Breeder, fresh
+from convergence_core.search.evolution.pool import Pool, PoolBreeder
 
-__all__ = [
-    "OPERATORS",
-    "Breeder",
-    "BreedingMix",
-    "BreedingStyle",
-    "Pool",
-    "PoolBreeder",
-    "fresh",
-    "operator_of",
-]
+__all__ = ["Breeder", "Pool", "PoolBreeder", "fresh"]

@@ -171,7 +171,6 @@ class PoolBreeder:
         parents: np.ndarray,
         n: int,
         rng: np.random.Generator,
-        style: BreedingStyle | None = None,
     ) -> Pool:
         """Breed up to n children.
 
@@ -179,20 +178,18 @@ class PoolBreeder:
             parents: rows of genes, best first, (n_parents, n_dims), at least one.
             n: children.
             rng: source of chance.
-            style: how they are made; ``None`` means the breeder's own.
         """
-        style = style or self.style
         n_parents, n_dims = parents.shape
         first = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         second = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         parent, other = parents[first], parents[second]
-        crosses = rng.random(n) < style.crossover_rate
+        crosses = rng.random(n) < self.style.crossover_rate
         taken = crosses[:, None] & (rng.random((n, n_dims)) < 0.5)
         taken &= ~np.isnan(other) & (other != parent)
         second = np.where(taken.any(axis=1), second, -1)
         # Expressed before, so that no mutation is spent on a gene that crossover inactivated.
         genes = self._express(np.where(taken, other, parent), rng)
-        genes = self._express(self._mutated(genes, rng, style), rng)
+        genes = self._express(self._mutated(genes, rng), rng)
         is_new = ~np.isclose(genes, parent, rtol=0.0, atol=1e-9, equal_nan=True).all(axis=1)
         return self._kept(Pool(genes, np.stack([first, second], axis=1)).take(is_new))
 
@@ -208,20 +205,18 @@ class PoolBreeder:
         """Return one row as a candidate."""
         return self.space.candidate(self.point(pool.genes[row]), pool.origin(row), parent_ids)
 
-    def _mutated(
-        self, genes: np.ndarray, rng: np.random.Generator, style: BreedingStyle
-    ) -> np.ndarray:
+    def _mutated(self, genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return n rows with at least one gene changed in each."""
         n, n_dims = genes.shape
         is_active = ~np.isnan(genes)
         movable = is_active & self._movable
-        fewest, most = style.n_hits
+        fewest, most = self.style.n_hits
         rate = np.minimum(rng.integers(fewest, most + 1, size=n) / n_dims, 1.0)
         hits = movable & (rng.random((n, n_dims)) < rate[:, None])
         # Where chance hit nothing, the movable gene with the highest lot moves.
         lots = np.where(movable, rng.random((n, n_dims)), -1.0)
         hits[np.arange(n), lots.argmax(axis=1)] |= ~hits.any(axis=1) & movable.any(axis=1)
-        step = 10.0 ** rng.uniform(*style.log_steps, size=n)
+        step = 10.0 ** rng.uniform(*self.style.log_steps, size=n)
         moved = genes.copy()
         for j, n_values in enumerate(self._n_values):
             rows = np.flatnonzero(hits[:, j])

@@ -21,7 +21,7 @@ from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate
-from convergence_core.search.evolution import BreedingMix, Pool, PoolBreeder
+from convergence_core.search.evolution import Pool, PoolBreeder
 from convergence_core.search.evolution.pool import FINEST
 from convergence_core.search.goals import PROBABLY, FittedGoals
 from convergence_core.space.arrays import Encoding
@@ -97,8 +97,6 @@ class Competitors:
     """What counts besides the mean reward; ``None``: nothing."""
     exponent: float = 0.0
     """Exponent of predicted costs in draws; 0 ignores them."""
-    mix: BreedingMix | None = None
-    """Of operators in the pool; ``None`` means the fixed one."""
     _kept_draws: dict[str, PosteriorDraws] = field(default_factory=dict, repr=False)
 
     def posterior_draws(
@@ -207,9 +205,7 @@ class Competitors:
         """Return new rows that compete, known to no member; their parents count by ``ranking``."""
         size = self.rules.pool_size
         parents = self.genes[self.ranking[: max(MIN_PARENTS, len(self.ranking) // 4)]]
-        if self.rules.breeds and self.mix is not None:
-            pool = self.mix.pool(breeder, parents, N_CLOSE, size, rng)
-        elif self.rules.breeds:
+        if self.rules.breeds:
             pool = breeder.breed(parents, size // 2, rng)
             pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng))
             pool = pool.join(breeder.sample(size - size // 2 - size // 4, rng))

@@ -9,7 +9,6 @@ from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.search.evolution import Breeder
 from convergence_core.search.goals import Goals
-from convergence_core.search.meta_optimizer import MetaOptimizer, OperatorCredit
 from convergence_core.search.racing import Rules
 from convergence_core.search.sampler import Sampler
 from convergence_core.search.samplers.evolution import EvolutionSampler, RandomSampler
@@ -71,14 +70,9 @@ def _thompson(cfg: Configuration, space: Space, learning: Learning, *, breeds: b
         cases_per_candidate=cfg.evaluation.cases_per_candidate,
         case_weights=learning.case_weights,
         goals=learning.goals,
-        meta_optimizer=_META_OPTIMIZERS[cfg.optimization.meta_optimizer],
     )
 
 
-_META_OPTIMIZERS: Mapping[str, MetaOptimizer | None] = {
-    "fixed": None,
-    "credit": OperatorCredit(),
-}
 SAMPLERS: Mapping[str, Callable[[Configuration, Space, Learning], Sampler]] = {
     "random": _random,
     "evolution": _evolution,

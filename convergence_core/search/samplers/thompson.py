@@ -28,7 +28,6 @@ from convergence_core.posterior.space_model import MEMORY_KEY, FittedSpaceModel,
 from convergence_core.records import Json, Trial
 from convergence_core.search.evolution import PoolBreeder
 from convergence_core.search.goals import MEMORY_KEY as GOALS_KEY, Goals
-from convergence_core.search.meta_optimizer import META_KEY, GenerationGains, MetaOptimizer
 from convergence_core.search.racing import CellAllocation, Competitors, Rules
 from convergence_core.search.racing.plan_builder import PlanBuilder, informative_chunk
 from convergence_core.search.sampler import REGRET_KEY, SETTLED, AskRequest, Plan, SearchState
@@ -60,8 +59,6 @@ class ThompsonSampler:
     """Steps that free numbers begin with where there are cases; ``None`` means none. They are
     halved as evidence grows (``Competitors.levels``), and where they hold too few new candidates.
     """
-    meta_optimizer: MetaOptimizer | None = None
-    """Chooses the operators that breed the pool; ``None`` if the pool is the fixed one."""
 
     def start(self) -> SearchState:
         """Return the state before any evidence."""
@@ -90,7 +87,7 @@ class ThompsonSampler:
             chunk=chunk,
             max_new=_max_new(request, chunk),
             n_slots=request.n_cells // self.chunk(request),
-        ).fill(self._exploration_rate(competitors))
+        ).fill(self.exploration_rate)
         return builder.plan()
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
@@ -104,14 +101,9 @@ class ThompsonSampler:
         # A stream of its own, a function of the state: looking changes nothing drawn for plans.
         rng = np.random.default_rng([updated.generation, len(updated.archive)])  # noqa: TID251
         competitors = self.competitors(updated.archive, fitted, updated.memory, n_steps=N_STEPS)
-        operators: dict[str, Json] = {}
-        if self.meta_optimizer is not None:
-            operators = self._operators(state, competitors, trials)
-            competitors = replace(competitors, mix=self.meta_optimizer.mix(operators))
         bias = self._selection_bias(state, fitted, updated.archive)
         memory: dict[str, Json] = {
             **bias.noted(updated.memory, state.generation),
-            **operators,
             MEMORY_KEY: fitted.log_params.tolist(),
             REGRET_KEY: competitors.regret_upper_bound(
                 self._free, rng, n_draws=N_DRAWS, level=SETTLED
@@ -135,9 +127,7 @@ class ThompsonSampler:
         encoding, goals = self.surrogate.encoding, None
         if self.goals is not None:
             goals = self.goals.fit(archive, encoding, memory=memory, start_steps=n_steps)
-        meta = self.meta_optimizer
-        mix = None if meta is None else meta.mix(memory)
-        return Competitors(self.rules, encoding, archive, fitted, goals, mix=mix)
+        return Competitors(self.rules, encoding, archive, fitted, goals)
 
     def chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:
         """Return the cases of one slot; see ``informative_chunk``."""
@@ -147,20 +137,6 @@ class ThompsonSampler:
         return max(1, min(wanted, n_cases))
 
     # -- planning --------------------------------------------------------------------------------
-
-    def _operators(
-        self, before: SearchState, competitors: Competitors, trials: Sequence[Trial]
-    ) -> dict[str, Json]:
-        """Return what the meta-optimizer knows after a generation, for the memory."""
-        assert self.meta_optimizer is not None  # noqa: S101 - the caller has looked
-        n_cells = sum(e.reward is not None for trial in trials for e in trial.evaluations)
-        gains = GenerationGains.of(competitors, before.memory, before.generation, n_cells)
-        return {META_KEY: dict(self.meta_optimizer.learn(before.memory, gains))}
-
-    def _exploration_rate(self, competitors: Competitors) -> float:
-        """Return the share of slots for uniformly random new candidates."""
-        mix, rate = competitors.mix, self.exploration_rate
-        return rate if mix is None else mix.exploration_rate(rate)
 
     def _selection_bias(
         self, state: SearchState, after: FittedSpaceModel, archive: Archive

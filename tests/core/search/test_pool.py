@@ -7,8 +7,8 @@ from scipy import stats
 
 from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError
-from convergence_core.search.evolution import BreedingStyle, PoolBreeder
-from convergence_core.search.evolution.pool import N_LEVELS, _nearest
+from convergence_core.search.evolution import PoolBreeder
+from convergence_core.search.evolution.pool import N_LEVELS, BreedingStyle, _nearest
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
 from convergence_core.space.arrays import Encoding
 from tests.support.random_spaces import points, random_space
