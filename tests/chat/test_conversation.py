@@ -15,7 +15,7 @@ from convergence_core.errors import (
 )
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.records import sha256_hex
-from tasks.chat.conversation import Conversation, n_tokens, trimmed
+from tasks.chat.conversation import Conversation
 from tasks.chat.roles import BUILT_IN
 from tasks.mock.mock_server import MockServer
 from tasks.serving.settings import RuntimeArm, RuntimeConfig
@@ -257,20 +257,6 @@ def test_an_unknown_role_is_refused_with_the_known_ones(chats):
     chats.run(use)
 
 
-def test_a_conversation_is_trimmed_by_whole_turns():
-    def message(role: str, n: int) -> ChatMessage:
-        return ChatMessage(role=role, content="x" * n)
-
-    turns = [message("user", 300), message("assistant", 300)] * 3 + [message("user", 30)]
-    each = n_tokens(turns[0])
-    assert each == 108
-    last = n_tokens(turns[-1])
-    assert trimmed(turns, last + 6 * each) == tuple(turns)
-    assert trimmed(turns, last + 6 * each - 1) == tuple(turns[2:])
-    assert trimmed(turns, last + 2 * each) == tuple(turns[4:])
-    assert trimmed(turns, 1) == (turns[-1],)
-
-
 def test_a_long_conversation_keeps_within_the_models_context(chats):
     prices = PriceTable(
         version="1",
@@ -286,22 +272,3 @@ def test_a_long_conversation_keeps_within_the_models_context(chats):
 
     logged = chats.run(use, prices=prices)
     assert [one.role for one in logged.messages] == ["system", "user", "assistant", "user"]
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_log_probabilities_are_kept_where_the_backend_gives_them(chats, told):
-    def piece(text: str, logprob: float) -> dict[str, object]:
-        made = chunk(content=text)
-        if told:
-            made["choices"][0]["logprobs"] = {"content": [{"token": text, "logprob": logprob}]}
-        return made
-
-    chats.answer = lambda _: events([piece("a", -0.5), piece("b", -1.25), chunk("stop")])
-    api = chat_api(chats.server.url, request={"options": {"model": "m", "logprobs": True}})
-
-    async def use(chat):
-        return (await said(Conversation(chat, user_id="ada"), "Hi?"))[1]
-
-    logged = chats.run(use, api=api)
-    assert chats.server.requests[0].body["logprobs"] is True
-    assert logged.logprobs == ((-0.5, -1.25) if told else None)

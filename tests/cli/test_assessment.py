@@ -100,19 +100,6 @@ def test_a_test_is_no_run_of_the_search(here: Path, cli: Runner):
     assert cli("query", sql, "--json").json == [{"n": 12}]
 
 
-def test_junit_fails_where_the_command_does(here: Path, cli: Runner):
-    write_project(here)
-    for least, n_failures in ((0.1, 0), (0.9, 1)):
-        done = cli("test", "--fail-under", least, "--junit", "report.xml")
-        suite = junit(here)
-        assert int(suite.get("failures", "")) == n_failures == done.code
-        assert int(suite.get("tests", "")) == len(suite) == 14
-        assert len(suite.findall("testcase/failure")) == n_failures
-        output = suite.findtext("testcase[@name='c03']/system-out")
-        assert output is not None
-        assert "reward: 0.3" in output
-
-
 def test_an_answer_that_never_came_is_an_error_and_no_green_test(here: Path, cli: Runner):
     write_project(here)
     target = here / "target.py"
@@ -156,17 +143,6 @@ def test_a_limit_is_never_passed_and_is_exit_code_3(here: Path, cli: Runner, pai
     assert more.code == 0, more.err
     assert more.json["run"] == done.json["run"], "it goes on with a higher limit"
     assert paid.stats()["calls"] == 20
-
-
-def test_a_test_that_reached_its_budget_begins_anew_with_the_same(
-    here: Path, cli: Runner, paid: MockServer
-):
-    labels = {cli("test", "--max-calls", 7, "--json").json["run"] for _ in range(2)}
-    assert len(labels) == 2
-    out = cli("test", "--max-calls", 7, "--junit", "report.xml").out
-    assert "13 of 20 cases have no reward" in out
-    suite = junit(here)
-    assert len(suite.findall("testcase/error")) == int(suite.get("errors", "")) == 13
 
 
 def test_an_interrupted_test_goes_on_and_pays_nothing_twice(

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import yaml
 
-from convergence_core.budget.bounds import prompt_bound
 from convergence_core.ports import Row
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
@@ -153,18 +152,6 @@ def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, 
     assert found["basis"] == "the cases, and answers of 150 tokens or as `expected`"
 
 
-def test_pictures_have_no_price_before_the_first_run(here: Path, cli: Runner):
-    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u"}}]}
-    assert prompt_bound([picture]) is None  # type: ignore[list-item]  # JSON
-    config = chat(here)
-    tree = yaml.safe_load(config.read_text())
-    tree["evaluation"]["test_cases"] = {"inline": [{"input": [picture]}]}
-    config.write_text(yaml.safe_dump(tree))
-    assert "the tokens of pictures" in cli("estimate").out
-    remember(here / "convergence-data", tokens_in=1000, tokens_out=10)
-    assert role(cli("estimate", "--json").json, "evaluation")["unknown"] is None
-
-
 def test_earlier_runs_of_the_system_calibrate(here: Path, cli: Runner):
     chat(here)
     store = here / "convergence-data"
@@ -191,19 +178,6 @@ def test_a_compatible_endpoint_has_the_prices_of_its_host(here: Path, cli: Runne
     for name in ("evaluation", "judge"):
         assert role(found, name)["unknown"] is None
         assert role(found, name)["usd"]["high"] > 0
-
-
-@pytest.mark.parametrize(("mode", "votes", "each"), [("rating", 3, 3), ("pass_fail", 1, 1)])
-def test_judges_are_asked_once_per_vote(here: Path, cli: Runner, mode: str, votes: int, each: int):
-    chat(here, **judged(mode, votes))
-    found = cli("estimate", "--json").json
-    target, judge = role(found, "evaluation"), role(found, "judge")
-    assert judge["name"] == "quality"
-    assert judge["calls"]["high"] == each * target["calls"]["high"]
-    assert 0 < judge["usd"]["low"] < judge["usd"]["high"]
-    total = found["total"]
-    assert total["calls"]["high"] == target["calls"]["high"] + judge["calls"]["high"]
-    assert total["usd"]["high"] == pytest.approx(target["usd"]["high"] + judge["usd"]["high"])
 
 
 def test_only_what_was_measured_warns_that_a_limit_stops_the_run(here: Path, cli: Runner):

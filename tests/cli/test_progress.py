@@ -6,7 +6,6 @@ from dataclasses import replace
 from rich.console import Console
 
 from convergence.optimize.progress import (
-    PLAIN_INTERVAL_S,
     LiveScreen,
     PlainScreen,
     ProgressDisplay,
@@ -88,11 +87,6 @@ def test_generation_is_told_with_failures_best_interval_and_parameters():
     )
 
 
-def test_what_learners_did_stands_below_their_generation():
-    lines = told(started(), replace(FINISHED, learning=("thoughts: a", "preferences: b"))).lines
-    assert lines[2:4] == ["  thoughts: a", "  preferences: b"]
-
-
 def test_resumed_run_says_so_and_what_was_maybe_paid():
     calls = (lost("a" * 64, 0.0125), lost("b" * 64, None, purpose="judge"))
     lines = told(started(resumed_from=1, maybe_paid=calls)).lines
@@ -137,33 +131,12 @@ def test_status_counts_evaluations_and_estimates_the_rest():
     assert text == f"generation 1/3 · {best} · 25/150 done · ETA 50s · slowed down"
 
 
-def test_screen_is_closed_also_after_an_error():
-    screen = Recorder()
-    try:
-        with ProgressDisplay(screen):
-            raise ValueError
-    except ValueError:
-        pass
-    assert screen.lines == ["(closed)"]
-
-
 def test_a_notice_cannot_drive_the_terminal():
     lines: list[str] = []
     with ProgressDisplay(PlainScreen(lines.append)) as show:
         show(TrafficChanged(text="HTTP 500: \x1b[2Jgone"))
         show(BudgetWarned(text="90 % \x07"))
     assert lines == ["HTTP 500: \ufffd[2Jgone", "90 % \ufffd"]
-
-
-def test_plain_screen_writes_a_status_only_after_a_while():
-    lines: list[str] = []
-    clock = Clock()
-    screen = PlainScreen(lines.append, clock=clock)
-    screen.status("one", 1, 10)
-    clock.now = PLAIN_INTERVAL_S
-    screen.status("two", 2, 10)
-    screen.status("three", 3, 10)
-    assert lines == ["two"]
 
 
 def test_live_screen_keeps_lines_and_removes_the_bar():

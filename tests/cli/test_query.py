@@ -104,12 +104,6 @@ def test_a_long_table_shows_its_first_rows_and_says_where_all_are(store: Path, c
     assert "shown" not in done.err
 
 
-def test_parameter_never_becomes_sql(store: Path, cli: Runner):
-    sql = "select count(*) as n from runs where label = $label"
-    attack = "x' or '1'='1"
-    assert cli("query", sql, "--param", f"label={attack}", "--json").json == [{"n": 0}]
-
-
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_output_is_written_to_a_file(form: str, store: Path, here: Path, cli: Runner):
     sql = "select label, seed from runs where seed > $n order by seed"
@@ -123,23 +117,3 @@ def test_output_is_written_to_a_file(form: str, store: Path, here: Path, cli: Ru
         frame = pl.read_csv(path) if form == "csv" else pl.read_parquet(path)
         rows = frame.to_dicts()
     assert rows == [{"label": "other-0002", "seed": 12}]
-
-
-@pytest.mark.parametrize(
-    ("sql", "line"),
-    [
-        ("select nothing from runs", "LINE 1: select nothing from runs"),
-        ("select *\nfrom runs\nwhere nothing", "LINE 3: where nothing"),
-        ("selec", "LINE 1: selec"),
-        ("\n" * 9 + "select nothing from runs", "LINE 10: select nothing from runs"),
-    ],
-)
-def test_an_error_shows_the_line_as_it_was_written_and_marks_the_place(
-    sql: str, line: str, store: Path, cli: Runner
-):
-    lines = cli("query", sql).err.splitlines()
-    shown = [text for text in lines if text.startswith("LINE")]
-    assert shown == [line]
-    mark = lines[lines.index(line) + 1].index("^")
-    wrong = next(word for word in ("nothing", "selec") if word in line)
-    assert mark == line.index(wrong)

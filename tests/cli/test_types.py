@@ -44,17 +44,6 @@ def test_configuration_of_the_original_loads():
     assert metric.function == "convergence.evaluators:reported"
 
 
-def test_auth_names_the_environment(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("BOT_KEY", "x")
-    api = ApiConfig(
-        name="bot", endpoint="http://localhost:9/chat", request_timeout=7,
-        auth_type="api_key", auth_token_env="BOT_KEY", auth_header_name="x-key",  # noqa: S106 - a name
-    )  # fmt: skip
-    loaded = load_config(config(api=api)).configuration.api
-    assert (loaded.auth.type, loaded.auth.token_env) == ("api_key", "BOT_KEY")
-    assert (loaded.auth.header_name, loaded.request.timeout_seconds) == ("x-key", 7)
-
-
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
@@ -125,9 +114,3 @@ def test_wrong_inputs_are_configuration_errors(given: Any, keywords: dict[str, A
 )
 def test_reported_number_is_read_from_the_answer(result: object, value: float):
     assert reported(result, None, {}, "quality") == value
-
-
-@pytest.mark.parametrize("result", [{"other": 1}, "text", None, {"quality": "high"}])
-def test_answer_without_the_number_is_an_error_that_names_the_fix(result: object):
-    with pytest.raises(ValueError, match="evaluator="):
-        reported(result, None, {}, "quality")

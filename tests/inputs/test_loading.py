@@ -101,23 +101,6 @@ def test_parquet_gives_the_same_cases(tmp_path):
     assert made.cases_sha256 == hash_of(loaded(evaluation__test_cases={"inline": CASES}).cases)
 
 
-def test_parquet_columns_may_be_flat_or_json_text(tmp_path):
-    frame = pl.DataFrame(
-        {
-            "id": [1, 2],
-            "input": ['{"q": "one"}', '{"q": "two"}'],
-            "expected.a.b": [1.5, 2.5],
-            "expected.c": ["x", None],
-        }
-    )
-    frame.write_parquet(tmp_path / "c.parquet")
-    made = loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"})
-    assert [case.case_id for case in made.cases] == ["1", "2"]
-    assert made.cases[0].input == {"q": "one"}
-    assert made.cases[0].expected == {"a": {"b": 1.5}, "c": "x"}
-    assert made.cases[1].expected == {"a": {"b": 2.5}}
-
-
 def test_csv_cells_of_json_objects_and_lists_of_texts_or_objects_are_decoded(tmp_path):
     text = (
         "input.text,input.deep.list,expected\n"

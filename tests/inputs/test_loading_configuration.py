@@ -89,18 +89,3 @@ def test_placeholders_are_checked(tmp_path, words):
     with pytest.raises(ConfigurationError) as caught:
         loaded(tmp_path, api=http({"x": f"{{k}} {words}"}))
     assert words.strip("{}") in str(caught.value)
-
-
-def test_facts_hash_the_files_and_ask_the_module(tmp_path):
-    (tmp_path / "f.py").write_text(
-        "def f(case_input, params): return 1\n"
-        "def corpus_sha256(): return 'abc'\n"
-        "def _hidden_sha256(): return 'no'\n"
-        "def of_sha256(text): return 'no'\n"
-    )
-    made = loaded(tmp_path, api={"name": "s", "kind": "function", "function": "f.py:f"})
-    facts = made.facts
-    assert facts["corpus_sha256"] == "abc"
-    assert set(facts) == {"corpus_sha256", "sha256 of f.py"}
-    (tmp_path / "f.py").write_text("def f(case_input, params): return 2\n")
-    assert made.facts["sha256 of f.py"] != facts["sha256 of f.py"]

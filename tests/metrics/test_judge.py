@@ -343,15 +343,6 @@ def test_votes_are_calls_of_their_own_and_are_averaged():
     assert len({canonical_json(call.request) for call in asker.calls}) == 1
 
 
-def test_votes_without_a_verdict_are_left_out_while_half_can_be_read():
-    refused = CandidateFault("no", error_type="refusal")
-    said: list[str | BaseException] = ["what?", rating(10), refused]
-    assert judgement(judge(votes=2), ScriptedAsker(lambda c: said[c.repeat])).value == 1.0
-    assert fault_of(judge(votes=3), ScriptedAsker(lambda c: said[c.repeat])).error_type == (
-        "judge_unreadable"
-    )
-
-
 # -- pairs
 
 

@@ -8,13 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from convergence_core.sao.templates import (
-    JUDGING_QUESTION,
-    judging,
-)
 from tasks.metrics.judge.prompts import judge_messages, response_format
 from tasks.metrics.judge.verdicts import read_verdict
-from tasks.mock.prompt_text import PrefixCache
 from tasks.mock.protocol import Message, ModelRequest
 from tasks.mock.responder import ability, is_good, respond
 
@@ -145,25 +140,3 @@ def test_a_judge_rates_what_the_answer_shares_with_the_reference(structured):
     assert rate("Well: Paris is the capital of France, they say.") == 10
     assert 1 < rate("The capital is Berlin") < 9
     assert rate("no idea") == 1
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_judge_of_preferences_says_the_letter_of_the_better_answer(turned: bool):
-    answers = ["The office on the second floor pays out the deposit for the flat.", "No."]
-    first, second = reversed(answers) if turned else answers
-    shown = judging("Who pays out the deposit for the flat?", first, second)
-    asked = ModelRequest(
-        model="m", messages=(Message(role="user", text=f"{shown}\n\n{JUDGING_QUESTION}"),)
-    )
-    assert respond(asked).text == ("B" if turned else "A")
-
-
-def test_prefixes_are_cached_by_model_in_units_of_128_from_1024_on():
-    cache = PrefixCache()
-    long = [str(i) for i in range(1500)]
-    assert cache.cached_tokens("m", long) == 0
-    assert cache.cached_tokens("m", long) == 11 * 128
-    assert cache.cached_tokens("m", [*long[:1100], *"changed" * 60]) == 8 * 128
-    assert cache.cached_tokens("m", [*long[:1000], *"changed" * 60]) == 0
-    assert cache.cached_tokens("other", long) == 0
-    assert cache.cached_tokens("m", long[:1000]) == 0

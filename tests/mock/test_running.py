@@ -9,9 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-import typer
 
-from convergence.cli.mock import mock
 from tasks.mock.mock_server import MockError, MockServer
 from tests.mock.answers import digest
 
@@ -64,21 +62,3 @@ def test_the_command_prints_its_address_serves_and_stops_cleanly():
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=120)
     assert (child.returncode, out, err) == (0, "", "")
-
-
-def test_the_command_has_a_flag_for_every_option():
-    from dataclasses import fields
-
-    from tasks.mock.options import MockOptions
-
-    names = {"retry_after_s": "retry_after", "hang_s": "hang_seconds", "key_env": "require_key",
-             "fault_modes": "fault_mode"}  # fmt: skip
-    command = typer.main.get_command(_app())
-    flags = {parameter.name for parameter in command.params}
-    assert {names.get(field.name, field.name) for field in fields(MockOptions)} <= flags
-
-
-def _app() -> typer.Typer:
-    app = typer.Typer(add_completion=False)
-    app.command()(mock)
-    return app

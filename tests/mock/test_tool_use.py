@@ -1,7 +1,6 @@
 """Tools that the mock calls by the words of a request."""
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -83,20 +82,6 @@ def test_each_step_is_taken_and_the_results_are_quoted():
     ]
     _, answer = turn("Which printer is broken? Get the messages of channel 1001.")
     assert answer.startswith("5006, The printer is broken.")
-
-
-def test_bad_turns_differ_in_kind_and_end():
-    kinds: Counter[str] = Counter()
-    for n in range(60):
-        asked = f"Get the last {n + 1} messages of channel 1001."
-        calls, _ = turn(asked, choose=lambda request: tool_use.choose(request, good=False))
-        assert len(calls) <= 2
-        right = [("get_channel_messages", {"channel_id": "1001", "limit": n + 1})]
-        assert calls != right
-        name = calls[0][0] if calls else "nothing"
-        kinds["wrong arguments" if name == "get_channel_messages" else name] += 1
-    assert min(kinds["nothing"], kinds["wrong arguments"]) > 8
-    assert sum(kinds[name] for name in ("send_message", "list_channels", "delete_message")) > 8
 
 
 def test_the_server_calls_tools_and_answers_their_results(server):

@@ -88,12 +88,6 @@ def test_a_version_that_is_loaded_from_elsewhere_is_refused(folder: Path):
     assert server.adapters == {"assistant-0001": "/elsewhere/assistant-0001"}
 
 
-def test_vllm_without_the_endpoints_is_told_how_to_start(folder: Path):
-    told = refused(VllmServer(is_dynamic=False), folder)
-    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True" in told
-    assert "--enable-lora" in told
-
-
 def test_an_adapter_that_is_loaded_and_does_not_answer_is_not_ready(folder: Path):
     server = VllmServer()
     server.fails_chat = True
@@ -143,12 +137,6 @@ def test_llama_cpp_scales_its_own_adapters_and_lists_each(folder: Path):
         ({"lora": [{"id": 0, "scale": 0.0}, {"id": 1, "scale": 1.0}]}, "base+lora"),
         ({"lora": [{"id": 0, "scale": 0.0}, {"id": 1, "scale": 0.0}]}, "base"),
     ]
-
-
-def test_llama_cpp_without_the_version_is_told_how_to_start(folder: Path):
-    told = refused(LlamaCppServer("/a/assistant-0002.gguf"), folder)
-    assert "--lora assistant-0001.gguf" in told
-    assert f"convert_lora_to_gguf.py {folder}" in told
 
 
 @pytest.mark.parametrize(

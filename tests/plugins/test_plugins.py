@@ -162,12 +162,6 @@ def test_an_unknown_name_tells_what_is_installed_and_how_to_install(echo):
     assert "python -m pip install" in said
 
 
-def test_two_packages_of_one_name_are_refused_by_their_names(echo):
-    install(echo, "other-echo", ECHO, ECHO_ENTRIES, version="2.1")
-    said = problem()
-    assert "acme-echo 1.0 and other-echo 2.1 both offer `echo`" in said
-
-
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
@@ -191,11 +185,6 @@ def test_a_broken_plugin_names_its_package_and_the_fault(packages, code, fault):
     said = problem()
     assert "package acme-echo 1.0" in said
     assert fault in said
-
-
-def test_a_plugin_refuses_its_own_options(echo):
-    said = problem(plugin_options={"sufix": "!"})
-    assert said == "`api.plugin_options.sufix` is not a known key. Write `suffix`."
 
 
 def test_a_metric_of_a_package_measures_with_its_options(echo):

@@ -1,14 +1,11 @@
 """Anthropic's messages: fields, answers, errors, prices, and the mock that speaks them."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from convergence_core.errors import CandidateFault, InfrastructureFault
-from convergence_core.records import Json
-from tasks.mock.mock_server import MockServer
-from tasks.providers.anthropic import AnthropicChat, anthropic_request
+from tasks.providers.anthropic import anthropic_request
 from tests.support.chat_servers import (
     HELLO_EVENTS,
     anthropic_answer,
@@ -233,25 +230,3 @@ def test_a_stream_is_joined_and_one_that_was_cut_or_failed_is_no_answer():
     assert isinstance(failed, InfrastructureFault)
     half = fault_of(anthropic_api, Answer(b'{"type": "message", "content": ['))
     assert half.error_type == "bad_body"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_the_stand_in_answers_in_anthropics_form(stream):
-    thinking: Json = {"type": "enabled", "budget_tokens": 1024}
-    with MockServer() as server:
-        chat = AnthropicChat(f"{server.url}/v1")
-        mapped = chat.mapped(
-            [USER], model="m", settings={"max_tokens": 2000, "thinking": thinking}
-        )
-
-        async def go() -> Any:
-            try:
-                return await chat.send(mapped.body, model="m", stream=stream)
-            finally:
-                await chat.aclose()
-
-        found = asyncio.run(go())
-    assert found.text
-    assert found.finish_reason == "end_turn"
-    assert found.usage.completion_tokens >= 100, "thoughts are billed within the answer"
-    assert (found.first_token_ms is not None) is stream

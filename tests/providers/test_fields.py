@@ -171,22 +171,6 @@ def test_settings_that_the_protocol_lacks_are_refused_or_dropped():
     assert made.body["generationConfig"] == {"temperature": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("model", "effort", "thinking"),
-    [
-        ("gemini-2.5-flash", "none", {"thinkingBudget": 0}),
-        ("gemini-2.5-flash", "low", {"thinkingBudget": 1024}),
-        ("gemini-2.5-pro", "medium", {"thinkingBudget": 8192}),
-        ("gemini-2.5-pro", "high", {"thinkingBudget": 24576}),
-        ("gemini-3-flash", "high", {"thinkingLevel": "high"}),
-        ("models/gemini-3.5-pro", "minimal", {"thinkingLevel": "minimal"}),
-    ],
-)
-def test_an_effort_is_a_budget_or_a_level(model, effort, thinking):
-    made = native({"reasoning_effort": effort}, model=model)
-    assert made.body["generationConfig"] == {"thinkingConfig": thinking}
-
-
 def test_a_schema_becomes_the_form_of_the_response():
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -154,16 +154,3 @@ def test_without_a_limit_the_models_longest_answer_counts():
     unlimited = worst_of(chat_api)
     assert unlimited.usd - worst_of(chat_api, max_tokens=1).usd == pytest.approx(999 * 8 / 1e6)
     assert worst_of(groq_api) == WorstCase()  # no price says how long its answers are
-
-
-def test_a_picture_has_no_bound_but_the_models_context():
-    picture: Any = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
-    case = Case(case_id="a", input=[{"role": "user", "content": [picture]}], expected="1")
-    assert worst_of(chat_api, case=case, max_tokens=10) == WorstCase()
-    told = PRICES.from_mapping(
-        {
-            "version": "2026-01-01",
-            "providers": {"openai": {"m": {"input": 2, "output": 8, "context_tokens": 1000}}},
-        }
-    )
-    assert worst_of(chat_api, told, case, max_tokens=10).tokens == 1010

@@ -1,15 +1,12 @@
 """Streamed answers: joined as if they had come in one piece, or cut and nobody's text."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from convergence_core.errors import EvaluationFault, InfrastructureFault
 from convergence_core.records import Reply, Usage
-from tasks.providers.streams import event_data
 from tests.support.chat_servers import (
     CASE,
     HELLO_CHUNKS,
@@ -160,25 +157,6 @@ def test_what_breaks_after_the_end_of_the_answer_does_no_harm():
 
 
 # -- events
-
-
-def data_of(body: bytes, size: int) -> list[str]:
-    async def go() -> list[str]:
-        async def chunks() -> AsyncIterator[bytes]:
-            for i in range(0, len(body), size):
-                yield body[i : i + size]
-
-        return [data async for data in event_data(chunks())]
-
-    return asyncio.run(go())
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-@pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n"])
-def test_events_do_not_depend_on_how_bytes_arrive(size, end):
-    text = json.dumps("a\u2028b\x85c\x0cd ä", ensure_ascii=False)
-    body = f": ping{end}event: x\nid: 1\ndata: {text}{end}data:1\ndata: 2{end}{end}data: [DONE]"
-    assert data_of(body.encode(), size) == [text, "1\n2", "[DONE]"]
 
 
 @pytest.mark.parametrize(

@@ -157,22 +157,6 @@ def test_experiments_have_a_column_per_parameter_and_metric(store, result, tmp_p
     assert {row["raw_metric.quality"] for row in rows} == {"0.5"}
 
 
-def test_a_parameter_named_like_a_column_keeps_its_own(tmp_path, result):
-    store = ParquetStore(tmp_path / "store")
-    store.save_run(run_record())
-    tables = generation_tables()
-    rows = [
-        {**row, "params_json": '{"score": 3, "role": "judge"}'} for row in tables["candidates"]
-    ]
-    store.publish(RUN, 0, {**tables, "candidates": rows})
-    write_results(result, store, configured(formats=["csv"]), tmp_path)
-    for name in ("experiments.csv", "detailed_results.csv"):
-        with (tmp_path / "results/bot-abcd" / name).open(newline="") as stream:
-            header = next(csv.reader(stream))
-        assert len(header) == len(set(header))
-        assert "parameter.score" in header
-
-
 def test_texts_of_cells_run_in_no_spreadsheet_and_numbers_stay_numbers(tmp_path, result):
     store = ParquetStore(tmp_path / "store")
     store.save_run(run_record())

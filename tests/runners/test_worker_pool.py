@@ -152,11 +152,3 @@ def test_a_runner_whose_package_is_missing_is_refused_with_what_installs_it(
     configuration = parse_mapping(mapping(optimization={"execution": {"runner": runner}}))
     with pytest.raises(ConfigurationError, match=rf"\[{runner}\]"):
         worker_pool.check_runner(configuration, is_by_name=True)
-
-
-def test_a_callable_of_this_process_is_refused():
-    from convergence_core.config import parse_mapping
-
-    tree = mapping(optimization={"execution": {"runner": "processes"}})
-    with pytest.raises(ConfigurationError, match=r"api\.function: path/file\.py:name"):
-        worker_pool.check_runner(parse_mapping(tree), is_by_name=False)

@@ -137,8 +137,7 @@ def test_evidence_tells_what_a_row_rests_on():
 # -- out of a store and back
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "json"])
-@pytest.mark.parametrize("form", ["trl", "openai"])
+@pytest.mark.parametrize(("form", "ending"), [("trl", "jsonl"), ("openai", "json")])
 def test_what_is_exported_is_imported_as_it_was(project: Path, tmp_path: Path, form, ending: str):
     dataset = dataset_of(ParquetStore(project / STORE), "codes", split="all")
     assert len(dataset.pairs) >= 5

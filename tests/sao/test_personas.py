@@ -105,6 +105,7 @@ def test_all_at_once_chooses_as_pair_by_pair_to_the_bit(grammar: Grammar, seed: 
     )
 
 
+@pytest.mark.slow
 def test_a_round_may_choose_among_a_million():
     pool = GRAMMAR.walk(0, 0, 1_000_000)
     assert len(np.unique(pool)) == 1_000_000

@@ -57,6 +57,7 @@ def test_rounds_end_and_then_nothing_more_is_written():
     assert len({p.comparison.persona for p in sao.pairs}) == len(sao.pairs)
 
 
+@pytest.mark.slow
 def test_a_call_says_which_round_it_was_and_why_it_was_aborted():
     world = PlantedWorld(mode="always_first", truth=case_truth)
     with pytest.warns(UserWarning, match=r"agrees with itself on 0% of|all 2 rounds were run"):

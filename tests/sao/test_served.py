@@ -53,6 +53,7 @@ def personas_sent(world: PlantedWorld) -> list[str]:
 # -- near copies
 
 
+@pytest.mark.slow
 def test_near_copies_of_earlier_rounds_are_dropped_unjudged_and_those_farther_off_stay(
     tmp_path: Path,
 ):

@@ -95,7 +95,9 @@ def ended(path: Path, *, by: signal.Signals) -> tuple[int, int]:
         return code, group.n - len(acknowledged)
 
 
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "by", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_it_and_loses_nothing(tmp_path: Path, by: signal.Signals):
     code, unheard = ended(tmp_path / "store", by=by)
     assert code == 0
@@ -131,6 +133,7 @@ class Provider(BaseHTTPRequestHandler):
         """Write nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_finished", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_signal_lets_a_chat_answer_in_flight_end_readably(tmp_path: Path, is_finished: bool):
     import httpx

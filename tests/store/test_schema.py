@@ -15,7 +15,6 @@ from tasks.store.tables.damage import digest_in
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.tables import TABLES
 from tasks.store.tables.views import DERIVED
-from tests.support.children import run_python
 from tests.support.store_rows import RUN, generation_tables
 
 TEXT = st.text(max_size=20)  # Hypothesis draws no lone surrogates
@@ -178,17 +177,3 @@ def test_values_of_other_types_are_refused_by_name(tmp_path, column, value, erro
     with pytest.raises(error, match=f"column {column} "):
         ParquetFiles().write(TABLES["evaluations"], [{column: value}], path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_program_that_ends_while_a_thread_holds_a_connection_writes_what_it_wrote_alone():
-    """DuckDB's bindings would add some forty lines about what was not freed."""
-    code = (
-        "import atexit, sys, threading, time\n"
-        "from tasks.store.tables import parquet_files\n"
-        "held = parquet_files.duckdb.connect()\n"
-        "held.execute('SELECT 1')\n"
-        "held = (held, parquet_files.ParquetFiles)\n"
-        "threading.Thread(target=lambda _: time.sleep(999), args=(held,), daemon=True).start()\n"
-        "atexit.register(lambda: print('bye', file=sys.stderr))\n"
-    )
-    assert run_python("-c", code).stderr == "bye\n"

@@ -1,7 +1,6 @@
 """Projects whose target is an agent of Agno, and the model that a test writes for it."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +93,3 @@ def clerk(request: Request) -> Answer:
     if results:
         return chat_answer(f"There are {results[-1]}.", model="m")
     return call_of("look_up", article=article_of(request))
-
-
-def identity(body: Mapping[str, Any]) -> str:
-    """Return what tells requests apart."""
-    return json.dumps(body, sort_keys=True)

@@ -1,15 +1,13 @@
 """Synthetic problems with a known optimum, asked case by case, and the loop that searches them."""
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
-from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState
+from convergence_core.search.sampler import Plan
 from convergence_core.space import Choice, Float, Integer, Space
 
 _T_BEST = {"mini": 0.3, "base": 0.5, "large": 0.9, "turbo": 0.2}
@@ -104,51 +102,3 @@ def trial(
             for cell, reward in rewards.items()
         ),
     )
-
-
-def search(
-    sampler: Sampler,
-    problem: CaseProblem,
-    *,
-    seed: int,
-    n_generations: int = 10,
-    n_candidates: int = 20,
-    max_cells: int | None = None,
-    baseline: Params | None = None,
-    repeats: int = 1,
-) -> SearchState:
-    """Run a whole search; cells left over by one generation are spread over the others."""
-    rng = np.random.default_rng(seed)
-    state = sampler.start()
-    per_generation = n_candidates * problem.n_cases * repeats
-    for generation in range(n_generations):
-        n_cells = per_generation
-        if max_cells is not None:
-            left = max_cells - problem.n_asked
-            n_cells = min(n_cells, math.ceil(left / (n_generations - generation)), left)
-        if n_cells <= 0:
-            break
-        plan = sampler.ask(
-            state,
-            rng,
-            AskRequest(
-                generation=generation,
-                n_generations=n_generations,
-                n_candidates=n_candidates,
-                n_cells=n_cells,
-                case_ids=problem.case_ids,
-                repeats=repeats,
-                baseline=baseline,
-            ),
-        )
-        if not plan.assignments:
-            break
-        state = sampler.tell(state, problem.evaluate(plan, generation))
-    return state
-
-
-def regret(problem: CaseProblem, state: SearchState) -> float:
-    """1 - the true value of the candidate with the highest posterior mean."""
-    candidates = [member.candidate for member in state.archive if member.n]
-    mean = SpaceModel(space=problem.space).fit(state.archive).posterior(candidates).mean
-    return 1.0 - problem.value(candidates[int(np.argmax(mean))].params)

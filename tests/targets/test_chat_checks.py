@@ -34,10 +34,6 @@ def test_a_parameter_that_no_request_holds_is_told_with_the_nearest_field():
     assert "Did you mean `temperature`?" in problem.fix
 
 
-def test_a_request_without_a_model_is_told():
-    assert problems(chat_api, options={}).keys() == {"api.request.options.model"}
-
-
 @pytest.mark.parametrize(
     ("api", "model", "name", "parameter"),
     [
@@ -65,13 +61,6 @@ def test_one_model_that_takes_it_is_enough():
     space = {"temperature": RANGE, "model": model_of("o3-mini", "gpt-5")}
     (problem,) = problems(chat_api, options={}, **space).values()
     assert "any of the 2 models" in problem.rule
-
-
-def test_only_models_for_which_it_is_active_count():
-    temperature = {**RANGE, "when": {"model": ["o3-mini"]}}
-    space = {"temperature": temperature, "model": model_of("o3-mini", "gpt-4o")}
-    (problem,) = problems(chat_api, options={}, **space).values()
-    assert "`o3-mini`" in problem.rule
 
 
 def test_an_effort_that_is_set_takes_the_sampling_away():

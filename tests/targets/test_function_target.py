@@ -161,21 +161,6 @@ def test_worker_limit_is_reached_and_never_passed(is_async):
     assert most == 3
 
 
-def test_latency_leaves_out_waiting_for_a_worker():
-    def slow(case_input, params):
-        time.sleep(0.02)
-        return 0
-
-    with session(function_target(slow, workers=1), n_cases=8, workers=8) as s:
-        started = time.monotonic()
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
-        elapsed_ms = (time.monotonic() - started) * 1000
-    latencies = [e.latency_ms or 0.0 for e in trial.evaluations]
-    assert min(latencies) >= 19.0
-    # One after another they do not overlap; with the queue in them they would.
-    assert sum(latencies) <= elapsed_ms
-
-
 # -- processes
 
 

@@ -18,7 +18,7 @@ from tasks.inputs.prices import prices_of
 from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec
 from tasks.secrets.redaction import Secrets
-from tests.support.configurations import chat_api, http_api, loaded
+from tests.support.configurations import chat_api, loaded
 from tests.support.http_server import LoopbackServer, chat_answer, error_answer
 from tests.support.scratch_journal import ScratchJournal
 
@@ -173,14 +173,6 @@ def test_texts_are_sent_only_where_asked_for_and_redacted():
     ]
     assert "[redacted]" in found[2][1]["gen_ai.input.messages"]
     assert SECRET.encode() not in raw
-
-
-def test_an_endpoint_s_calls_are_spans_without_a_model():
-    with LoopbackServer(lambda _: chat_answer("x")) as server, collector() as watched:
-        evaluated(http_api(server.url), f"{watched.url}/v1/traces", content=True)
-        found = spans_of(watched)
-    assert [span.name for span, _ in found] == ["evaluation http"] * 3
-    assert not any(name.startswith("gen_ai.") for _, told in found for name in told)
 
 
 @pytest.mark.parametrize("status", [400, 500])

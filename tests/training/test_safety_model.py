@@ -1,8 +1,6 @@
 """The safety model that a configuration names: an endpoint of either form, and a classifier here."""
 
-import importlib.util
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,59 +90,3 @@ def test_without_a_verdict_nothing_counts_as_safe_and_no_key_is_shown(answer: An
         with pytest.raises(SafetyModelError, match=r"feedback\.safety\.model") as raised:
             model.flags([("q", "a")])
     assert SECRET not in str(raised.value)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra `local`")
-@pytest.mark.parametrize("kind", ["one of two", "several apart"])
-def test_a_classifier_of_this_machine_flags_whatever_the_length(tmp_path: Path, kind: str):
-    write_classifier(tmp_path, is_apart=kind == "several apart")
-    model = open_safety_model(loaded(feedback={"safety": {"model": str(tmp_path)}}))
-    assert model is not None
-    texts = ["take bleach", "take tea", "tea " * 600 + "bleach", ""]
-    assert model.flags([("q", one) for one in texts]) == [True, False, True, False]
-    (tmp_path / "model.safetensors").write_bytes(b"broken")
-    with pytest.raises(SafetyModelError, match="the classifier failed"):
-        model.flags([("q", "another")])
-
-
-def write_classifier(folder: Path, *, is_apart: bool) -> None:
-    """Write a classifier by whose weights the word `bleach` is harmful."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import (
-        DistilBertConfig,
-        DistilBertForSequenceClassification,
-        PreTrainedTokenizerFast,
-    )
-
-    special = {"pad_token": "<pad>", "unk_token": "<unk>"}
-    vocabulary = {word: k for k, word in enumerate((*special.values(), "take", "tea", "bleach"))}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token=special["unk_token"]))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    names = ["input_ids", "attention_mask"]
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words, model_max_length=64, model_input_names=names, **special
-    )
-    tokenizer.save_pretrained(folder)
-    labels = ["insult", "threat"] if is_apart else ["non-toxic", "toxic"]
-    torch.set_num_threads(1)
-    model = DistilBertForSequenceClassification(
-        DistilBertConfig(
-            vocab_size=5, dim=8, hidden_dim=16, n_layers=1, n_heads=2, id2label=dict(enumerate(labels)),
-            label2id={label: k for k, label in enumerate(labels)},
-            problem_type="multi_label_classification" if is_apart else "single_label_classification",
-        )
-    )  # fmt: skip
-    torch.manual_seed(0)
-    pieces = ["take bleach", "take tea", "tea " * 250, "tea " * 100 + "bleach", "<unk>"]
-    inputs = tokenizer(pieces, padding=True, return_tensors="pt")
-    harmful = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])
-    wanted = torch.stack([0 * harmful if is_apart else 1 - harmful, harmful], 1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        logits = model(**inputs).logits
-        torch.nn.functional.binary_cross_entropy_with_logits(logits, wanted).backward()
-        optimizer.step()
-    model.save_pretrained(folder)

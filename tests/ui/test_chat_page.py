@@ -35,17 +35,6 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_conversations_are_listed_latest_first(store: Path, opened: Open):
-    viewer = opened(store).enter()
-    found = viewer.page("conversations")["conversations"]
-    assert [(one["conversation_id"], one["user_id"], one["n_answers"]) for one in found] == [
-        ("c2", "ben", 1), ("c1", "ann", 3),
-    ]  # fmt: skip
-    (one,) = viewer.page("conversations", user="ann")["conversations"]
-    assert (one["title"], one["role"]) == ("One?", "assistant")
-    assert viewer.page("conversations", user="x")["conversations"] == []
-
-
 def test_a_conversation_shows_answers_marks_and_choices(store: Path, opened: Open):
     viewer = opened(store).enter()
     page = viewer.page("conversation", id="c1", user="ann")

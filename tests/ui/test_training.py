@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from convergence.cli.app import app
 from convergence_core.config.feedback import LiveTestConfig
-from tasks.pages.adapters import BEGIN
 from tasks.pages.changes import StoreMark
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -27,15 +26,6 @@ def printed(store: Path, *words: str) -> str:
     found = CliRunner().invoke(app, ["adapters", *words, "--store", str(store)])
     assert found.exit_code == 0, found.output
     return " ".join(found.stdout.split())
-
-
-def test_an_empty_store_says_how_to_begin(tmp_path: Path, opened: Open):
-    viewer = opened(tmp_path / "none").enter()
-    page = viewer.page("training")
-    assert (page["roles"], page["sentences"], page["commands"]) == ([], [], list(BEGIN))
-    assert viewer.get("training/assistant").status_code == 404
-    assert viewer.post("training/assistant/rollback", confirm="assistant").status_code == 404
-    assert not (tmp_path / "none").exists()
 
 
 def test_adapters_and_checks_are_told_as_the_command_tells_them(store: Path, opened: Open):

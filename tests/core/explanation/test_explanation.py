@@ -245,7 +245,7 @@ def test_a_parameter_that_constraints_hold_in_place_has_no_effect():
     assert found[1].interactions == ()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_space_can_be_cut(seed):
     space = random_space(seed, constrained=seed % 2 == 1)
     rng = np.random.default_rng(seed)

@@ -87,6 +87,7 @@ def test_worse_promotions_go_back_and_better_or_tolerated_ones_are_confirmed(
     assert watched(means, rng, looks=200, tolerance=tolerance).decision == decision
 
 
+@pytest.mark.slow
 def test_a_decline_that_begins_late_is_found_nearly_as_soon_as_one_from_the_start():
     rng = np.random.default_rng(4)
 

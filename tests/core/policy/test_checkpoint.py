@@ -8,7 +8,7 @@ import pytest
 
 from convergence_core.errors import PolicyCheckpointError
 from convergence_core.policy import PolicyIdentity, PPOState, collect, improve, pack, unpack
-from tests.support.policy_probes import CONFIG, trained
+from tests.support.trained_policies import CONFIG, trained
 
 IDENTITY = PolicyIdentity(embedding="numbers", actions=("left", "right"))
 

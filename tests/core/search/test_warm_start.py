@@ -232,29 +232,6 @@ def test_however_much_was_asked_earlier_a_discount_of_its_variance_is_left(n_run
     )
 
 
-@pytest.mark.parametrize("rewards", ["alike", "without noise", "crashed"])
-def test_rewards_that_hold_no_noise_or_no_difference_are_lived_with(rewards: str):
-    def value(params: Params) -> float:
-        return {"alike": 0.4, "without noise": mixed_value(params), "crashed": 0.0}[rewards]
-
-    def one_case(n: int, seed: int) -> Archive:
-        members = {}
-        for point in points(SPACE, n, np.random.default_rng(seed)):
-            candidate = SPACE.candidate(point)
-            members[candidate.candidate_id] = Member(
-                candidate=candidate, generation=0, rewards={("c00", 0): value(point)}
-            )
-        return Archive(members)
-
-    fitted = fit(one_case(30, 0), one_case(60, 1))
-    beliefs = fitted.posterior(unseen(40))
-    drawn = beliefs.draws(np.random.default_rng(0), 10)
-    assert np.isfinite(drawn).all()
-    truth = [value(one.params) for one in unseen(40)]
-    error = np.abs(beliefs.mean - truth).mean()
-    assert error < 0.12, error
-
-
 def test_only_candidates_of_this_run_are_handed_over():
     now, then = night(10), night(60, seed=9)
     sampler = ThompsonSampler(name="mab_evolution", space=SPACE, surrogate=MODEL)
