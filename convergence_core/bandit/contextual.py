@@ -1,4 +1,4 @@
-"""Contextual arms: Bayesian regressions of the reward on the features of a request.
+"""Contextual arms: regressions of rewards on features and users.
 
 For the request x of user u, arm k earns
 
