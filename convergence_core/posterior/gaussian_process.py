@@ -13,7 +13,14 @@ own, in which neither f nor a candidate's own effect occurs, so they tell v from
     log p(S | v) = -nu / 2 log v - S / (2 v)                                                       (5)
 
 with S the sum of squares within candidates and nu its degrees of freedom. Hyper-parameters are those
-of highest posterior density, by L-BFGS-B on analytic gradients.
+of highest posterior density, by L-BFGS-B on analytic gradients. Few measurements leave them uncertain;
+their posterior is about normal, with the precision of Fisher's information and of their priors,
+
+    P_ij = tr(C^-1 C_i C^-1 C_j) / 2 + [i = j] / sd_i^2,    C = K + v R                            (6)
+
+(Mardia & Marshall 1984), C_i the derivative of C. To first order they add to the variance of a claim
+
+    Var[f*] = Var[f* | theta] + J^T P^-1 J,    J_i = dE[f*] / d theta_i = k_i*^T w - k*^T C^-1 C_i w  (7)
 """
 
 import math
@@ -37,6 +44,8 @@ UPDATE_JITTER = 1e-8
 """Times the mean variance, of further measurements."""
 N_BOUND_SDS = 4.0
 """How many prior standard deviations a hyper-parameter may stray."""
+SURE = 1e-3
+"""Standard deviation of the logarithm of a known v."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,8 @@ class GaussianProcess:
     """Lower Cholesky factor L of K + v R, (n, n)."""
     weights: np.ndarray
     """w, (n,)."""
+    noise_log_sd: float = 0.0
+    """Standard deviation of log v by its prior and by repeats; 0: v is known."""
 
     @classmethod
     def fit(
@@ -130,7 +141,9 @@ class GaussianProcess:
                 options={"maxiter": n_steps, "maxfun": n_steps + 5},
             )
             begin = np.asarray(optimum.x, np.float64)
-        return cls.conditioned(kernel, points, targets, problem.covariance(begin), begin)
+        precision = noise.log_sd**-2 + (0.5 * repeats.dof if repeats else 0.0)
+        fitted = cls.conditioned(kernel, points, targets, problem.covariance(begin), begin)
+        return replace(fitted, noise_log_sd=precision**-0.5)
 
     @classmethod
     def conditioned(
@@ -230,6 +243,47 @@ class GaussianProcess:
         prior = self.kernel.between(self.log_params[:-1], points, points)
         is_same = (rows[:, None] == rows) & (rows >= 0)
         return mean, prior - half.T @ half + self.nugget_variance * is_same  # (eq. 4)
+
+    def total_variance(self, points: Points, rows: np.ndarray) -> np.ndarray:
+        """Return posterior variances with the doubt about hyper-parameters, (m,) (eq. 7).
+
+        Args:
+            points: of m candidates.
+            rows: as of ``marginals``.
+        """
+        params, w = self.log_params[:-1], self.weights
+        distances, across = (
+            self.kernel.distances(points_, self.points) for points_ in (self.points, points)
+        )
+        known = self.kernel.covariance(params, distances)
+        cross = self.kernel.covariance(params, across)
+        is_own = self.nugget_variance * ((rows[:, None] == np.arange(len(w))) & (rows >= 0)[:, None])
+        errors = self.factor @ self.factor.T - known  # v R
+        errors[np.diag_indices_from(errors)] -= self.nugget_variance + JITTER
+        dims = range(self.kernel.n_dims)
+        slopes = [
+            *(known * self.kernel.log_slope(params, distances, d) for d in dims),
+            known,
+            np.eye(len(w)) * self.nugget_variance,
+            errors,
+        ]  # C_i
+        cross_slopes = [
+            *(cross * self.kernel.log_slope(params, across, d) for d in dims),
+            cross,
+            is_own,
+            np.zeros_like(cross),
+        ]
+        solved = cho_solve((self.factor, True), (cross + is_own).T)  # (n, m)
+        jacobian = np.array(
+            [own @ w - solved.T @ (slope @ w) for own, slope in zip(cross_slopes, slopes, strict=True)]
+        )  # (D + 3, m)
+        turned = [cho_solve((self.factor, True), slope) for slope in slopes]  # C^-1 C_i
+        flat = np.array([part.ravel() for part in turned])
+        flat_turned = np.array([part.T.ravel() for part in turned])
+        sd = np.append(self.kernel.prior_sd, max(self.noise_log_sd, SURE))
+        precision = 0.5 * flat @ flat_turned.T + np.diag(sd**-2)  # (eq. 6)
+        doubt = (jacobian * np.linalg.solve(precision, jacobian)).sum(axis=0)
+        return np.asarray(self.marginals(points, rows)[1] + doubt, np.float64)
 
     def _project(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and L^-1 k(training, points), (n_training, n)."""

@@ -46,6 +46,8 @@ QUIET = 0.02
 """Variance of the noise, in units of that of candidates' rewards, below which it is small."""
 SURELY = 0.999
 """Confidence that it is."""
+N_SHARES = 20
+"""Shares of the noise between which ``own_share`` averages."""
 MEMORY_KEY = "log_params"
 """Of the hyper-parameters in a sampler's memory."""
 
@@ -130,7 +132,7 @@ class SpaceModel:
         points = self.encoding.encode(
             [kept.members[name].candidate.params for name in evidence.ids]
         )
-        warped, process = self._fitted_process(evidence, points)
+        warped, process, own_variance = self._fitted_process(evidence, points)
         log_params, agreement = process.log_params, None
         earlier = newest_within(self.earlier, self.max_rows - len(points))
         if earlier:
@@ -145,6 +147,7 @@ class SpaceModel:
             effects=warped.effects,
             evidence=evidence,
             row={name: i for i, name in enumerate(evidence.ids)},
+            own_variance=own_variance,
         )
 
     def estimate_effects(self, evidence: Evidence) -> CaseEffects:
@@ -153,8 +156,8 @@ class SpaceModel:
 
     def _fitted_process(
         self, evidence: Evidence, points: Points
-    ) -> tuple[WarpedEvidence, GaussianProcess]:
-        """Return the evidence, and the process fitted to it."""
+    ) -> tuple[WarpedEvidence, GaussianProcess, float]:
+        """Return the evidence, the process fitted to it, and ``FittedEvidence.own_variance``."""
         effects = self.estimate_effects(evidence)
         # Of several cases, what they have in common is noise to a mean over few of them.
         is_single = not effects.is_measured and len(evidence.case_ids) == 1
@@ -180,7 +183,11 @@ class SpaceModel:
             start=start,
             n_steps=N_STEPS if start is None else self.start_steps,
         )
-        return warped, process
+        if has_own or not is_single:
+            return warped, process, 0.0
+        square = float(warped.warp.slope(effects.mean) ** 2 @ evidence.repeat_squares)
+        own = process.noise * own_share(square, evidence.repeat_dof, process.noise)
+        return warped, process, own
 
     def _repeats(self, effects: CaseEffects, evidence: Evidence) -> Repeats | None:
         """Return the repeats of the only case; ``None``: they say nothing worth knowing of the noise.
@@ -256,6 +263,31 @@ class FittedEvidence:
     evidence: Evidence
     row: Mapping[str, int]
     """Candidate → training row."""
+    own_variance: float
+    """Expected variance of what a candidate has beyond its point where the process takes it for
+    noise, warped rewards squared; see ``own_share``."""
+
+
+def own_share(square: float, dof: int, noise: float) -> float:
+    """Return which share of the noise is expected to be candidates' own.
+
+    With one case the process cannot tell an evaluation's noise from what a candidate has beyond its
+    point; their sum is v. Repeats have the noise alone, so the share f has the likelihood
+
+        log p(S | f) = -nu / 2 log(1 - f) - S / (2 v (1 - f))                                      (1)
+
+    and is 0 or, as likely, anything below 1.
+
+    Args:
+        square: S, the sum of squares within candidates.
+        dof: nu, its degrees of freedom; 0: nothing was repeated.
+        noise: v.
+    """
+    share = np.arange(N_SHARES) / N_SHARES
+    log_weight = -0.5 * dof * np.log1p(-share) - 0.5 * square / (noise * (1.0 - share))  # (eq. 1)
+    weight = np.exp(log_weight - log_weight.max())
+    weight[0] *= N_SHARES - 1.0
+    return float(weight @ share / weight.sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -305,6 +337,26 @@ class FittedSpaceModel:
         ids = tuple(candidate.candidate_id for candidate in candidates)
         points = self.model.encoding.encode([candidate.params for candidate in candidates])
         return self.posterior_at(ids, points, self.rows(ids))
+
+    def widening(self, posterior: WarpedPosterior, members: Sequence[int]) -> np.ndarray:
+        """Return the factors by which intervals widen for what the process takes as known.
+
+        These are its hyper-parameters, and that candidates have no effect of their own where it
+        cannot be told from noise.
+
+        Args:
+            posterior: of this model.
+            members: whose intervals widen, (n,).
+
+        Returns:
+            At least 1, (n,).
+        """
+        if self.learned is None or posterior.points is None:
+            return np.ones(len(members))
+        of = np.asarray(members, np.intp)
+        total = self.learned.process.total_variance(posterior.points.take(of), posterior.rows[of])
+        variance = total + self.learned.own_variance
+        return np.asarray(np.sqrt(variance) / posterior.marginals[1][of], np.float64)
 
     def worth(self, candidates: Sequence[Candidate]) -> WarpedPosterior:
         """Return the joint posterior of what these candidates are worth; see ``worth_at``."""

@@ -144,12 +144,12 @@ def recommend(
     members = [member for member in state.archive if member.n]
     if not members:
         return None
-    # Depends on the evidence alone, not on the sampler's memory: a run recommends the same
-    # candidate whether or not it was resumed or repaired.
-    fitted = surrogate.fit(state.archive, case_weights=case_weights)
+    # The hyper-parameters are those of the sampler's last generation, which a resumed run has, too.
+    fitted = surrogate.warm(state.memory).fit(state.archive, case_weights=case_weights)
     candidates = [member.candidate for member in members]
     posterior = fitted.posterior(candidates)
-    cautious, _ = fitted.worth(candidates).interval(CAUTIOUS_LEVEL)
+    worth = posterior if surrogate.price is None else fitted.worth(candidates)
+    cautious, _ = worth.interval(CAUTIOUS_LEVEL)
     feasible = _feasible(goals, members)
     order = sorted(
         range(len(members)),
@@ -160,7 +160,8 @@ def recommend(
     by_reward = sorted(order, key=lambda i: -cautious[i])
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
     bounds = bounds or (-math.inf, math.inf)
-    mean, low, high = _claims(posterior, level, leaders, bias, bounds)
+    widening = bias.widening * fitted.widening(posterior, leaders)
+    mean, low, high = _claims(posterior, level, leaders, bias.zeta, widening, bounds)
     cautious = np.clip(cautious, *bounds)
     ranking = tuple(
         Ranked(
@@ -195,19 +196,19 @@ def _claims(
     posterior: WarpedPosterior,
     level: float,
     leaders: Sequence[int],
-    bias: SelectionBias,
+    zeta: float,
+    widening: np.ndarray,
     bounds: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means and interval ends, (n,) each, with leaders corrected for selection bias.
+    """Return means and interval ends, (n,) each.
 
+    Those of leaders are lowered by the selection bias and widened by factors, (n_leaders,).
     Followers, including the baseline, keep the values of the posterior.
     """
     mean, (low, high) = posterior.mean.copy(), map(np.copy, posterior.interval(level))
-    if bias.square > 0.0:
-        below = (mean - low)[leaders] * bias.widening
-        above = (high - mean)[leaders] * bias.widening
-        mean[leaders] -= bias.zeta * posterior.sd[leaders]
-        low[leaders], high[leaders] = mean[leaders] - below, mean[leaders] + above
+    below, above = (mean - low)[leaders] * widening, (high - mean)[leaders] * widening
+    mean[leaders] -= zeta * posterior.sd[leaders]
+    low[leaders], high[leaders] = mean[leaders] - below, mean[leaders] + above
     return np.clip(mean, *bounds), np.clip(low, *bounds), np.clip(high, *bounds)
 
 

@@ -47,8 +47,8 @@ class SimulatedTask(CaseTask):
 
     suite = "sim"
 
-    def __init__(self, name: str) -> None:
-        kind = self.kind = KINDS[name]
+    def __init__(self, name: str, kind: Kind | None = None) -> None:
+        kind = self.kind = kind or KINDS[name]
         space = Space(
             [
                 categorical("model", *(f"m{i}" for i in range(N_MODELS))),
