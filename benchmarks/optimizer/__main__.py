@@ -1,4 +1,4 @@
-"""``python -m benchmarks.optimizer``: run, report, plot, scaling, told."""
+"""``python -m benchmarks.optimizer``: run, report."""
 
 import os
 

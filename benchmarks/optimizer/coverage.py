@@ -4,8 +4,8 @@
 
 Tasks of one kind share how they are drawn, never their values, so that misses are independent. Kinds
 with cases are those of ``simulated``; kinds without cases add noise to the mean of such a task
-(``mixed``) or to waves over three numbers (``smooth``). ``of true`` is the truth that the interval shall
-hold: the winner's mean over all cases, or of its evaluations.
+(``mixed``) or to waves over three numbers (``smooth``). The truth is the winner's mean over all cases, or
+of infinitely many evaluations.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from benchmarks.optimizer.opponents.ours import Run, make_ours, parse_overrides
 from benchmarks.optimizer.regret import calibrate
 from benchmarks.optimizer.running import NOISE_SEED, Progress, step
 from benchmarks.optimizer.spaces import Point, Space, real
-from benchmarks.optimizer.tasks.base import CaseTask, Task
+from benchmarks.optimizer.tasks.base import Task
 from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
 
 Noise = Callable[[float, np.random.Generator], float]
@@ -142,7 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     parse_overrides(options.settings)
     budgets = [int(budget) for budget in options.budgets.split(",")]
-    print("| kind | " + " | ".join(f"{budget}: covered, bias x 100, width" for budget in budgets))
+    print("| kind | " + " | ".join(f"{b}: covered, bias x 100, width" for b in budgets) + " |")
+    print("|" + "---|" * (1 + len(budgets)))
     for kind in options.kinds:
         cells = []
         for budget in budgets:

@@ -257,7 +257,9 @@ class GaussianProcess:
         )
         known = self.kernel.covariance(params, distances)
         cross = self.kernel.covariance(params, across)
-        is_own = self.nugget_variance * ((rows[:, None] == np.arange(len(w))) & (rows >= 0)[:, None])
+        is_own = self.nugget_variance * (
+            (rows[:, None] == np.arange(len(w))) & (rows >= 0)[:, None]
+        )
         errors = self.factor @ self.factor.T - known  # v R
         errors[np.diag_indices_from(errors)] -= self.nugget_variance + JITTER
         dims = range(self.kernel.n_dims)
@@ -275,7 +277,10 @@ class GaussianProcess:
         ]
         solved = cho_solve((self.factor, True), (cross + is_own).T)  # (n, m)
         jacobian = np.array(
-            [own @ w - solved.T @ (slope @ w) for own, slope in zip(cross_slopes, slopes, strict=True)]
+            [
+                own @ w - solved.T @ (slope @ w)
+                for own, slope in zip(cross_slopes, slopes, strict=True)
+            ]
         )  # (D + 3, m)
         turned = [cho_solve((self.factor, True), slope) for slope in slopes]  # C^-1 C_i
         flat = np.array([part.ravel() for part in turned])

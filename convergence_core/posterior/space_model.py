@@ -46,6 +46,8 @@ QUIET = 0.02
 """Variance of the noise, in units of that of candidates' rewards, below which it is small."""
 SURELY = 0.999
 """Confidence that it is."""
+N_FITS = 2
+"""Fits that are kept: a generation needs those before and after it."""
 N_SHARES = 20
 """Shares of the noise between which ``own_share`` averages."""
 MEMORY_KEY = "log_params"
@@ -101,24 +103,27 @@ class SpaceModel:
         case_ids: Sequence[str] | None = None,
         case_weights: Mapping[str, float] | None = None,
     ) -> "FittedSpaceModel":
-        """Learn from an archive; asked the same again, return the last fit.
+        """Learn from an archive; of the last few fits, return the one of the same inputs.
 
         Args:
             archive: the evidence; not changed.
             case_ids: the cases whose mean counts; ``None``: those weighted or seen.
             case_weights: case → positive weight; absent ones weigh 1.
         """
+        if case_ids is not None and case_weights and set(case_ids) == case_weights.keys():
+            case_ids = None
         inputs = FitInputs(
             model=self,
             archive=archive,
             case_ids=None if case_ids is None else tuple(case_ids),
             case_weights=dict(case_weights or {}),
         )
-        last = _LAST.get("fit")
-        if last is not None and last[0].is_same(inputs):
-            return last[1]
+        last = _LAST["fits"]
+        for known, fitted in last:
+            if known.is_same(inputs):
+                return fitted
         fitted = FittedSpaceModel(model=self, learned=self._fit(inputs))
-        _LAST["fit"] = inputs, fitted
+        _LAST["fits"] = ((inputs, fitted), *last[: N_FITS - 1])
         return fitted
 
     def _fit(self, inputs: "FitInputs") -> "FittedEvidence | None":
@@ -244,8 +249,8 @@ class FitInputs:
         )
 
 
-_LAST: Final[dict[str, tuple[FitInputs, "FittedSpaceModel"]]] = {}
-"""The last fit alone, replaced whole: threads may lose it to each other, and then fit again."""
+_LAST: Final[dict[str, tuple[tuple[FitInputs, "FittedSpaceModel"], ...]]] = {"fits": ()}
+"""The last fits, replaced whole: threads may lose them to each other, and then fit again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

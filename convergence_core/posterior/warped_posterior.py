@@ -268,8 +268,9 @@ class WarpedPosterior:
         self, rng: np.random.Generator, n: int, *, index: int, delta: float
     ) -> float:
         """Return the share of draws with this member at most ``delta`` below the highest."""
-        drawn = self.draws(rng, n)
-        return float(np.mean(drawn[:, index] >= drawn.max(axis=1) - delta))
+        drawn = self.warped_draws(rng, n)  # the warp keeps which is the highest
+        highest = self.rewards(drawn.max(axis=1))
+        return float(np.mean(self.rewards(drawn[:, index]) >= highest - delta))
 
     def rewards(self, warped: np.ndarray) -> np.ndarray:
         """Return the rewards of warped ones, any shape."""

@@ -161,8 +161,8 @@ def recommend(
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
     bounds = bounds or (-math.inf, math.inf)
     widening = bias.widening * fitted.widening(posterior, leaders)
-    mean, low, high = _claims(posterior, level, leaders, bias.zeta, widening, bounds)
-    cautious = np.clip(cautious, *bounds)
+    claims = _claims(posterior, level, leaders, bias.zeta, widening)
+    mean, low, high, cautious = np.clip([*claims, cautious], *bounds)
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],
@@ -198,7 +198,6 @@ def _claims(
     leaders: Sequence[int],
     zeta: float,
     widening: np.ndarray,
-    bounds: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return means and interval ends, (n,) each.
 
@@ -209,7 +208,7 @@ def _claims(
     below, above = (mean - low)[leaders] * widening, (high - mean)[leaders] * widening
     mean[leaders] -= zeta * posterior.sd[leaders]
     low[leaders], high[leaders] = mean[leaders] - below, mean[leaders] + above
-    return np.clip(mean, *bounds), np.clip(low, *bounds), np.clip(high, *bounds)
+    return mean, low, high
 
 
 def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[float | None]:

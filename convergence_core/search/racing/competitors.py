@@ -253,14 +253,15 @@ class Competitors:
         if self.fitted.learned is not None:
             sd = math.sqrt(self.fitted.learned.process.nugget_variance)
             drawn = drawn + sd * (rows < 0) * rng.standard_normal(drawn.shape)
-        rewards = posterior.rewards(drawn)
         if self.goals is not None:
             genes = np.concatenate([self.genes[known], pool.genes])
             ids = (*self._ids(known), *("",) * len(pool))
             violation = self.goals.violations(n_draws, ids, self.encoding.places(genes), rng)
             if violation is not None:
-                rewards[:, 1:][violation[:, 1:] > 0] = -np.inf
-        return float(np.quantile(rewards.max(axis=1) - rewards[:, 0], level))
+                drawn[:, 1:][violation[:, 1:] > 0] = -np.inf
+        # The warp keeps which is the highest.
+        gap = posterior.rewards(drawn.max(axis=1)) - posterior.rewards(drawn[:, 0])
+        return float(np.quantile(gap, level))
 
     def draws(
         self,

@@ -35,6 +35,10 @@ from convergence_core.space import Space
 
 N_STEPS = 8
 """Iterations of the optimizer of hyper-parameters after each generation but the first."""
+GROWTH = 1.1
+"""Rewards per reward at the last optimization from which on hyper-parameters are optimized again."""
+LEARNED_KEY = "n_learned"
+"""Key of that number of rewards in a sampler's memory."""
 N_DRAWS = 400
 """Draws behind ``SearchState.regret_upper_bound``."""
 
@@ -93,18 +97,23 @@ class ThompsonSampler:
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state with these trials, and with hyper-parameters that fit them."""
         updated = state.tell(trials, None if self.goals is None else self.goals.measures)
-        fitted = self.surrogate.warm(updated.memory, n_steps=N_STEPS).fit(
+        n_rewards = sum(member.n for member in updated.archive)
+        n_learned = updated.memory.get(LEARNED_KEY)
+        is_due = not isinstance(n_learned, int) or n_rewards >= GROWTH * n_learned
+        n_steps = N_STEPS if is_due else 0
+        fitted = self.surrogate.warm(updated.memory, n_steps=n_steps).fit(
             updated.archive, case_weights=self.case_weights
         )
         if fitted.log_params is None:
             return updated
         # A stream of its own, a function of the state: looking changes nothing drawn for plans.
         rng = np.random.default_rng([updated.generation, len(updated.archive)])  # noqa: TID251
-        competitors = self.competitors(updated.archive, fitted, updated.memory, n_steps=N_STEPS)
+        competitors = self.competitors(updated.archive, fitted, updated.memory, n_steps=n_steps)
         bias = self._selection_bias(state, fitted, updated.archive)
         memory: dict[str, Json] = {
             **bias.noted(updated.memory, state.generation),
             MEMORY_KEY: fitted.log_params.tolist(),
+            LEARNED_KEY: n_rewards if is_due else n_learned,
             REGRET_KEY: competitors.regret_upper_bound(
                 self._free, rng, n_draws=N_DRAWS, level=SETTLED
             ),

@@ -263,3 +263,39 @@ def test_a_matrix_that_rounding_left_indefinite_is_factored_with_jitter():
 def test_a_matrix_that_no_jitter_mends_is_refused(broken):
     with pytest.raises(np.linalg.LinAlgError):
         cholesky_factor(np.diag([1.0, broken]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_doubt_about_hyper_parameters_adds_to_variances_as_finite_differences_say(seed):
+    problem = Problem(seed)
+    process = problem.fit()
+    places = problem.unseen.join(problem.places.take(np.array([0])))
+    rows = np.append(np.full(len(problem.unseen), -1), 0)
+    inverse = np.linalg.inv(process.factor @ process.factor.T)
+
+    def at(step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        params = process.log_params + step
+        prior = _Problem.of(
+            problem.kernel,
+            problem.kernel.distances(problem.places, problem.places),
+            problem.targets,
+            problem.errors,
+            MEASURED_NOISE,
+        )
+        covariance = prior.covariance(params)
+        moved = GaussianProcess.conditioned(
+            problem.kernel, problem.places, problem.targets, covariance, params
+        )
+        return moved.marginals(places, rows)[0], covariance
+
+    steps = 1e-4 * np.eye(len(process.log_params))
+    pairs = [(at(step), at(-step)) for step in steps]
+    jacobian = np.array([(up[0] - down[0]) / 2e-4 for up, down in pairs])
+    slopes = [inverse @ (up[1] - down[1]) / 2e-4 for up, down in pairs]
+    information = [[0.5 * float(np.trace(a @ b)) for b in slopes] for a in slopes]
+    sd = np.append(problem.kernel.prior_sd, MEASURED_NOISE.log_sd)
+    precision = np.array(information) + np.diag(sd**-2)
+    doubt = (jacobian * np.linalg.solve(precision, jacobian)).sum(axis=0)
+    expected = process.marginals(places, rows)[1] + doubt
+    np.testing.assert_allclose(process.total_variance(places, rows), expected, rtol=1e-3)
+    assert (doubt > 0).all()

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from convergence_core.evidence import Archive, Member
-from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
+from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel, own_share
 from convergence_core.records import Candidate, Cell, Params
-from convergence_core.space import Choice, Integer, Space
+from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.mixed_problem import mixed_space, mixed_value, trial
 from tests.support.random_spaces import points, random_space
 
@@ -312,7 +312,7 @@ def test_intervals_of_seen_candidates_cover_their_true_means(n_cases):
     assert 0.82 < np.mean(inside) < 0.96, inside
 
 
-def test_the_last_fit_is_the_answer_to_the_same_question_and_to_no_other():
+def test_a_kept_fit_is_the_answer_to_the_same_question_and_to_no_other():
     archive, model = mixed(8, n_cases=4), SpaceModel(space=mixed_space())
     cases = sorted({case for member in archive for case, _ in member.rewards})
     first = model.fit(archive, case_ids=cases)
@@ -327,3 +327,35 @@ def test_the_last_fit_is_the_answer_to_the_same_question_and_to_no_other():
     for other in others:
         model.fit(archive, case_ids=cases)
         assert other() is not first
+    weights = dict.fromkeys(cases, 1.0)
+    assert model.fit(archive, case_ids=cases, case_weights=weights) is model.fit(
+        archive, case_weights=weights
+    )
+
+
+def test_repeats_tell_how_much_of_the_noise_is_candidates_own():
+    noise, dof = 0.2, 2_000
+    assert own_share(dof * noise, dof, noise) < 0.005
+    assert own_share(dof * 0.5 * noise, dof, noise) == pytest.approx(0.5, abs=0.05)
+    assert own_share(0.0, 0, noise) == pytest.approx(0.25)  # nothing was repeated: as likely none
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_winner_of_one_case_may_have_an_effect_of_its_own_where_nothing_repeats(deterministic):
+    rng = np.random.default_rng(0)
+    space = Space(parameters={"x": Float(min=0.0, max=1.0)})
+    members = [
+        Member(
+            candidate=space.candidate({"x": x}),
+            generation=0,
+            rewards={("only", 0): float(0.5 + 0.1 * rng.uniform(-1.0, 1.0))},
+        )
+        for x in np.linspace(0.0, 1.0, 40)
+    ]
+    archive = Archive({member.candidate.candidate_id: member for member in members})
+    fitted = SpaceModel(space=space, deterministic=deterministic).fit(archive)
+    assert fitted.learned is not None
+    noise = 0.0 if deterministic else fitted.learned.process.noise
+    assert fitted.learned.own_variance == pytest.approx(0.25 * noise)
+    posterior = fitted.posterior([member.candidate for member in members])
+    assert (fitted.widening(posterior, [0, 1]) > 1.0).all()

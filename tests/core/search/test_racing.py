@@ -357,3 +357,15 @@ def test_a_part_of_a_place_is_explored_with_its_probability():
     for _ in range(2_000):
         allocation._explore(43, 0.2)
     assert stats.binomtest(breeder.n - 2_000, 2_000, 0.72).pvalue > 1e-3, breeder.n
+
+
+@pytest.mark.parametrize(("n_cells", "is_learned"), [(10, False), (100, True)])
+def test_hyper_parameters_are_learned_again_once_evidence_has_grown_by_a_tenth(
+    n_cells, is_learned
+):
+    state = told(RACING, 3)
+    n_known = sum(member.n for member in state.archive)
+    assert (n_cells >= 0.1 * n_known) == is_learned
+    plan = RACING.ask(state, rng(2), request(3, n_cells=n_cells, n_candidates=2))
+    after = tell(RACING, state, plan)
+    assert (after.memory["log_params"] != state.memory["log_params"]) == is_learned
