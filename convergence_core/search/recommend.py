@@ -159,10 +159,9 @@ def recommend(
     # A candidate passed over as infeasible still leads by the posterior of its reward.
     by_reward = sorted(order, key=lambda i: -cautious[i])
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
-    bounds = bounds or (-math.inf, math.inf)
     widening = bias.widening * fitted.widening(posterior, leaders)
     claims = _claims(posterior, level, leaders, bias.zeta, widening)
-    mean, low, high, cautious = np.clip([*claims, cautious], *bounds)
+    mean, low, high, cautious = np.clip([*claims, cautious], *(bounds or (-math.inf, math.inf)))
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],
