@@ -267,7 +267,7 @@ class OursOnCases(CellOpponent):
         return self.run.recommend()
 
 
-def make_ours(setup: Setup, settings: str) -> PointOpponent | CellOpponent:
+def make_ours(setup: Setup, settings: str) -> OursOnValues | OursOnCases:
     """Return the product on a task.
 
     Args:
