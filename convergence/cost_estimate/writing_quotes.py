@@ -94,7 +94,6 @@ def _preferences(
     *,
     n_texts: int,
 ) -> RoleEstimate:
-    from convergence_core.sao.round_plan import N_FROZEN  # noqa: PLC0415 - brings NumPy
     from tasks.sao.writer import LONGEST_PROMPT  # noqa: PLC0415 - brings NumPy
 
     configuration = loaded.configuration
@@ -103,10 +102,9 @@ def _preferences(
     model = TextModel.of(llm, None, world)
     n_rounds = min(sao.iterative_rounds, (plan.n_generations - 1) // sao.every)
     n_answers = sao.n_samples * sao.response_pairs
-    n_judged = sao.n_samples * comb(sao.response_pairs, 2) + sao.audit_items + N_FROZEN
-    n_embedded = 0 if sao.embedding_model is None else sao.n_samples * n_rounds
+    n_judged = sao.n_samples * comb(sao.response_pairs, 2) + sao.audit_items
     once = n_judged * 2 + sao.n_samples + n_texts
-    most = n_judged * 2 * FORMS + sao.n_samples + n_texts + n_embedded
+    most = n_judged * 2 * FORMS + sao.n_samples + n_texts
     probes = N_JUDGE_PROBES if n_rounds else 0
     calls = Range(low=0, expected=n_rounds * once, high=n_rounds * most + probes)
     quote = model.quote(

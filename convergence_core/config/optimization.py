@@ -150,13 +150,11 @@ class SaoConfig(Section):
     """Randomness of the chat answers; `null`: the current best's, and none for prompts."""
     response_pairs: int = Field(default=2, ge=2, le=8)
     """Answers per prompt; above 2, all pairs are judged."""
-    embedding_model: Text | None = None
-    """Model at `llm` that detects paraphrased prompts. Absent: shared words decide."""
     quality_filter: bool = True
     """Whether to filter by length, refusals and similarity. Truncated answers, held-out cases
     and uncertain judgements never pass."""
     iterative_rounds: int = Field(default=3, ge=1, le=1_000)
-    """Most rounds of a run; alarms end them sooner."""
+    """Most rounds of a run."""
     audit_items: int = Field(default=50, ge=0, le=1_000)
     """Pairs with a known answer per round that test the judge; it is trusted only after 50
     distinct ones."""
@@ -165,8 +163,6 @@ class SaoConfig(Section):
     use_logprobs: Literal["auto"] | bool = "auto"
     """Judgements from log-probabilities (`true`), from verdicts on which both orders agree
     (`false`), or the best available."""
-    released_alarms: int = Field(default=0, ge=0)
-    """Coverage alarms that you checked; an unchecked one ends the rounds."""
 
 
 class SocietyConfig(Section):

@@ -58,7 +58,7 @@ def answer_parts(
     """Return the parts of an answer.
 
     Args:
-        prompt: what was asked last.
+        prompt: the last user message.
         answer: the response.
         rating: reward that people gave, in [-1, 1]. ``None`` if unrated.
         style: of its user (``user_style``). ``None`` if unknown.

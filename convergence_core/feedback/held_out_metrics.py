@@ -77,7 +77,7 @@ def held_out_metrics(
     new_nats: Mapping[str, float],
     old_nats: Mapping[str, float],
 ) -> tuple[HeldOutMetric, ...]:
-    """Return the metrics that can be told, in the order of ``UNITS``.
+    """Return the computable metrics, in the order of ``UNITS``.
 
     Args:
         new: answers of the new adapter.

@@ -112,7 +112,7 @@ def safety_flags(prompt: str, answer: str) -> tuple[SafetyFlag, ...]:
     """Return what is wrong with an answer, each rule once.
 
     Args:
-        prompt: what was asked; personal data that it holds may be answered with.
+        prompt: of the answer, which may repeat personal data from it.
         answer: the response.
     """
     flags: list[SafetyFlag] = []

@@ -1,1 +1,1 @@
-"""Language models as judges: agreement with people, trust, coverage of texts."""
+"""Language models as judges: agreement with people, trust."""

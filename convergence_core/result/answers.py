@@ -48,7 +48,7 @@ class CaseAnswers:
     expected: str | None = None
     """``None`` if not kept, or the case has none."""
     first: CaseAnswer | None
-    """``None`` if it was not asked this case."""
+    """``None`` if it did not answer this case."""
     second: CaseAnswer | None
 
     @property

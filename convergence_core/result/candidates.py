@@ -4,7 +4,7 @@ Three kinds of estimates stand side by side and must not be confused:
 
 * ``search``: posterior over the cells that the search used to choose. The winner was chosen
   *because* it looked high there, so its value is biased upward by that selection.
-* ``fresh``: the same test cases asked again after the choice. Unbiased for these cases.
+* ``fresh``: the same test cases, evaluated again after the choice. Unbiased for these cases.
 * ``holdout``: cases that the search never saw. Unbiased for cases like them.
 
 A difference between winner and default is one look at paired cases; the promotion decision is the
@@ -28,7 +28,7 @@ class GateReport:
     """Whom it was compared with; the defaults until there is a champion."""
     opponent_id: str
     n_cases: int
-    """Held-out cases that both were asked."""
+    """Held-out cases that both answered."""
     n_groups: int | None = None
     """Groups of them, each of which was one bet; ``None`` means each case was one."""
     mean: float
@@ -62,7 +62,7 @@ class GateReport:
     left: float | None = None
     """What is left of ``alpha`` on these cases for later looks; ``None`` means as of ``level``."""
     is_adopted: bool = False
-    """Whether the candidate became the champion with the verdict, without a person being asked."""
+    """Whether the verdict made the candidate champion without asking a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,19 +75,19 @@ class CandidateReport:
     params: Params
     origin: str
     generation: int | None
-    """First asked, from 0; ``None`` means a default that the search did not ask."""
+    """Generation of its first evaluation, from 0; ``None``: a default that the search did not evaluate."""
     search: Estimate | None
     """Posterior; for the winner biased upward by selection. ``None`` means a default that got no
     reward in the search; every winner has one."""
     fresh: Estimate | None = None
-    """Same cases, asked again after the choice; ``None`` if not asked."""
+    """The search cases, evaluated again after the choice; ``None`` if not evaluated."""
     holdout: Estimate | None = None
-    """Cases the search never saw; ``None`` if not asked."""
+    """Cases that the search never saw; ``None`` if not evaluated."""
     answer_usd: float | None = None
-    """Mean price of an answer in the final evaluation; ``None`` if not asked, or no price known.
+    """Mean price of an answer in the final evaluation; ``None`` if not evaluated, or without a known price.
     """
     answer_ms: float | None = None
-    """Mean latency of an answer in the final evaluation; ``None`` if not asked, or not measured.
+    """Mean latency of an answer in the final evaluation; ``None`` if not evaluated, or not measured.
     """
     metrics: Mapping[Role, Mapping[str, float]] = field(default_factory=dict)
     """Role → metric → mean in the metric's unit: for ``search`` adjusted for the cases that were
@@ -113,7 +113,7 @@ class CandidateReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within:
-    """How sure the search is that no candidate it asked is much above the winner."""
+    """Probability that no evaluated candidate is much better than the winner."""
 
     delta: float
     """Reward that counts as a small gap."""
@@ -147,7 +147,7 @@ class LeaderboardRow:
     n_failed: int
     """Search evaluations without an ``ok`` status, skipped ones left out."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Metric → mean, adjusted for the cases that were asked."""
+    """Metric → mean, adjusted for the cases that it answered."""
     origin: str
     generation: int
-    """First asked, from 0."""
+    """Generation of its first evaluation, from 0."""

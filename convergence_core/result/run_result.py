@@ -104,7 +104,7 @@ class VolumePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """What a Pareto run found: the trade-offs that nothing it asked beats everywhere."""
+    """What a Pareto run found: trade-offs that no evaluated candidate beats in every objective."""
 
     objectives: tuple[str, ...]
     """Metrics with a weight."""
@@ -162,7 +162,7 @@ class RunResult:
     seed: int
     generations_run: int
     n_candidates: int
-    """Different candidates asked in the search."""
+    """Distinct candidates that the search evaluated."""
     n_evaluations: int
     """Cells with an outcome, re-estimation included, skipped ones left out."""
     n_calls: int
@@ -172,9 +172,9 @@ class RunResult:
     n_failed: int
     """Evaluations that ended without an ``ok`` status, skipped ones left out."""
     n_missing: int
-    """Cells asked without getting a reward: a fault of network, server or metric."""
+    """Evaluations without a reward: a fault of network, server or metric."""
     n_skipped: int
-    """Cells planned and never asked: a budget or a stop."""
+    """Evaluations that a budget or a stop prevented."""
     never_called: tuple[str, ...] = ()
     """Purposes that the configuration asks for and that never made a call."""
     n_maybe_paid: int = 0
@@ -204,13 +204,13 @@ class RunResult:
     """Why the winner was not looked at again, or on fewer cells than planned, in words without a
     full stop; empty: it was as planned."""
     baseline: CandidateReport | None = None
-    """The user's defaults; ``None`` if the configuration gives none, or they were never asked."""
+    """The user's defaults; ``None`` if the configuration gives none, or the run never evaluated them."""
     has_defaults: bool = False
     """Whether the configuration gives defaults."""
     difference: Estimate | None = None
     """The search's best minus default on held-out cases."""
     difference_fresh: Estimate | None = None
-    """The search's best minus default on the search cases asked again."""
+    """Best minus default on the search cases, evaluated again."""
     gate: GateReport | None = None
     """``None`` if no one to compare with, or no held-out case."""
     within: Within | None = None
@@ -260,7 +260,7 @@ class RunResult:
 
     @property
     def best(self) -> CandidateReport | None:
-        """The search's best, which the held-out cases were asked about."""
+        """The search's best, evaluated on the held-out cases."""
         return self.challenger or self.winner
 
     @property

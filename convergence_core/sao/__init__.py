@@ -7,7 +7,7 @@ comes of it may move a reward or the final ranking. Calls are made in ``tasks.sa
 ==================  ===============================================================
 ``personas``        a million personas, walked through without a repeat
 ``diversity``       choice of the next ones
-``templates``       texts that prompt writer, judge and distiller are asked
+``templates``       prompts for the writer, the judge and the distiller
 ``preferences``     comparisons, judgements in both orders, judged pairs
 ``judge_bias``      position and length; when a round is aborted
 ``filters``         seven filters in order, each with a counter
@@ -21,6 +21,6 @@ comes of it may move a reward or the final ranking. Calls are made in ``tasks.sa
 ``prompt_shape``    where a prompt stands in a test case
 ``rows``            tables, and back
 ``formats``         rows that trainers read, and back
-``report``          what people are told
+``report``          summary for people
 ==================  ===============================================================
 """

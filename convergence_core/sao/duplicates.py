@@ -2,14 +2,11 @@
 
 A 128-value MinHash of the word set (Broder 1997) in 16 bands of 8 rows finds pairs of Jaccard .9 with
 probability .9999. The estimate itself would let 43 of 100 copies with two of forty words changed pass,
-so the word sets are compared. Texts that are equal up to case and punctuation are found by hash. Where texts
-come with vectors, those whose cosine is as high count as one, too: the same question in other words.
+so the word sets are compared. Texts that are equal up to case and punctuation are found by hash.
 """
 
 from functools import cached_property
 from typing import Any, Final
-
-import numpy as np
 
 from convergence_core.judges.texts import fingerprint, jaccard, word_set
 
@@ -17,14 +14,13 @@ N_VALUES: Final = 128
 N_BANDS, N_ROWS = 16, 8
 SEED: Final = 1
 ALIKE: Final = 0.9
-"""Similarity from which texts count as one: Jaccard's of word sets, cosine of vectors."""
+"""Jaccard similarity of word sets from which texts count as one."""
 
 
 class Duplicates:
     """Texts met so far; used within one filtering and never kept."""
 
     def __init__(self) -> None:
-        self._vectors: list[np.ndarray] = []
         self._words: dict[str, frozenset[str]] = {}
         self._texts: dict[str, str] = {}
 
@@ -32,13 +28,8 @@ class Duplicates:
         """Return how many texts were kept."""
         return len(self._texts)
 
-    def add(self, text: str, vector: np.ndarray | None = None) -> bool:
-        """Keep a text unless it is a near duplicate; return whether it was new.
-
-        Args:
-            text: to be kept.
-            vector: its direction, (n_dims,), of length 1; ``None``: words alone decide.
-        """
+    def add(self, text: str) -> bool:
+        """Keep a text unless it is a near duplicate; return whether it was new."""
         key = fingerprint(text)
         if key in self._texts:
             return False
@@ -47,10 +38,6 @@ class Duplicates:
         near = self._index.query(hashed)
         if any(jaccard(words, self._words[name]) >= ALIKE for name in near):
             return False
-        if vector is not None:
-            if any(float(vector @ kept) >= ALIKE for kept in self._vectors):
-                return False
-            self._vectors.append(vector)
         self._texts[key] = text
         self._words[key] = words
         self._index.insert(key, hashed, check_duplication=False)

@@ -18,10 +18,8 @@ switches 2 to 5 off, and nothing switches off the others. The paper filters noth
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias, get_args
-
-import numpy as np
 
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.texts import jaccard, normalized, runs_of, word_set
@@ -122,9 +120,8 @@ class FilterChain:
         self._duplicates = Duplicates()
         self._is_new: dict[tuple[int | None, str], bool] = {}
         self._seen: set[str] = set()
-        self.known_prompts = tuple(dict.fromkeys(known_prompts))
-        self.vectors: Mapping[str, np.ndarray] = {}
-        """Prompt → its direction, of length 1; those without are compared by words alone."""
+        for prompt in dict.fromkeys(known_prompts):
+            self._duplicates.add(prompt)
 
     def fail(self, n: int = 1) -> None:
         """Count pairs that never came to be: a call failed, or its answer could not be read."""
@@ -184,10 +181,6 @@ class FilterChain:
             return False
         self._seen.add(comparison.pair_id)
         key = comparison.persona, comparison.prompt
-        if not self._is_new:  # the first one: only now are the directions of known prompts told
-            for prompt in self.known_prompts:
-                self._duplicates.add(prompt, self.vectors.get(prompt))
         if key not in self._is_new:
-            vector = self.vectors.get(comparison.prompt)
-            self._is_new[key] = self._duplicates.add(comparison.prompt, vector)
+            self._is_new[key] = self._duplicates.add(comparison.prompt)
         return self._is_new[key]

@@ -19,7 +19,7 @@ from convergence_core.judges.trust import SURE
 from convergence_core.sao.preferences import JudgedPair
 
 LEAST_PAIRS: Final = 100
-"""Pairs below which delta and lambda are not told."""
+"""Pairs below which delta and lambda are unknown."""
 MOST_PAIRS: Final = 200
 """Pairs that are pooled: the last ones."""
 MOST_BIAS: Final = 1.0

@@ -113,8 +113,6 @@ class JudgedPair:
     """Round of the run, from 0."""
     position: int
     """Position in the round."""
-    is_collapsed: bool = False
-    """Whether the answers of its round raised a coverage alarm."""
 
     @property
     def split(self) -> Split:
@@ -125,9 +123,9 @@ class JudgedPair:
     def may_teach(self) -> bool:
         """Whether its judgement may have any effect if the judge is trusted.
 
-        False for audit prompts and for rounds that were aborted or raised a coverage alarm.
+        False for audit prompts and for rounds that were aborted.
         """
-        return self.split == "train" and self.dropped_by != ABORTED and not self.is_collapsed
+        return self.split == "train" and self.dropped_by != ABORTED
 
     @property
     def is_kept(self) -> bool:

@@ -46,10 +46,8 @@ class PreferenceRound:
     no audit."""
     n_missing: int = 0
     """Different grounded items that a verdict on the judge still needs."""
-    vendi: float | None = None
-    """Number of different texts among the last 200, as an effective number."""
     note: str | None = None
-    """Why it was aborted, raised an alarm or ended the rounds; ``None`` if it did none of these."""
+    """Why it was aborted or ended the rounds; ``None`` if it did neither."""
 
     @property
     def why_disbelieved(self) -> str | None:

@@ -4,11 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.records import Candidate
-from convergence_core.sao.diversity import choose, hardness_of
 from convergence_core.sao.executed_items import AuditItem, GroundedAnswer, audit_items
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.personas import Grammar, Persona
@@ -21,8 +18,6 @@ N_BEST: Final = 3
 """Candidates that are compared, the incumbent among them; more where a prompt has more answers."""
 N_FAILURES: Final = 3
 """Test cases that went worst, shown to the writer."""
-N_FROZEN: Final = 10
-"""Frozen pairs that are judged again in a round, at most."""
 MOST_VARIANTS: Final = 8
 """Variants that are distilled for one parameter, at most."""
 
@@ -41,7 +36,6 @@ class RoundSource:
     """Search case → its prompt."""
     held_out: tuple[str, ...] = ()
     """Texts of the held-out cases, which must not leak."""
-    held_out_prompts: tuple[str, ...] = ()
     mutable: tuple[str, ...] = ()
     """Text parameters with ``mutate``."""
 
@@ -64,15 +58,13 @@ class RoundPlan:
     failures: tuple[str, ...]
     """Prompts of the test cases that went worst."""
     audit: tuple[AuditItem, ...]
-    frozen: tuple[JudgedPair, ...]
-    """Frozen pairs that are judged again."""
     mutable: Mapping[str, str]
     """Text parameter with ``mutate`` → its text in the incumbent."""
 
     @property
     def round_number(self) -> int:
         """From 0."""
-        return self.state.rounds.n_done
+        return self.state.n_rounds
 
     @property
     def prompt_temperature(self) -> float | None:
@@ -99,8 +91,8 @@ def plan_round(
         incumbent: who answers both times, and is compared first.
         answers: of committed generations, with what executed metrics say of them.
     """
-    settings, pairs = source.settings, history.pairs
-    personas = _personas(source, state, pairs)
+    settings = source.settings
+    personas = _personas(source, state, history.pairs)
     rivals = rivals_of(search, incumbent, max(N_BEST, settings.response_pairs))
     compares = len(rivals) >= settings.response_pairs
     items = audit_items(answers, settings.audit_items, used=history.audited)
@@ -117,31 +109,19 @@ def plan_round(
         rivals=tuple(rivals),
         failures=tuple(_failures(source, search)),
         audit=tuple(items),
-        frozen=tuple([p for p in pairs if p.split == "audit" and p.is_kept][:N_FROZEN]),
         mutable=_mutable(source, state, incumbent),
     )
 
 
 def _personas(source: RoundSource, state: SaoState, pairs: Sequence[JudgedPair]) -> list[Persona]:
+    """Return the next personas of the walk, none of them asked before."""
     grammar, settings = source.grammar, source.settings
-    begin = source.seed + int(state.alarms.moved * len(grammar))
-    pool = grammar.walk(begin, state.walk_from, settings.n_personas)
-    # An alarm or another seed moves the walk, which may then meet personas of earlier runs.
+    # Another seed moves the walk, which may then meet personas of earlier runs.
     used = {*state.asked, *(pair.comparison.persona for pair in pairs)}
-    free = pool[~np.isin(pool, [index for index in used if index is not None])]
-    judged = [
-        (pair.comparison.persona, pair.judgement.q)
-        for pair in pairs
-        # What a judge said that is not believed decides nothing.
-        if state.is_believed and pair.may_teach and pair.comparison.persona is not None
-    ]
-    return choose(
-        grammar,
-        free,
-        hardness_of(grammar, free, judged),
-        n=min(settings.n_samples, max(0, settings.n_personas - len(state.asked))),
-        chosen=state.asked,
-    )
+    walk = grammar.walk(source.seed, state.walk_from, settings.n_personas)
+    free = [int(index) for index in walk if int(index) not in used]
+    n = min(settings.n_samples, max(0, settings.n_personas - len(state.asked)))
+    return [grammar.persona(index) for index in free[:n]]
 
 
 def _failures(source: RoundSource, search: SearchState) -> list[str]:

@@ -11,24 +11,19 @@ from convergence_core.records import canonical_json, fields_of, sha256_hex
 from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
 from convergence_core.sao.round_result import SaoRound
 
-STOPPED: Final = "stopped"
-"""Measure of a round: 1 if an alarm of coverage stopped the rows after it, else 0."""
-
 PREFERENCES_SQL: Final = """
     WITH texts AS (
       SELECT run_id, payload_sha256, min(text) AS text FROM payloads
       WHERE kind IN ('prompt', 'response') GROUP BY ALL)
-    SELECT p.*, x.text AS prompt, a.text AS first_text, b.text AS second_text,
-      coalesce(q.coverage['stopped'], 0) > 0 AS is_collapsed
+    SELECT p.*, x.text AS prompt, a.text AS first_text, b.text AS second_text
     FROM preferences p
     JOIN runs r USING (run_id)
     LEFT JOIN texts x ON x.run_id = p.run_id AND x.payload_sha256 = p.prompt_sha256
     LEFT JOIN texts a ON a.run_id = p.run_id AND a.payload_sha256 = p.first_sha256
     LEFT JOIN texts b ON b.run_id = p.run_id AND b.payload_sha256 = p.second_sha256
-    LEFT JOIN preference_rounds q ON q.run_id = p.run_id AND q.generation = p.generation
     WHERE (p.run_id = $run OR $run IS NULL) AND (r.name = $system OR $system IS NULL)
     ORDER BY r.started_at, p.run_id, p.generation, p.position"""
-"""Judged pairs with their texts, and whether an alarm (``STOPPED``) followed them, in the order in which they were judged."""
+"""Judged pairs with their texts, in the order in which they were judged."""
 
 
 def round_tables(
@@ -48,8 +43,8 @@ def round_tables(
     """
     key = {"run_id": run_id, "generation": generation}
     return {
-        "payloads": text_rows(run_id, finished.pairs),
-        "preferences": preference_rows(run_id, generation, finished.pairs),
+        "payloads": text_rows(run_id, finished.outcome.pairs),
+        "preferences": preference_rows(run_id, generation, finished.outcome.pairs),
         "preference_rounds": [{**key, **_round(finished, estimator)}],
         "preference_audits": [
             {
@@ -102,7 +97,7 @@ def text_rows(run_id: str, pairs: Iterable[JudgedPair]) -> list[Row]:
 def _round(finished: SaoRound, estimator: str | None) -> Row:
     """Return the columns of ``preference_rounds``, its key aside."""
     plan, outcome, state = finished.plan, finished.outcome, finished.state
-    audit, trust, coverage = outcome.audit, state.trust, finished.coverage
+    audit, trust = outcome.audit, state.trust
     return {
         "round": plan.round_number,
         "n_prompts": len(plan.personas),
@@ -112,14 +107,9 @@ def _round(finished: SaoRound, estimator: str | None) -> Row:
         "dropped": _known(outcome.dropped),
         "judge": _known({
             **fields_of(outcome.bias, "agreement", "position", "length"),
-            "frozen": finished.agreement_with_frozen,
             "audit_length": audit.length, "audit_length_se": audit.length_se,
             "different_items": trust.n_different, "pooled_items": trust.n_items,
             "pooled_right": trust.n_right, "lower_bound": trust.lower_bound,
-        }),
-        "coverage": _known({
-            STOPPED: state.alarms.is_stopped, "duplicates": coverage.duplicate_share,
-            **fields_of(coverage, "n_texts", "vendi", "distinct_2", "held_out"),
         }),
         **fields_of(audit, "n_items", "accuracy"),
         "trust": trust.value,
@@ -151,7 +141,6 @@ def pairs_of(rows: Iterable[Mapping[str, Any]]) -> list[JudgedPair]:
             dropped_by=row["dropped_by"],
             round_number=int(row["round"]),
             position=int(row["position"]),
-            is_collapsed=bool(row["is_collapsed"]),
         )
         for row in rows
     ]

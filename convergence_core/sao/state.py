@@ -8,24 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from convergence_core.judges.coverage import Alarms, Coverage
 from convergence_core.judges.trust import Audit, Trust
 from convergence_core.records import Json
-from convergence_core.sao.rounds import Rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaoState:
     """See the module."""
 
-    rounds: Rounds
+    limit: int
+    """``iterative_rounds``: most rounds of a run."""
+    n_rounds: int = 0
+    """Rounds of this run."""
     asked: tuple[int, ...] = ()
     """Indices of the personas that were asked in this run."""
     walk_from: int = 0
     """Steps of the walk of personas that earlier runs have taken."""
     walk_to: int = 0
     """Steps after which the walk of this run ends, and a further run's begins."""
-    alarms: Alarms = field(default_factory=Alarms)
     trust: Trust = field(default_factory=Trust)
     played_to: int = -1
     """Last round of games whose verdicts ``trust`` holds; -1: none."""
@@ -37,27 +37,22 @@ class SaoState:
         """Whether the judge's verdicts may have any effect."""
         return self.trust.is_enabled
 
-    def after(
-        self,
-        personas: Sequence[int],
-        *,
-        audit: Audit,
-        coverage: Coverage,
-        agreement_with_frozen: float | None,
-    ) -> "SaoState":
+    @property
+    def stop_reason(self) -> str | None:
+        """Why no further round is run; ``None`` if one may be."""
+        return f"all {self.limit} rounds were run" if self.n_rounds >= self.limit else None
+
+    def after(self, personas: Sequence[int], audit: Audit) -> "SaoState":
         """Return the state after a round.
 
         Args:
             personas: indices of its personas.
             audit: of the judge.
-            coverage: of the texts that were written last.
-            agreement_with_frozen: share of its frozen verdicts that the judge repeats; ``None``: not measured.
         """
         return replace(
             self,
-            rounds=self.rounds.after(agreement_with_frozen),
+            n_rounds=self.n_rounds + 1,
             asked=(*self.asked, *personas),
-            alarms=self.alarms.after(coverage),
             trust=self.trust.after(audit),
         )
 
@@ -66,39 +61,32 @@ class SaoState:
         added = {name: (*self.variants.get(name, ()), text) for name, text in texts.items()}
         return replace(self, variants={**self.variants, **added})
 
-    def released(self, alarms: int) -> "SaoState":
-        """Return the state once a person has looked into so many alarms."""
-        return replace(self, alarms=self.alarms.released(alarms))
-
     def next_run(self, *, limit: int, n_personas: int, same_judge: bool) -> "SaoState":
         """Return what a further run of the same system begins with.
 
-        Alarms and the place in the walk of personas stay. Trust in the judge, and how far it repeated itself,
-        stay as long as the same model judges. Distilled texts belong to the evidence of one run.
+        The place in the walk of personas stays. Trust in the judge stays as long as the same model
+        judges. Distilled texts belong to the evidence of one run.
 
         Args:
             limit: rounds that the further run may have.
             n_personas: personas drawn for it.
             same_judge: whether its judge is this state's.
         """
-        judge = self if same_judge else SaoState(rounds=Rounds(limit=limit))
-        return replace(
-            judge,
-            rounds=Rounds(limit=limit, best_agreement=judge.rounds.best_agreement),
-            asked=(),
+        judge = self if same_judge else SaoState(limit=limit)
+        return SaoState(
+            limit=limit,
             walk_from=self.walk_to,
             walk_to=self.walk_to + n_personas,
-            alarms=self.alarms,
-            variants={},
+            trust=judge.trust,
+            played_to=judge.played_to,
         )
 
     def to_json(self) -> dict[str, Json]:
         """Return a JSON value from which ``from_json`` makes an equal state."""
         return {
-            "rounds": self.rounds.to_json(),
+            "rounds": {"n_done": self.n_rounds},
             "asked": [*self.asked],
             "walk": [self.walk_from, self.walk_to],
-            "alarms": asdict(self.alarms),
             "trust": asdict(self.trust),
             "played_to": self.played_to,
             "variants": {name: [*texts] for name, texts in self.variants.items()},
@@ -114,11 +102,11 @@ class SaoState:
         """
         walk_from, walk_to = value.get("walk", (0, 0))
         return cls(
-            rounds=Rounds.from_json(value["rounds"], limit),
+            limit=limit,
+            n_rounds=int(value["rounds"]["n_done"]),
             asked=tuple(value["asked"]),
             walk_from=int(walk_from),
             walk_to=int(walk_to),
-            alarms=Alarms.from_json(value["alarms"]),
             trust=Trust(**value["trust"]),
             played_to=int(value.get("played_to", -1)),
             variants={k: tuple(texts) for k, texts in value["variants"].items()},

@@ -33,7 +33,7 @@ def writing(persona: str, *, task: str, failures: Sequence[str] = ()) -> Message
     """Return what asks for one prompt in persona.
 
     Args:
-        persona: who asks.
+        persona: of the user who writes the prompt.
         task: what the system is for.
         failures: requests that it handles badly now; the prompt should be of their kind.
     """

@@ -1,4 +1,4 @@
-"""The loop's side of a session: cells are asked, measured, and handed over."""
+"""Event loop's side of a session: it calls the target, measures answers and returns evaluations."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -121,7 +121,7 @@ class PendingCell:
         )
 
     def skipped(self, error_type: str, reason: str) -> Evaluation:
-        """Return the evaluation of a cell that was planned and not asked."""
+        """Return the evaluation of a planned cell that no call was made for."""
         intent = self.call.intent
         return Evaluation(
             eval_id=intent.eval_id or "",
@@ -163,7 +163,7 @@ class Workload:
     """What a session evaluates, and how answers are measured."""
 
     target: Target
-    """What is asked; closed with the session."""
+    """The target; closed with the session."""
     timeout_s: float
     """How long the target lets one call continue."""
     credential: str | None = None

@@ -181,7 +181,7 @@ class Calls:
                 slot.cancel()
 
     def _end_unsent(self, call: PendingCall) -> None:
-        """End a call that is not asked (again) because the run stops."""
+        """End a call that the run's stop prevents."""
         self._end(call, call.last or CallOutcome(unsent_reason=("stopped", STOPPED)))
 
     def _end(self, call: PendingCall, outcome: CallOutcome) -> None:
@@ -229,7 +229,7 @@ class Calls:
             call = self._take(lane)
 
     def _take(self, lane: Lane) -> PendingCall | None:
-        """Return the next call that may be asked now, with its reservation in the budget."""
+        """Return the next call that may be made now, with its reservation in the budget."""
         closed: set[EndpointLimiter | None] = set()
         index = 0
         while index < len(lane.ready) and closed != lane.limiters:
@@ -499,7 +499,7 @@ class Calls:
             self._pause(call, delay_s)
 
     def _delay_s(self, call: PendingCall, fault: InfrastructureFault) -> float | None:
-        """Return the seconds until a call is asked again; ``None`` if it is not.
+        """Return the seconds until a retry; ``None`` if there is none.
 
         One call is attempted ``1 + max_retries + max_rate_limit_retries`` times at most, and what
         answers ask it to wait comes to ``LONGEST_PAUSE_S`` at most.
@@ -510,7 +510,7 @@ class Calls:
         is_limited = is_held or fault.error_type in THROTTLED
         if is_limited:
             call.n_throttled += 1
-            # What was never sent is asked again even where nothing is retried.
+            # A request that was never sent is sent later, even without retries.
             most = self.limits.max_rate_limit_retries if is_held else max_waits
             if call.n_throttled <= most:
                 call.n_tries -= 1  # it uses up none of the retries that faults have

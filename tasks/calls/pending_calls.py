@@ -94,7 +94,7 @@ class CallOutcome:
     """How a call ended: by an answer, by a fault, or not at all."""
 
     record: AttemptRecord | None = None
-    """The account in the ledger; ``None`` if nothing was asked."""
+    """The account in the ledger; ``None`` if no call was made."""
     stored: Json = None
     """What the journal keeps of an answer or of the candidate's fault."""
     reply: Reply | None = None
@@ -102,7 +102,7 @@ class CallOutcome:
     fault: EvaluationFault | None = None
     """The infrastructure's fault that retries did not heal."""
     unsent_reason: tuple[Literal["budget", "stopped"], str] | None = None
-    """Why nothing was asked."""
+    """Why no call was made."""
 
     def answer(self) -> Reply:
         """Return the answer.
@@ -152,13 +152,13 @@ class PendingCall:
     n_throttled: int = 0
     """How often its endpoint said that it was too much, or had it held back."""
     waits_s: float = 0.0
-    """Seconds that answers asked it to wait, over all attempts."""
+    """Seconds of requested waits (`Retry-After`), over all attempts."""
     n_busy: int = 0
     """How often another process was found at the same call."""
     last: CallOutcome | None = None
     """How the last try failed."""
     reservation: Reservation | Exhausted | None = None
-    """Its part of the budget, or why there is none; ``None`` if not asked for yet."""
+    """Its part of the budget, or why there is none; ``None`` before the reservation."""
 
     @property
     def key(self) -> str:

@@ -265,7 +265,7 @@ class EndpointLimiter:
         """Give the endpoint up if its address is wrong for every candidate; return whether it is.
 
         Args:
-            others_wait: whether candidates could be asked for that were not yet.
+            others_wait: whether other candidates wait for a slot.
         """
         address = self._address
         if self.has_answered or not address.is_wrong(others_wait=others_wait):
@@ -282,7 +282,7 @@ class EndpointLimiter:
         """Report what a call waits for, unless it is short or another wait was just reported.
 
         Args:
-            delay_s: until the call is asked again.
+            delay_s: until the retry.
             now_s: by the clock of the calls.
             n_attempts: that the call has had; the pause of the first is reported with its answer.
             most: attempts that it may have.
@@ -302,7 +302,7 @@ class EndpointLimiter:
         """Wait until the pause is over that began since the call entered, and for its slot.
 
         Raises:
-            InfrastructureFault: it is a long one; nothing was sent, and it may be asked again.
+            InfrastructureFault: the wait is long; nothing was sent, and a retry may succeed.
             StoreError: the database of send slots cannot be used.
         """
         await self._wait_out_pause()

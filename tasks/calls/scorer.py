@@ -118,7 +118,7 @@ class Scorer:
 
         Args:
             reply: the answer, redacted.
-            case: what was asked.
+            case: the answered test case.
             params: the candidate's.
             asker: makes the paid calls of metrics that need some.
         """

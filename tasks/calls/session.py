@@ -67,7 +67,7 @@ class EvaluationSession:
 
     Args:
         context: the run.
-        workload: what is asked and measured; target and metrics are closed with the session.
+        workload: target and metrics, which close with the session.
         limits: calls in flight and retries.
         journal: where calls are claimed and settled; not closed with the session.
         budget: what the run may still spend, on all calls together.

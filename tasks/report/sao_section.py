@@ -55,7 +55,7 @@ def preference_report(store: Store, run_id: str, system: str) -> PreferenceRepor
 
 
 def _round(row: Mapping[str, Any]) -> PreferenceRound:
-    judge, coverage, dropped = (row[name] or {} for name in ("judge", "coverage", "dropped"))
+    judge, dropped = (row[name] or {} for name in ("judge", "dropped"))
     columns = (
         "generation",
         "n_prompts",
@@ -75,7 +75,6 @@ def _round(row: Mapping[str, Any]) -> PreferenceRound:
         is_enabled=row["trust"] >= LEAST_TRUST,
         n_missing=max(0, LEAST_ITEMS - int(judge.get("different_items", 0))),
         lower_bound=judge.get("lower_bound") if judge.get("pooled_items") else None,
-        vendi=coverage.get("vendi"),
     )
 
 
@@ -162,5 +161,4 @@ _COLUMNS: Final[Columns[PreferenceRound]] = {
     "both orders agree": lambda each: whole_percent(each.agreement),
     "judge right": _right,
     "trust": lambda each: f"{each.trust:.2f}",
-    "Vendi": lambda each: UNKNOWN if each.vendi is None else f"{each.vendi:.1f}",
 }

@@ -30,7 +30,7 @@ class Approval(RunInput):
 
 
 def await_adoption(concluded: Concluded) -> RunResult:
-    """Have a person adopt what the gate promotes, where one has to be asked; return the result.
+    """Ask a person to adopt what the gate promotes, if the configuration requires it; return the result.
 
     Only a flow run of a deployment can wait; any other one leaves it to `convergence promote`.
     """

@@ -221,7 +221,7 @@ def _warn(
 
 
 def _deps(loaded: Loaded, caller: Caller) -> EvaluationDeps:
-    """Return what is asked, and how answers are measured."""
+    """Return the target and the metrics."""
     function, evaluator = caller.get("local_function"), caller.get("evaluator")
     environment = Environment.of(loaded.configuration, mock_url=caller.get("mock_url"))
     check_runner(loaded.configuration, is_by_name=function is None and evaluator is None)
@@ -244,7 +244,7 @@ def _opening_state(
     is_raised: bool,
     retry_missing: bool,
 ) -> StudyState:
-    """Return what is known after the last committed generation, and what is asked of the next."""
+    """Return the state after the last committed generation, and the plan of the next."""
     checkpoint = resources.store.checkpoint(record.run_id)
     state = study.start() if checkpoint is None else StudyState.from_checkpoint(checkpoint)
     begins = lineage.begins_at(record, state.next_generation)

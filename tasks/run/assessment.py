@@ -60,7 +60,7 @@ class Assessment:
     present: Candidate
     """The defaults of the configuration."""
     champion: Candidate | None
-    """With whom they are compared; ``None`` if no one was asked for."""
+    """Earlier test to compare with; ``None`` without one."""
     estimate: Estimate | None
     """Mean reward over all test cases; ``None`` if no case has a reward."""
     of_champion: Estimate | None
@@ -69,7 +69,7 @@ class Assessment:
     cases: tuple[CaseAnswers, ...]
     """The champion's answers first, the current settings' second, lowest first."""
     unasked: tuple[str, ...]
-    """Cases that no one was asked."""
+    """Cases without an evaluation."""
     n_missing: int
     """Cells without a reward."""
     limit: str | None

@@ -37,7 +37,7 @@ def input_of(prompt: str, cases: Sequence[Case], field: str | None) -> Json:
     """Return the input of a new case: the prompt where the other cases have theirs.
 
     Args:
-        prompt: what was asked.
+        prompt: the logged one.
         cases: those that there are.
         field: of the input that holds the prompt; ``None`` means as the other cases show.
 

@@ -134,7 +134,7 @@ def _look(run: Run, final: Final, candidate: Candidate, opponent: Candidate) -> 
 
 
 def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook) -> bool:
-    """Store a verdict; where no person is asked, make the candidate champion and serve it.
+    """Store a verdict; without required approval, make the candidate champion and serve it.
 
     Args:
         run: that ends.

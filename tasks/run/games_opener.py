@@ -104,7 +104,7 @@ def open_games_round(
 
 
 def listed_games(loaded: Loaded, *, mock_url: str | None = None) -> list[dict[str, Any]]:
-    """Return what a configuration's games are and who plays them; no one is asked.
+    """Return a configuration's games and their players, without a call.
 
     Raises:
         ConfigurationError: a game cannot be played as it is configured.
@@ -132,7 +132,7 @@ def play_games(opened: GamesRound, tell: Callable[[str], None] | None = None) ->
 
     Args:
         opened: the round.
-        tell: told of each step.
+        tell: called with each step.
     """
     say = tell or (lambda _: None)
     if not opened.is_finished:

@@ -145,7 +145,7 @@ class GamesRound:
     # -- the story
 
     def take_look(self) -> HeldOutLook:
-        """Look at the incumbent's answers to held-out cases, once; an incumbent that stayed is not asked again.
+        """Look at the incumbent's answers to held-out cases, once; an unchanged incumbent keeps its earlier answers.
 
         Raises:
             HeldOutError: the round's look was taken before.

@@ -14,7 +14,6 @@ from convergence_core.games.judge_games import DebateGame
 from convergence_core.ports import RunRecord
 from convergence_core.sao.executed_items import AuditItem, GroundedAnswer, audit_items
 from convergence_core.sao.played_items import after_plays
-from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from tasks.games.answer_games import deal
 from tasks.games.configured_games import ConfiguredGame
@@ -126,4 +125,4 @@ class JudgedPlays:
         sao = self._run.configuration.society.sao
         limit, n = sao.iterative_rounds, sao.n_personas
         state = inherited_state(self._run.store, self._record(), limit=limit, n_personas=n)
-        return state or SaoState(rounds=Rounds(limit=limit))
+        return state or SaoState(limit=limit)

@@ -34,7 +34,7 @@ def generation_tables(
         run: its journal holds the attempts.
         generation: number of the generation.
         learned: tables of each learner.
-        candidates: those first asked in the generation.
+        candidates: those first evaluated in the generation.
         evaluations: outcomes of its cells.
         state: after the generation; ``None`` means that of the run.
         recommendation: after the generation; ``None`` if no cell has a reward yet.

@@ -173,7 +173,7 @@ def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dic
 def _account(
     record: RunRecord, loaded: Loaded, evidence: RunEvidence, totals: CallTotals
 ) -> RunResult:
-    """Return what a run was and how much it asked and paid, without what it has found."""
+    """Return a run's settings, counts and costs, without its findings."""
     configuration = loaded.configuration
     metrics = configuration.evaluation.metrics
     return RunResult(

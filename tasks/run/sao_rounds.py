@@ -121,7 +121,7 @@ def finish(run: Run) -> None:
     elif run.study.leader(run.state) is None:
         reason = "no run of this system has a reward yet"
     else:
-        reason = learner.state.rounds.stop_reason or "alarm of coverage"
+        reason = learner.state.stop_reason or "no round is due"
     run.save("done", reason)
     run.emit(RunFinished(run_id=run.run_id, status="done", reason=reason))
 

@@ -1,8 +1,7 @@
 """Datasets of preferences: written from a store with evidence, and read back.
 
-Not every pair is worth training on: what is exported was kept by all filters, by a judge that grounded
-items vouch for, and is wide enough to be judged by its coverage. Where it is not, the export says why and
-writes nothing unless told to.
+Not every pair is worth training on: the export holds pairs that all filters kept, of a judge that grounded
+items vouch for. Without any it says why and writes nothing, unless you insist.
 """
 
 import json
@@ -13,7 +12,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.errors import ConfigurationError, Problem
-from convergence_core.judges.coverage import WINDOW, Coverage, measure
 from convergence_core.judges.trust import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.ports import Store
 from convergence_core.records import Json
@@ -29,7 +27,6 @@ from convergence_core.sao.formats import (
     row_of,
     write,
 )
-from convergence_core.sao.history import texts_of
 from convergence_core.sao.preferences import JudgedPair, Split
 from convergence_core.sao.prompt_shape import PromptShape, shape_of
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of, preference_rows, text_rows
@@ -80,36 +77,23 @@ class Dataset:
 
     pairs: tuple[JudgedPair, ...]
     evidence: tuple[dict[str, Json], ...]
-    coverage: Coverage
     n_unvouched: int = 0
     """Kept pairs of rounds after which the judge was not believed."""
-    n_collapsed: int = 0
-    """Other kept pairs of rounds whose texts raised an alarm of coverage."""
     holds_all: bool = False
-    """Whether both are among the rows; else they are left out."""
+    """Whether these are among the rows; else they are left out."""
     n_duplicates: int = 0
     """Pairs left out since an earlier run has nearly the same prompt."""
 
     @property
-    def doubts(self) -> tuple[str, ...]:
-        """Why no one should train on it, in words; empty: nothing speaks against it."""
-        doubts_list = []
-        if self.n_unvouched and (self.holds_all or not self.pairs):
-            doubts_list.append(
-                f"the judge was disabled in the rounds of {self.n_unvouched:,} pairs: grounded items "
-                f"did not vouch for it (trust below {LEAST_TRUST:g}, or fewer than {LEAST_ITEMS} "
-                "different items)"
-            )
-        if self.n_collapsed and (self.holds_all or not self.pairs):
-            doubts_list.append(
-                f"the texts of the rounds of {self.n_collapsed:,} pairs raised an alarm of coverage"
-            )
-        if self.coverage.n_texts < WINDOW:
-            doubts_list.append(
-                f"coverage is insufficient: {self.coverage.n_texts} of {WINDOW} texts, so a collapse "
-                "could not be seen"
-            )
-        return tuple(doubts_list)
+    def doubt(self) -> str | None:
+        """Why no one should train on it, in words; ``None`` if nothing speaks against it."""
+        if not self.n_unvouched or (self.pairs and not self.holds_all):
+            return None
+        return (
+            f"the judge was disabled in the rounds of {self.n_unvouched:,} pairs: grounded items "
+            f"did not vouch for it (trust below {LEAST_TRUST:g}, or fewer than {LEAST_ITEMS} "
+            "different items)"
+        )
 
 
 def systems_of(store: Store) -> list[str]:
@@ -123,8 +107,7 @@ def dataset_of(
     """Return the kept pairs of a system, those of all its runs.
 
     Each pair is held to its own judge and round: those of rounds after which no one vouched for the judge
-    are left out, and so are imported ones, whose judge no one knows, and those of rounds whose texts raised an
-    alarm of coverage.
+    are left out, and so are imported ones, whose judge no one knows.
 
     Args:
         store: holds them.
@@ -142,7 +125,7 @@ def dataset_of(
     duplicates, seen = Duplicates(), set()
     prompts: dict[tuple[Any, Any, str], bool] = {}
     kept: list[tuple[JudgedPair, dict[str, Json]]] = []
-    n_duplicates = n_unvouched = n_collapsed = 0
+    n_duplicates = n_unvouched = 0
     for row, pair in zip(rows, pairs_of(rows), strict=True):
         if not pair.is_kept or pair.comparison.pair_id in seen:
             continue
@@ -150,8 +133,7 @@ def dataset_of(
         its_round = rounds.get((row["run_id"], row["generation"]), {})
         is_vouched = _is_vouched_for(its_round)
         n_unvouched += wanted and not is_vouched
-        n_collapsed += wanted and is_vouched and pair.is_collapsed
-        if not anyway and (not is_vouched or pair.is_collapsed):
+        if not anyway and not is_vouched:
             continue
         # Pairs of one prompt of one run belong together; another run's like prompt is a copy.
         key = row["run_id"], pair.comparison.persona, pair.comparison.prompt
@@ -166,9 +148,7 @@ def dataset_of(
     return Dataset(
         pairs=tuple(pair for pair, _ in kept),
         evidence=tuple(evidence for _, evidence in kept),
-        coverage=measure(texts_of(pair for pair, _ in kept)),
         n_unvouched=n_unvouched,
-        n_collapsed=n_collapsed,
         holds_all=anyway,
         n_duplicates=n_duplicates,
     )

@@ -16,14 +16,12 @@ from convergence_core.sao.executed_items import EXECUTED, GroundedAnswer
 from convergence_core.sao.personas import Grammar
 from convergence_core.sao.prompt_shape import PromptShape, shape_of
 from convergence_core.sao.round_plan import RoundSource
-from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.prices import shipped
 from tasks.json_values import answers_of, as_text
-from tasks.rlp.embeddings import Embedder
 from tasks.rlp.factory import ANSWER_LIMITS, described, make_model
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.rlp.model_calls import SAO as CALLS
@@ -67,7 +65,7 @@ def first_state(
     if learned is not None:
         return SaoState.from_json(learned, limit=sao.iterative_rounds)
     state = inherited_state(store, record, limit=sao.iterative_rounds, n_personas=sao.n_personas)
-    return state or SaoState(rounds=Rounds(limit=sao.iterative_rounds), walk_to=sao.n_personas)
+    return state or SaoState(limit=sao.iterative_rounds, walk_to=sao.n_personas)
 
 
 def make_writer(configuration: Configuration, world: Environment) -> Writer | None:
@@ -142,9 +140,6 @@ def make_sao(parts: LearnerParts) -> SaoLearner | None:
                 credential=secret_name(configuration.api),
                 timeout_s=configuration.api.request.timeout_seconds,
             ),
-            embedder=None
-            if sao.embedding_model is None
-            else Embedder(model=replace(writer.model, name=sao.embedding_model)),
         ),
         calls=parts.calls(
             "SAO",
@@ -183,7 +178,6 @@ def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
         is_chat=configuration.api.kind in CHAT_KINDS,
         prompt_of={case.case_id: prompts[case.case_id] for case in loaded.search_cases},
         held_out=(*hidden_prompts, *expected),
-        held_out_prompts=tuple(prompts[case.case_id] for case in loaded.holdout_cases),
         mutable=tuple(
             name
             for name, parameter in configuration.search_space.parameters.items()

@@ -1,6 +1,6 @@
-"""Texts, judgements, alarms and trust of a system's earlier runs and rounds.
+"""Texts, judgements and trust of a system's earlier runs and rounds.
 
-One run of a few rounds is too short for any guard: windows of 200 texts fill over runs. A run remembers at its beginning which earlier ones there are and how many generations each had
+A run remembers at its beginning which earlier ones there are and how many generations each had
 committed, so that resumed it sees the same past, whatever has run or gone on since.
 """
 
@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from convergence_core.judges.coverage import WINDOW
 from convergence_core.ports import RunRecord, Store
-from convergence_core.sao.history import RoundHistory, texts_of, wide
+from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.played_items import PlayedItem
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
@@ -92,13 +91,11 @@ def history_of(store: Store, record: RunRecord) -> RoundHistory:
     ]
     pairs: list[JudgedPair] = []
     prompts: list[str] = []
-    written: list[JudgedPair] = []
     for _, row, pair in sorted(steps, key=lambda step: step[0]):
         run = known[row["run_id"]]
         prompts.append(pair.comparison.prompt)
         if IMPORT_TAG in run.tags:
             continue
-        written.append(pair)
         if judge_of(run.config_json) == judge:
             pairs.append(pair)
     audited = [
@@ -116,7 +113,6 @@ def history_of(store: Store, record: RunRecord) -> RoundHistory:
     return RoundHistory(
         pairs=tuple(pairs),
         prompts=tuple(prompts),
-        texts=tuple(texts_of(wide(written))[-WINDOW:]),
         audited=tuple(dict.fromkeys(audited)),
     )
 
@@ -184,7 +180,7 @@ def inherited_state(
         newest = newest or renewed
         if same:
             walk_from, walk_to = newest.walk_from, newest.walk_to
-            return replace(renewed, alarms=newest.alarms, walk_from=walk_from, walk_to=walk_to)
+            return replace(renewed, walk_from=walk_from, walk_to=walk_to)
     return newest
 
 

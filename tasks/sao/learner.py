@@ -63,11 +63,6 @@ class SaoLearner:
     """Run and not committed yet."""
     _probe: ChannelProbe | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
-        """Release what the settings say is released."""
-        settings = self.source.settings
-        self.state = self.state.released(settings.released_alarms)
-
     @property
     def disabled_reason(self) -> str | None:
         """Why no rounds are run in this run; ``None`` if they are."""
@@ -95,8 +90,7 @@ class SaoLearner:
     @property
     def may_continue(self) -> bool:
         """Whether another round may be run at all."""
-        stops = self.disabled_reason or self.state.rounds.stop_reason
-        return stops is None and not self.state.alarms.is_stopped
+        return self.disabled_reason is None and self.state.stop_reason is None
 
     def think(self, study: Study, state: StudyState, advice: Advice) -> int:  # noqa: ARG002
         """Run the round before the next generation; return how many pairs it kept."""
@@ -134,7 +128,7 @@ class SaoLearner:
         finished = conclude_round(plan, outcome)
         tables = round_tables(self.run_id, generation, finished, estimator=probe.estimator)
         self.pending = PendingRound(generation=generation, finished=finished, tables=tables)
-        return sum(pair.is_kept for pair in finished.pairs)
+        return sum(pair.is_kept for pair in outcome.pairs)
 
     def _probed(self, generation: int) -> ChannelProbe:
         """Return the best channel that the judge's server has."""
@@ -195,7 +189,7 @@ class SaoLearner:
 def _summary(finished: SaoRound) -> str:
     made = plural(finished.outcome.n_pairs, "pair")
     n_kept, n_total = (
-        sum(p.is_kept for p in ps) for ps in (finished.pairs, finished.history.pairs)
+        sum(p.is_kept for p in ps) for ps in (finished.outcome.pairs, finished.history.pairs)
     )
     return f"preferences: {made} made, {n_kept:,} kept; {plural(n_total, 'pair')} in the dataset"
 

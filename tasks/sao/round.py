@@ -11,9 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeVar
 
-import numpy as np
-
-from convergence_core.errors import EvaluationFault
 from convergence_core.judges.trust import Audit, Item, audit
 from convergence_core.records import Candidate
 from convergence_core.sao.executed_items import AuditItem
@@ -23,11 +20,10 @@ from convergence_core.sao.personas import Persona
 from convergence_core.sao.preferences import ABORTED, Answer, Comparison, JudgedPair, Judgement
 from convergence_core.sao.round_plan import RoundPlan
 from convergence_core.sao.round_result import RoundOutcome
-from tasks.rlp.embeddings import Embedder
 from tasks.rlp.model_calls import ThoughtAsker
 from tasks.sao.pair_judge import judge
 from tasks.sao.probability_channels import ProbabilityChannel
-from tasks.sao.writer import AnsweringSystem, FailedError, Writer, failed
+from tasks.sao.writer import AnsweringSystem, FailedError, Writer
 
 T = TypeVar("T")
 
@@ -55,8 +51,6 @@ class RoundModels:
 
     writer: Writer
     asked: AnsweringSystem
-    embedder: Embedder | None = None
-    """``None``: words alone say which prompts are alike."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +67,6 @@ class RoundRunner:
         """Run a round; faults are errors with a reason, and no row."""
         prompts = await self._prompts(plan)
         comparisons = await self._comparisons(plan, prompts)
-        await self._embed(comparisons)
         judged = await self._judged(plan, comparisons)
         audits = await self._again([(f"audit/{i.item_id}", i.comparison, i) for i in plan.audit])
         bias = judge_bias([*plan.history.pairs, *judged])
@@ -88,9 +81,6 @@ class RoundRunner:
             )
             for pair in judged
         )
-        frozen = await self._again(
-            [(f"frozen/{p.comparison.pair_id}", p.comparison, p.judgement) for p in plan.frozen]
-        )
         # A judge that is not believed distils nothing.
         distils = reason is None and plan.state.trust.after(audit).is_enabled
         variants = await self._variants(plan, pairs) if distils else {}
@@ -103,7 +93,6 @@ class RoundRunner:
             abort_reason=reason,
             audits=audits,
             audit=audit,
-            frozen_again=frozen,
             variants=variants,
             errors=dict(self._errors),
         )
@@ -188,29 +177,6 @@ class RoundRunner:
         stride = 1 + (turn // n) % max(1, n - 1)
         return [plan.rivals[(turn + m * stride) % n] for m in range(n_answers)]
 
-    async def _embed(self, comparisons: Sequence[tuple[int, Comparison]]) -> None:
-        """Let the filters know the directions of all prompts."""
-        embedder = self.models.embedder
-        if embedder is None or not comparisons:
-            return
-        prompts = dict.fromkeys((*self.filters.known_prompts, *(c.prompt for _, c in comparisons)))
-        vectors = await asyncio.gather(
-            *(self._or_error(self._direction(embedder, prompt)) for prompt in prompts)
-        )
-        known = zip(prompts, vectors, strict=True)
-        self.filters.vectors = {prompt: v for prompt, v in known if v is not None}
-
-    async def _direction(self, embedder: Embedder, prompt: str) -> np.ndarray:
-        """Return the direction of a prompt.
-
-        Raises:
-            FailedError: there is none.
-        """
-        try:
-            return await embedder.vector(prompt, self.asker)
-        except EvaluationFault as fault:
-            raise failed("embedding", fault) from None
-
     # -- judgements
 
     async def _judged(
@@ -275,7 +241,7 @@ class RoundRunner:
         return variants
 
     async def _or_error(self, work: Awaitable[T], n_pairs: int = 0) -> T | None:
-        """Return what came; ``None`` if it failed, which is counted, and so are its pairs."""
+        """Return the result; ``None`` after a failure, counted with its pairs."""
         try:
             return await work
         except FailedError as error:

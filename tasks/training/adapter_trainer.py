@@ -172,7 +172,7 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
         return (loss, {"ratios": ratios}) if return_outputs else loss
 
     def step_figures(self) -> tuple[float, float]:
-        """Return the means of loss and divergence since they were asked for last."""
+        """Return the means of loss and divergence since the last call."""
         n = max(1, len(self._micro_batches))
         loss, kl = (sum(batch[i] for batch in self._micro_batches) / n for i in range(2))
         self._micro_batches.clear()

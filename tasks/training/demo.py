@@ -77,7 +77,7 @@ class Question:
 
     @property
     def text(self) -> str:
-        """What is asked."""
+        """The question as a sentence."""
         return WORDINGS[self.wording].format(self.country)
 
     def is_right(self, answer: str) -> bool:

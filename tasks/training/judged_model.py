@@ -76,7 +76,7 @@ class JudgedModel:
         """Return ``n`` sampled answers to each prompt, those of one prompt beside each other.
 
         Args:
-            prompts: what is asked.
+            prompts: with their sampling settings.
             adapter: folder of the adapter that answers; ``None`` if the base model does.
             n: answers to each prompt.
             seed: the same one gives the same answers to a prompt of the same key. Prompts of different keys

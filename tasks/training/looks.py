@@ -45,14 +45,14 @@ def look_at_roles(
     is_forced: bool = False,
     on_step: Callable[[str], Callable[[TrainingStep], None]] | None = None,
 ) -> list[RoundReport]:
-    """Train what is to be trained, one role after the other; return what came of each.
+    """Train each role that is due, one after the other; return their reports.
 
     Args:
         loaded: the configuration.
         feedback: of its store.
         role: whose answers; ``None`` means every role with marks.
         is_forced: whether to wait neither for idleness nor for ``min_ratings`` new marks.
-        on_step: gives, for a role, what is told of each step.
+        on_step: returns a role's listener to steps.
 
     Raises:
         ConfigurationError: no model to train is named, or it is not there.

@@ -1,6 +1,6 @@
 """Marks of one role's answers: what trains, and what is held out.
 
-A prompt is held out or not by a hash of what was asked, so that every round of a role holds out the same
+A hash of the conversation decides whether a prompt is held out, so every round of a role holds out the same
 prompts, and no adapter was ever trained on one.
 """
 
@@ -173,7 +173,7 @@ def training_rows(
 
 
 def prompt_key(interaction: Interaction) -> str:
-    """Return a hash of what was asked: the conversation without its system messages."""
+    """Return a hash of the conversation without its system messages."""
     return _hash_of((message.role, message.content) for message in interaction.asked)
 
 

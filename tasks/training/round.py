@@ -103,8 +103,8 @@ def train_role(
         feedback: where marks are, and adapters are kept.
         role: whose answers were marked.
         is_forced: whether fewer new marks than ``min_ratings`` are enough.
-        should_pause: asked before each step of the training.
-        on_step: told of each step.
+        should_pause: called before each training step.
+        on_step: called with each step.
 
     Raises:
         ConfigurationError: no model to train is named, or it is not there.

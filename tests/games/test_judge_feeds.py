@@ -10,7 +10,6 @@ import pytest
 
 from convergence_core.judges.trust import Trust
 from convergence_core.sao.played_items import PlayedItem, after_plays
-from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from tasks.games.round_rows import COINS_TAG
 from tasks.inputs.loader import load
@@ -159,7 +158,7 @@ def test_before_any_answer_the_games_about_answers_are_off_with_the_reason(tmp_p
 
 
 def test_a_round_of_verdicts_counts_once_and_older_ones_less():
-    state = SaoState(rounds=Rounds(limit=3))
+    state = SaoState(limit=3)
     plays = [
         PlayedItem(round_number=number, item_id=name, log_score=score)
         for number, name, score in ((1, "a", -0.1), (1, "b", -0.6931471805599453), (4, "a", -4.6))
@@ -193,7 +192,7 @@ def test_the_next_round_of_preferences_holds_the_verdicts_of_games_once(tmp_path
         plays = [one for one in learner.played() if one.round_number == 0]
         audits = rows(tmp_path, "SELECT item_id FROM preference_audits")
         assert (len(plays), state.played_to) == (30, 0)
-        expected, _ = after_plays(SaoState(rounds=Rounds(limit=3)), plays, ())
+        expected, _ = after_plays(SaoState(limit=3), plays, ())
         assert state.trust.n_items == pytest.approx(0.8 * expected.trust.n_items + len(audits))
         assert state.trust.n_different == len(
             {*(one.item_id for one in plays), *(str(row["item_id"]) for row in audits)}

@@ -213,19 +213,23 @@ def test_each_row_is_held_to_its_own_judge_and_round(tmp_path: Path):
     every = dataset_of(store, "codes", split="all", anyway=True)
     assert len(every.pairs) == len(sound.pairs) + sound.n_unvouched
     assert {row["trust"] for row in every.evidence if row["judge"] == "liar"} == {0.0}
-    assert "the judge was disabled in the rounds of" in every.doubts[0]
-    assert not any("disabled" in doubt for doubt in sound.doubts)
+    assert every.doubt is not None
+    assert "the judge was disabled in the rounds of" in every.doubt
+    assert sound.doubt is None
 
 
 # -- the command line
 
 
-def test_the_command_refuses_what_nobody_should_train_on(project: Path, tmp_path: Path):
-    out = tmp_path / "rows.jsonl"
-    options = ["--config", str(project / "optimization.yaml"), "-o", str(out)]
+def test_the_command_refuses_what_nobody_should_train_on(tmp_path: Path):
+    write_preferring(tmp_path, "http://127.0.0.1:9", **SIZE)
+    file, out = tmp_path / "theirs.jsonl", tmp_path / "rows.jsonl"
+    file.write_text(write([row_of(pair()).to_json("trl")], as_array=False), "utf-8")
+    import_dataset(load(tmp_path / "optimization.yaml"), file)
+    options = ["--config", str(tmp_path / "optimization.yaml"), "-o", str(out)]
     done = CliRunner().invoke(app, ["export", "preferences", *options])
     assert done.exit_code == 100, done.output
-    assert "coverage is insufficient" in done.output
+    assert "the judge was disabled in the rounds of 1 pairs" in done.output
     assert not out.exists()
     done = CliRunner().invoke(app, ["export", "preferences", *options, "--anyway", "--json"])
     assert done.exit_code == 0, done.output

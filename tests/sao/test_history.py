@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
-from convergence_core.judges.coverage import Alarms
 from convergence_core.judges.trust import Trust
-from convergence_core.sao.history import texts_of
-from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
-from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from tasks.run.run import Run
 from tasks.store import ParquetStore
-from tests.sao.test_coverage import FULL
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,
@@ -30,10 +25,10 @@ SMALL: dict[str, Any] = {
     "society__sao": {"every": 1, "n_samples": 5, "n_personas": 20, "audit_items": 6},
 }
 KNOWN = SaoState(
-    rounds=Rounds(limit=3, n_done=3, best_agreement=0.9, stop_reason="all 3 rounds were run"),
+    limit=3,
+    n_rounds=3,
     asked=(1, 2),
     walk_to=100,
-    alarms=Alarms(reference=FULL, n_alarms=2),
     trust=Trust(n_right=40, n_items=50, n_different=50),
     variants={"system": ("x",)},
 )
@@ -57,29 +52,26 @@ def finish(run: Run) -> SaoState:
 def test_a_further_run_begins_with_what_is_known_of_texts_and_judge():
     found = KNOWN.next_run(limit=5, n_personas=30, same_judge=True)
     assert (found.walk_from, found.walk_to) == (100, 130)
-    assert found.rounds == Rounds(limit=5, best_agreement=0.9)
-    for name in ("alarms", "trust"):
-        assert getattr(found, name) == getattr(KNOWN, name), name
+    assert (found.limit, found.n_rounds, found.stop_reason) == (5, 0, None)
+    assert KNOWN.stop_reason == "all 3 rounds were run"
+    assert found.trust == KNOWN.trust
     assert (found.asked, found.variants) == ((), {})
     assert SaoState.from_json(json.loads(json.dumps(found.to_json())), limit=5) == found
 
 
-def test_each_text_counts_as_often_as_it_was_written():
-    def pair(first: str, second: str, prompt: str = "p", persona: int = 1) -> JudgedPair:
-        return JudgedPair(
-            comparison=Comparison(
-                prompt=prompt, first=Answer(text=first, author="x"),
-                second=Answer(text=second, author="x"), kind="incumbent", persona=persona,
-            ),
-            judgement=Judgement(p12=0.9, p21=0.9, estimator="chat"), dropped_by=None,
-            round_number=0, position=0,
-        )  # fmt: skip
+def test_of_another_judge_nothing_is_known():
+    found = KNOWN.next_run(limit=5, n_personas=30, same_judge=False)
+    assert found == SaoState(limit=5, walk_from=100, walk_to=130)
 
-    three = [pair("a", "b"), pair("a", "c"), pair("b", "c")]
-    assert texts_of(three) == ["p", "a", "b", "c"]
-    # What was written twice is a copy: by another persona, as another answer.
-    assert texts_of([*three, pair("d", "e", persona=2)])[4:] == ["p", "d", "e"]
-    assert texts_of([pair("a", "a"), pair("a", "b")]) == ["p", "a", "a", "b"]
+
+def test_a_checkpoint_of_an_earlier_version_opens():
+    value = json.loads(json.dumps(KNOWN.to_json()))
+    value |= {
+        "rounds": {"n_done": 3, "best_agreement": 0.9, "why_ended": "x"}, "alarms": {"n_alarms": 2},
+        "n_before": 3, "start_weight": 0.2, "weight": 0.05, "opinion": {"a": 0.5}, "drift": {"n": 3}, "n_silences": 1,
+    }  # fmt: skip
+    found = SaoState.from_json(value, limit=3)
+    assert found == KNOWN
 
 
 # -- runs
@@ -97,12 +89,9 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[SaoState],
 
 @pytest.mark.slow
 def test_two_runs_ask_no_persona_and_no_prompt_twice(two):
-    folder, states, world = two
+    _, states, world = two
     asked = [set(state.asked) for state in states]
     assert [len(one) for one in asked] == [5, 5]
     assert not asked[0] & asked[1]
     prompts = [shown for what, shown in world.asked if what == "prompt"]
     assert len(set(prompts)) == len(prompts) == 10
-    told = rows(folder, "select coverage from preference_rounds order by run_id")
-    # The window of the second run holds the texts of the first.
-    assert [row["coverage"]["n_texts"] for row in told] == [15.0, 30.0]

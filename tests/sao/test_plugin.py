@@ -25,9 +25,7 @@ def test_a_call_writes_answers_judges_and_tries_the_judge(tmp_path: Path):
     assert found.audit.accuracy == 1.0
     assert sao.trust.is_enabled
     assert found.stop_reason is None
-    with pytest.raises(ValueError, match="coverage is insufficient"):
-        sao.export_dataset(tmp_path / "rows.jsonl")
-    files = sao.export_dataset(tmp_path / "rows.jsonl", anyway=True)
+    files = sao.export_dataset(tmp_path / "rows.jsonl")
     rows = [
         PreferenceRow.from_json(json.loads(line))
         for line in files["rows"].read_text().splitlines()

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 
-from convergence_core.judges.coverage import measure
 from convergence_core.judges.trust import Audit, Trust
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.judge_bias import judge_bias
 from convergence_core.sao.report import PreferenceReport, PreferenceRound
 from convergence_core.sao.round_plan import RoundPlan
 from convergence_core.sao.round_result import RoundOutcome, SaoRound
-from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.rows import round_tables
 from convergence_core.sao.state import SaoState
 from tasks.report.sao_section import preference_lines
@@ -61,23 +59,22 @@ def test_a_line_tells_whether_the_judge_is_believed(last: PreferenceRound, says:
 
 def test_a_rounds_row_tells_what_is_known_of_the_judge():
     trust = Trust(n_right=40.0, n_items=50.0, n_different=50)
-    state = SaoState(rounds=Rounds(limit=5), trust=trust)
+    state = SaoState(limit=5, trust=trust)
     nothing: Any = None
     history = RoundHistory()
     plan = RoundPlan(
         source=nothing, state=state, history=history, personas=(), kinds=(), incumbent=nothing,
-        rivals=(), failures=(), audit=(), frozen=(), mutable={},
+        rivals=(), failures=(), audit=(), mutable={},
     )  # fmt: skip
     found = SaoRound(
-        plan=plan, outcome=RoundOutcome(prompts=(), bias=judge_bias([]), audit=Audit()), pairs=(),
-        history=history, state=state, coverage=measure([]), agreement_with_frozen=0.75, n_variants=0,
+        plan=plan, outcome=RoundOutcome(prompts=(), bias=judge_bias([]), audit=Audit()),
+        history=history, state=state, n_variants=0,
     )  # fmt: skip
     (row,) = round_tables("r", 3, found, estimator=None)["preference_rounds"]
     told: Any = row["judge"]
     assert {
         name: told[name] for name in told if name not in ("agreement", "position", "length")
     } == {
-        "frozen": 0.75,
         "different_items": 50.0,
         "pooled_items": 50.0,
         "pooled_right": 40.0,

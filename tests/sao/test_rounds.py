@@ -1,9 +1,8 @@
-"""Rounds, their frozen tenth, and what writer, judge and distiller are asked."""
+"""Split of prompts, and what writer, judge and distiller are asked."""
 
 import pytest
 
-from convergence_core.sao.preferences import Judgement, split_of
-from convergence_core.sao.rounds import Rounds, agreement
+from convergence_core.sao.preferences import split_of
 from convergence_core.sao.templates import OPENING, prompt_of
 
 
@@ -12,31 +11,6 @@ def test_a_tenth_of_the_prompts_is_frozen_by_their_words_alone():
     share = sum(split_of(p) == "audit" for p in prompts) / len(prompts)
     assert share == pytest.approx(0.1, abs=0.02)
     assert split_of("Where, then?") == split_of("where then")
-
-
-def said(sign: str) -> Judgement:
-    p = 0.8 if sign == "+" else 0.2
-    return Judgement(p12=p, p21=p, estimator="x")
-
-
-def test_agreement_with_frozen_verdicts_needs_five_of_them():
-    def repeated(before: str, again: str) -> float | None:
-        return agreement([(said(a), said(b)) for a, b in zip(before, again, strict=True)])
-
-    assert repeated("++++", "++++") is None
-    assert repeated("++--+", "++-+-") == pytest.approx(0.6)
-
-
-def test_rounds_end_at_their_limit_or_by_a_fall():
-    two = Rounds(limit=2).after(None)
-    assert two.stop_reason is None
-    assert two.after(0.9).stop_reason == "all 2 rounds were run"
-    state = Rounds(limit=9).after(0.90).after(0.86)
-    assert state.stop_reason is None
-    fallen = state.after(0.85)
-    assert fallen.stop_reason == "the judge repeats 85% of its frozen verdicts, after 90%"
-
-    assert Rounds.from_json(fallen.to_json(), limit=9) == fallen
 
 
 # -- templates

@@ -10,7 +10,6 @@ import pytest
 
 from convergence_core.events import GenerationFinished, ThinkingStopped
 from convergence_core.evidence import Archive
-from convergence_core.judges.coverage import Alarms
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
@@ -22,7 +21,6 @@ from tasks.run.result import collect_progress
 from tasks.run.run import Run
 from tasks.sao.factory import NO_LLM, NO_PROMPT
 from tasks.store import ParquetStore
-from tests.sao.test_coverage import FULL
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,
@@ -96,8 +94,6 @@ def test_every_pair_has_its_evidence_and_every_drop_its_counter(fair):
         assert row["n_kept"] + sum(row["dropped"].values()) == row["n_pairs"] == 6
         assert 0 < row["trust"] <= 1
         assert row["accuracy"] == 1.0
-        assert row["coverage"]["n_texts"] == 18 * (row["round"] + 1)
-        assert row["coverage"]["vendi"] > 0
     for pair in pairs:
         assert pair.comparison.prompt.startswith("What shall I do about")
         assert pair.comparison.first.text.startswith("[[r")
@@ -171,7 +167,7 @@ def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: 
     assert asked == {what: n for what, n in before[0].items() if what != "case"}
     found = rows(tmp_path, "select * from preferences order by position")
     assert [row["pair_id"] for row in found] == [
-        p.comparison.pair_id for p in before[1].finished.pairs
+        p.comparison.pair_id for p in before[1].finished.outcome.pairs
     ]
     # The very numbers of the round before the kill.
     (kept,) = rows(tmp_path, "select * from preference_rounds")
@@ -331,23 +327,6 @@ def test_a_text_gains_distilled_variants_that_are_tried_like_any_other(tmp_path:
     for what, shown in world.asked:
         if what == "distilled":
             assert "[[BEGIN BETTER" in shown
-
-
-# -- alarms
-
-
-def test_an_alarm_ends_all_rounds_until_a_person_releases_it(tmp_path: Path):
-    with planted_server(planted_world()) as server:
-        write_preferring(tmp_path, server.url, **SMALL)
-        run = begin(tmp_path)
-        with run:
-            play_generation(run)
-            learner = learner_of(run)
-            alarms = Alarms(reference=FULL, n_alarms=1, why="x")
-            learner.state = replace(learner.state, alarms=alarms)
-            assert not learner.is_due(run.state)
-            learner.state = replace(learner.state, alarms=alarms.released(1))
-            assert learner.is_due(run.state)
 
 
 # -- rounds alone

@@ -51,10 +51,8 @@ def pairs(n: int) -> list[JudgedPair]:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    from convergence_core.judges.coverage import measure
-
     found = pairs(64)
-    dataset = Dataset(pairs=tuple(found), evidence=(), coverage=measure([]))
+    dataset = Dataset(pairs=tuple(found), evidence=())
     path = tmp_path_factory.mktemp("export") / "rows.jsonl"
     export(dataset, path, "trl")
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

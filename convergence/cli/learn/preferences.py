@@ -64,28 +64,25 @@ def export_preferences(  # noqa: PLR0917 - options of a command
 
     name = system or _only_system(opened)
     dataset = dataset_of(opened, name, split=split.value, anyway=anyway)
-    if not (dataset.pairs or dataset.n_unvouched or dataset.n_collapsed):
+    if not (dataset.pairs or dataset.n_unvouched):
         console.say(f"{name} has no preferences of the split {split.value} in this store.")
         raise typer.Exit(EXIT_NO)
-    for doubt in dataset.doubts:
-        console.say(f"Do not train on these rows: {doubt}.")
-    if dataset.doubts and not anyway:
+    if dataset.doubt is not None:
+        console.say(f"Do not train on these rows: {dataset.doubt}.")
+    if dataset.doubt is not None and not anyway:
         console.say("Nothing is written. Add --anyway to write them.")
         raise typer.Exit(EXIT_NO)
     files = export(dataset, output, form.value)
     left = f", {dataset.n_duplicates:,} near duplicates left out" if dataset.n_duplicates else ""
     if dataset.n_unvouched and not dataset.holds_all:
         left += f", {dataset.n_unvouched:,} of rounds with a disabled judge left out"
-    if dataset.n_collapsed and not dataset.holds_all:
-        left += f", {dataset.n_collapsed:,} of rounds that raised an alarm of coverage left out"
     console.emit(
         {
             "system": name,
             "rows": len(dataset.pairs),
             "near_duplicates": dataset.n_duplicates,
             "of_disabled_judges": dataset.n_unvouched,
-            "of_collapsed_rounds": dataset.n_collapsed,
-            "doubts": list(dataset.doubts),
+            "doubt": dataset.doubt,
             "files": {kind: str(file) for kind, file in files.items()},
         },
         f"Wrote {len(dataset.pairs):,} rows of {name} to {output}{left}.",

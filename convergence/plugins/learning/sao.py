@@ -11,7 +11,7 @@ Each call is one round: prompts in persona, answers, filters, both orders of eve
 ``grounded`` items (a prompt, a right and a wrong answer) the judge is tried on them; without, no one
 vouches for it, and the export says so.
 
-Alarms of coverage, the audit of the judge and frozen pairs work as in runs.
+The audit of the judge works as in runs.
 """
 
 import warnings
@@ -22,20 +22,18 @@ from typing import Literal, overload
 
 from convergence.plugins.learning.providers import Completer, as_llm
 from convergence_core.config.optimization import SaoConfig
-from convergence_core.judges.coverage import Alarms, Coverage, measure
 from convergence_core.judges.trust import Audit, Trust
 from convergence_core.ports import LLM, WorstCase
 from convergence_core.records import Candidate, Case, Json, Params, Reply
 from convergence_core.sao.executed_items import GroundedAnswer
 from convergence_core.sao.filters import FilterChain, HeldOut
 from convergence_core.sao.formats import Format, evidence_of, row_of
-from convergence_core.sao.history import RoundHistory, texts_of
+from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.judge_bias import JudgeBias
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.prompt_shape import PromptShape
 from convergence_core.sao.round_plan import RoundPlan, RoundSource, plan_round
 from convergence_core.sao.round_result import RoundOutcome, conclude_round
-from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from convergence_core.search.sampler import SearchState
@@ -106,7 +104,6 @@ class SyntheticDataset:
     errors: Mapping[str, int] = field(default_factory=dict)
     pooled: JudgeBias | None = None
     """The judge over the last 200 pairs; ``None`` if nothing was judged."""
-    coverage: Coverage | None = None
     audit: Audit | None = None
     stop_reason: str | None = None
     """Why no further call will write anything; ``None`` if allowed."""
@@ -177,7 +174,6 @@ class SAOMixin:
             grammar=shipped_personas(),
             is_chat=True,
             held_out=tuple(held_out),
-            held_out_prompts=tuple(held_out),
         )
         self._answers = tuple(
             GroundedAnswer(
@@ -190,7 +186,7 @@ class SAOMixin:
             for number, (prompt, right, wrong) in enumerate(grounded)
             for text, truth in ((right, 1.0), (wrong, 0.0))
         )
-        self._state = SaoState(rounds=Rounds(limit=self.config.iterative_rounds))
+        self._state = SaoState(limit=self.config.iterative_rounds)
         self._history = RoundHistory()
         self._vouched: set[int] = set()
         model = self.config.model_name
@@ -212,14 +208,9 @@ class SAOMixin:
         return [*self._history.pairs]
 
     @property
-    def rounds(self) -> Rounds:
+    def n_rounds(self) -> int:
         """Rounds so far, one for each call."""
-        return self._state.rounds
-
-    @property
-    def alarms(self) -> Alarms:
-        """Alarms of coverage so far."""
-        return self._state.alarms
+        return self._state.n_rounds
 
     @property
     def trust(self) -> Trust:
@@ -247,15 +238,15 @@ class SAOMixin:
         played = await self._play(n_samples)
         if played.empty_reason is not None:
             text = f"no row was written: {played.empty_reason}"
-            if self.rounds.n_done >= self.rounds.limit and played.round_number is None:
+            if self._state.stop_reason is not None and played.round_number is None:
                 text += ". Raise `iterative_rounds`, or make a new `SAOMixin`."
             warnings.warn(text, UserWarning, stacklevel=2)
         return played
 
     async def _play(self, n_samples: int) -> SyntheticDataset:
         """Play one round if another one may be played."""
-        if self._stop_reason is not None:
-            return SyntheticDataset(pairs=(), stop_reason=self._stop_reason)
+        if self._state.stop_reason is not None:
+            return SyntheticDataset(pairs=(), stop_reason=self._state.stop_reason)
         config, asker = self.config, BoundedAsker(DirectAsker(), self.config.batch_size)
         if self.ladder is None:
             model = self._models.writer.model
@@ -290,8 +281,7 @@ class SAOMixin:
     ) -> dict[str, Path]:
         """Write the kept pairs of the training split; return name → file.
 
-        Pairs of calls after which no one vouched for the judge, or whose texts raised an alarm of coverage,
-        are left out. With ``format="jsonl"`` or ``"json"`` all kept pairs are written, those too, and a
+        Pairs of calls after which no one vouched for the judge are left out. With ``format="jsonl"`` or ``"json"`` all kept pairs are written, those too, and a
         ``UserWarning`` says why they are not fit to train on yet.
 
         Args:
@@ -311,23 +301,20 @@ class SAOMixin:
         if not kept:
             raise ValueError("there is no kept pair to export")
         vouched = [p for p in kept if p.round_number in self._vouched]
-        wide = [p for p in vouched if not p.is_collapsed]
-        chosen = kept if anyway else wide
+        chosen = kept if anyway else vouched
         dataset = Dataset(
             pairs=tuple(chosen),
             evidence=tuple(evidence_of(p, judge=self.config.model_name) for p in chosen),
-            coverage=measure(texts_of(chosen)),
             n_unvouched=len(kept) - len(vouched),
-            n_collapsed=len(vouched) - len(wide),
             holds_all=anyway,
         )
-        if dataset.doubts and not anyway:
+        if dataset.doubt is not None and not anyway:
             raise ValueError(
-                f"these rows are not fit to train on: {'; '.join(dataset.doubts)}. Pass "
+                f"these rows are not fit to train on: {dataset.doubt}. Pass "
                 "`anyway=True` to write them all the same"
             )
-        if dataset.doubts and warns:
-            text = f"these rows are not fit to train on yet: {'; '.join(dataset.doubts)}"
+        if dataset.doubt is not None and warns:
+            text = f"these rows are not fit to train on yet: {dataset.doubt}"
             warnings.warn(text, UserWarning, stacklevel=2)
         return export(
             dataset,
@@ -342,21 +329,15 @@ class SAOMixin:
         if self.trust.is_enabled:
             self._vouched.add(plan.round_number)
         return SyntheticDataset(
-            pairs=concluded.pairs,
+            pairs=outcome.pairs,
             round_number=plan.round_number,
             why_aborted=outcome.abort_reason,
             dropped={str(name): n for name, n in outcome.dropped.items() if n},
             errors=outcome.errors,
             pooled=outcome.bias,
-            coverage=concluded.coverage,
             audit=outcome.audit,
-            stop_reason=self._stop_reason,
+            stop_reason=self._state.stop_reason,
         )
-
-    @property
-    def _stop_reason(self) -> str | None:
-        alarms = self.alarms
-        return self.rounds.stop_reason or (alarms.why if alarms.is_stopped else None)
 
 
 class _Answering:

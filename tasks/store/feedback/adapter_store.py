@@ -315,8 +315,8 @@ class AdapterStore:
         """Return the adapter that answers a conversation, and that answer's part in a test.
 
         Args:
-            role: that is asked.
-            user_id: who asks.
+            role: that answers.
+            user_id: of the conversation.
             conversation: its id; of one without, what the user said first.
 
         Returns:

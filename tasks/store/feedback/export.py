@@ -81,5 +81,5 @@ def remove_rows(root: Path, user_id: str, interaction_ids: frozenset[str]) -> in
         )
         return None if is_theirs else row
 
-    # Answers last: until they are gone, one that is asked again knows which they are.
+    # Answers last: until then a repeated call can still find them.
     return sum(rewrite(root, source.table, kept) for source in reversed(_TEXTS))

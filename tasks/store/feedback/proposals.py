@@ -36,7 +36,7 @@ class ProposedCase:
 
     @property
     def prompt(self) -> str:
-        """What was asked last."""
+        """The last user message."""
         return self.interaction.messages[-1].content
 
     @property

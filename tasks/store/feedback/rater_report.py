@@ -59,7 +59,7 @@ def store_consensus(store: FeedbackStore, role: str | None = None) -> RaterConse
 
 
 def comparable_raters(consensus: RaterConsensus) -> tuple[RaterProfile, ...]:
-    """Return those who rated answers that others rated, too: only their bias is told by anything."""
+    """Return raters of answers that others rated too; only their bias can be estimated."""
     return tuple(rater for rater in consensus.raters if rater.n_shared > 0)
 
 

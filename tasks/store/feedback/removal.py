@@ -38,7 +38,7 @@ class RemovalReport:
 
 
 def forget_user(path: Path, user_id: str) -> RemovalReport:
-    """Remove a user from a store; asked again after a kill, it continues.
+    """Remove a user from a store; a second call after a kill continues.
 
     Raises:
         StoreError: the store cannot be read or written.

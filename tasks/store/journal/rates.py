@@ -49,7 +49,7 @@ class Rates(Closing):
         """Take the next slot of an endpoint; return in how many seconds it is, 0 for now.
 
         Args:
-            endpoint: which is asked.
+            endpoint: of the calls.
             per_second: calls per second of all processes together; all should say the same.
 
         Raises:

@@ -38,7 +38,7 @@ VersionKind = Literal["begun", "simulated", "updated", "loaded"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyExperience:
-    """A decision and what came of it."""
+    """A decision with its reward and next state."""
 
     decision: PolicyDecision
     outcome: StepOutcome
@@ -152,7 +152,7 @@ class ExperienceStore(Closing):
         One whose decision is stored already is left as it is.
 
         Args:
-            experiences: decisions and what came of them.
+            experiences: decisions with rewards and next states.
             also: writes what must be stored with them or not at all.
         """
         now, n_new = self.now_us(), 0

@@ -118,13 +118,12 @@ judge.
 7  | n_kept      | i32  |        |
 8  | dropped     | map  |        | filter → pairs
 9  | judge       | map  |        | agreement, position, length and more, last 200 pairs
-10 | coverage    | map  |        | diversity of prompts and configurations
 11 | n_items     | i32  |        | audit items with a known answer
 12 | accuracy    | f64  | [0, 1] | share judged right
 13 | trust       | f64  | [0, 1] | lower bound over all audits; below .2: disabled
 15 | n_variants  | i32  |        | prompts derived for parameters
 16 | estimator   | text |        | NULL: nothing was judged
-18 | note        | text |        | abort, alarm or end, and why
+18 | note        | text |        | abort or end, and why
 19 | errors_json | text |        | failure → count
 """)
 

@@ -46,7 +46,7 @@ _ENDPOINTS: Final = {
     "gs://": ("GOOGLE_BASE_URL",),
     "az://": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-"""Scheme → variables that name an endpoint of one's own."""
+"""Scheme → variables that name a private endpoint."""
 SCHEMES: Final = tuple(_ENDPOINTS)
 BINDING: Final = "remote.json"
 """File of a store's folder that names the address it is the working copy of."""
@@ -416,7 +416,7 @@ def _connect(url: str) -> Any:
     check_installed()
     from obstore.store import from_url  # noqa: PLC0415 - an extra
 
-    # Tests and services of one's own speak plain HTTP; an endpoint that is named so is meant.
+    # Private services may use plain HTTP; a named endpoint is intended.
     scheme = url[: url.index("://") + 3]
     endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS[scheme])), "")
     if endpoint.startswith("http://"):

@@ -68,7 +68,7 @@ class Reader:
         self._views: set[str] = set()
         """Those that the connection has: a query that reads two tables needs no others."""
         self._only_reads: set[str] = set()
-        """SQL that was checked: the store's own few texts are asked again and again."""
+        """Checked SQL; the store repeats a few queries of its own."""
 
     def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
         """Run one SELECT.

@@ -39,7 +39,7 @@ _CHECKPOINT = ("rng_state_json", "sampler_state_json", "progress_json")
 
 
 def candidate_rows(run_id: str, generation: int, candidates: Iterable[Candidate]) -> list[Row]:
-    """Return the rows of candidates first asked in a generation."""
+    """Return the rows of candidates first evaluated in a generation."""
     return [
         {
             "run_id": run_id,
