@@ -67,9 +67,9 @@ class TrainingConfig(Section):
     """New ratings of a role that start a round."""
     held_out: float = Field(default=0.2, gt=0, lt=1)
     """Share of prompts kept for the gate."""
-    games: bool = False
-    """Whether winning and solver moves of grounded games train too, weighted by P(keep). No
-    benefit is measured."""
+    preferences: bool = False
+    """Whether audited pairs of [preferences](preferences.md) train the role `assistant` too, at
+    most as many rows as ratings give."""
     reward: RewardConfig = Field(default_factory=RewardConfig)
     """Parts of the training reward; flagged answers get the lowest."""
     rater: FunctionPath | None = None

@@ -17,6 +17,7 @@ from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, 
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
 from convergence_core.records import Json
 from convergence_core.result.number_text import plural
+from tasks.chat.roles import DEFAULT, persona_of
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.models.files import ModelProcessError
@@ -29,7 +30,6 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.store.layout import make_folder, write_file
 from tasks.training.adapter_checks import AdapterJudgement, check_adapter
-from tasks.training.game_rows import training_rows_of_games
 from tasks.training.jobs import (
     Objective,
     TrainingJob,
@@ -42,6 +42,7 @@ from tasks.training.jobs import (
     run_training,
 )
 from tasks.training.marks import RoleMarks, collect, training_rows
+from tasks.training.preference_rows import training_rows_of_preferences
 from tasks.training.round_settings import (
     BaseModel,
     base_model,
@@ -141,8 +142,8 @@ class _Work:
     marks: RoleMarks
     """Those that train now; frozen while a round is paused."""
     is_resumed: bool
-    games: tuple[TrainingRow, ...] | None = None
-    """Rows of games that a paused round began with; ``None`` if it is a new one."""
+    preferences: tuple[TrainingRow, ...] | None = None
+    """Rows of preferences that a paused round began with; ``None`` if it is a new one."""
 
 
 class _Round:
@@ -179,9 +180,9 @@ class _Round:
         if candidates:
             return self._judged_again(candidates[0])
         rows, used = training_rows(self._work.marks, self._work.objective)
-        games = self._rows_of_games(len(rows))
-        _freeze(self._work, used, games)
-        rows += games
+        preferences = self._rows_of_preferences(len(rows))
+        _freeze(self._work, used, preferences)
+        rows += preferences
         settings = settings_of(self._loaded.configuration.feedback.training, self._work.objective)
         job = TrainingJob(
             model=self._base.files, rows=rows, settings=settings, parent=self._parent
@@ -220,18 +221,23 @@ class _Round:
         self._end(round_id, report, metrics)
         return report
 
-    def _rows_of_games(self, most: int) -> tuple[TrainingRow, ...]:
-        """Return the games' rows, no more than there are of people's; a resumed round has those it began with."""
-        options = self._loaded.configuration.feedback.training
-        store = store_path(self._loaded)
-        if self._work.games is not None:
-            return self._work.games
-        if not options.games or not (store / "store.json").is_file():
+    def _rows_of_preferences(self, most: int) -> tuple[TrainingRow, ...]:
+        """Return rows of audited pairs, no more than people's; a resumed round keeps its first ones.
+
+        Pairs are of the system itself, so they train the default role alone.
+        """
+        configuration = self._loaded.configuration
+        options, store = configuration.feedback.training, store_path(self._loaded)
+        if self._work.preferences is not None:
+            return self._work.preferences
+        is_wanted = options.preferences and self._role == DEFAULT
+        if not is_wanted or not (store / "store.json").is_file():
             return ()
-        return training_rows_of_games(
+        return training_rows_of_preferences(
             ParquetStore(store),
-            self._loaded.configuration.api.name,
+            configuration.api.name,
             self._work.objective,
+            persona=persona_of(self._role, configuration.feedback.roles),
             held_out=options.held_out,
             most=most,
         )
@@ -400,7 +406,7 @@ def _work(marks: RoleMarks, options: TrainingConfig, folder: Path) -> _Work:
             n_foreign=marks.n_foreign,
         )
         return _Work(
-            folder=folder, objective=frozen[0], marks=kept, is_resumed=True, games=frozen[2]
+            folder=folder, objective=frozen[0], marks=kept, is_resumed=True, preferences=frozen[2]
         )
     shutil.rmtree(folder, ignore_errors=True)
     objective = marks.objective(options.objective)
@@ -410,20 +416,23 @@ def _work(marks: RoleMarks, options: TrainingConfig, folder: Path) -> _Work:
 def _frozen(folder: Path) -> tuple[Objective, list[str], tuple[TrainingRow, ...]] | None:
     try:
         frozen = json.loads((folder / _FROZEN).read_text("utf-8"))
-        games = [
-            TrainingRow(**row | {"messages": tuple(row["messages"])}) for row in frozen["games"]
+        preferences = [
+            TrainingRow(**row | {"messages": tuple(row["messages"])})
+            for row in frozen["preferences"]
         ]
-        return frozen["objective"], list(frozen["marks"]), tuple(games)
+        return frozen["objective"], list(frozen["marks"]), tuple(preferences)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
-def _freeze(work: _Work, used: tuple[TrainedMark, ...], games: tuple[TrainingRow, ...]) -> None:
+def _freeze(
+    work: _Work, used: tuple[TrainedMark, ...], preferences: tuple[TrainingRow, ...]
+) -> None:
     make_folder(work.folder)
     frozen = {
         "objective": work.objective,
         "marks": [_name(path) for path in used],
-        "games": [asdict(game) for game in games],
+        "preferences": [asdict(row) for row in preferences],
     }
     write_file(work.folder / _FROZEN, json.dumps(frozen))
 

@@ -1,0 +1,69 @@
+"""Audited preferences of a system as rows that train."""
+
+from typing import Final
+
+from convergence_core.ports import Store
+from convergence_core.sao.preferences import JudgedPair
+from tasks.sao.dataset import dataset_of
+from tasks.training.jobs import Objective, TrainingRow
+from tasks.training.marks import is_held_out_prompt
+
+TARGETS: Final[dict[Objective, tuple[float, float]]] = {"qrpo": (0.75, 0.25), "kto": (1.0, 0.0)}
+"""Targets of the better and the worse answer: the quantiles of two answers, and desirability."""
+
+
+def training_rows_of_preferences(
+    store: Store,
+    system: str,
+    objective: Objective,
+    *,
+    persona: str,
+    held_out: float,
+    most: int,
+) -> tuple[TrainingRow, ...]:
+    """Return rows of the newest pairs whose judge passed its audit.
+
+    A judge that executed answers do not vouch for trains nothing, and neither do imported pairs. The
+    weight of a row is ``|2 q - 1|``, q the judge's probability that the first answer is better.
+
+    Args:
+        store: of the rounds of preferences.
+        system: whose pairs.
+        objective: ``dpo`` gives a row for each pair, else each answer is a row (``TARGETS``).
+        persona: system message before each prompt, as the role is served.
+        held_out: share of prompts that never train, by hash; in [0, 1).
+        most: rows, above 0.
+
+    Example:
+        >>> training_rows_of_preferences(
+        ...     store, "help_desk", "dpo", persona="You help.", held_out=0.2, most=100
+        ... )
+    """
+    pairs = [
+        pair
+        for pair in dataset_of(store, system).pairs
+        if not is_held_out_prompt([("user", pair.comparison.prompt)], held_out)
+    ]
+    rows = [row for pair in reversed(pairs) for row in _rows(pair, objective, persona)]
+    return tuple(rows[:most])
+
+
+def _rows(pair: JudgedPair, objective: Objective, persona: str) -> list[TrainingRow]:
+    messages = (
+        {"role": "system", "content": persona},
+        {"role": "user", "content": pair.comparison.prompt},
+    )
+    weight, key = abs(2.0 * pair.judgement.q - 1.0), f"preference {pair.comparison.pair_id}"
+    chosen, rejected = pair.chosen.text, pair.rejected.text
+    if objective == "dpo":
+        return [
+            TrainingRow(
+                messages=messages, response=chosen, rejected=rejected, weight=weight, key=key
+            )
+        ]
+    return [
+        TrainingRow(
+            messages=messages, response=text, target=target, weight=weight, key=f"{key} {target}"
+        )
+        for text, target in zip((chosen, rejected), TARGETS[objective], strict=True)
+    ]
