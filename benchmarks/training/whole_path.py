@@ -10,13 +10,16 @@ SmolLM2-135M, asked for capitals.
 
 Variants: `ratings` as they are; `shuffled`, the marks dealt at random among the answers, judged by the rater
 or (`shuffled-marks`) by the held-out marks alone; `kto-fast`, thumbs at three times KTO's rate of 3e-4;
-`qrpo-long`, four times the steps; `blend-…`, a quarter of a part of the reward beside the rating.
+`qrpo-long`, four times the steps; `blend-…`, a quarter of a part of the reward beside the rating; `few`, 24 of
+the ratings; `few-pairs` these and pairs of the other answers, preferred by a judge that passed its audit;
+`few-liar` the same pairs turned around, by a judge that failed it.
 
 A row has the true mean rating of held-out answers before and after, its gain with a 95 % interval over questions,
 the checks that failed, KL in nats per answer, and the share of well-formed answers after, by the gate's rules.
 """
 
 import csv
+import math
 import os
 import random
 import subprocess
@@ -25,10 +28,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import httpx
 import numpy as np
@@ -39,6 +43,17 @@ from benchmarks.tables import interval
 from benchmarks.training.worlds import World, real, tiny
 from convergence_core.feedback.held_out import form_fault
 from convergence_core.feedback.records import ChatMessage, Interaction
+from convergence_core.sao.preferences import (
+    LEAST_MARGIN,
+    Answer as SystemAnswer,
+    Comparison,
+    JudgedPair,
+    Judgement,
+)
+from convergence_core.sao.rows import preference_rows, text_rows
+from tasks.inputs.loader import load
+from tasks.inputs.storage import new_record, store_path
+from tasks.store import ParquetStore
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.training.demo import MODEL
@@ -60,6 +75,10 @@ class Variant:
     is_shuffled: bool = False
     by_thumbs: bool = False
     n_times_steps: int = 1
+    is_few: bool = False
+    """Whether only ``N_FEW`` answers that train are rated."""
+    pairs: Literal["none", "audited", "lying"] = "none"
+    """Judged pairs of the answers that train."""
 
 
 VARIANTS: Final = {
@@ -70,6 +89,9 @@ VARIANTS: Final = {
     "qrpo-long": Variant(training={}, n_times_steps=4),
     "blend-length": Variant(training={"reward": {"length": 0.25, "length_words": 4}}),
     "blend-style": Variant(training={"reward": {"style": 0.25}}),
+    "few": Variant(training={}, is_few=True),
+    "few-pairs": Variant(training={"preferences": True}, is_few=True, pairs="audited"),
+    "few-liar": Variant(training={"preferences": True}, is_few=True, pairs="lying"),
     "blend-similarity": Variant(training={"reward": {"similarity": 0.25}}),
 }
 
@@ -77,6 +99,9 @@ VARIANTS: Final = {
 WORLDS: Final = {"tiny": tiny, "real": real}
 MIDDLE: Final = 3
 MOST_TRIES: Final = 5
+N_FEW: Final = 24
+STEEP: Final = 2.0
+"""Log-odds of a judge for each point that an answer deserves more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +191,43 @@ def rate(
     at_once(one, list(zip(answers, marks, strict=True)))
 
 
+def prefer(folder: Path, world: World, answers: list[Answer], *, is_lying: bool) -> None:
+    """Publish judged pairs of answers to one question, as a round of preferences leaves them."""
+    pairs: list[JudgedPair] = []
+    for first, second in pairwise(answers):
+        if first.question != second.question or first.text == second.text:
+            continue
+        gap = world.deserved(first.question, first.text) - world.deserved(
+            second.question, second.text
+        )
+        p = 1 / (1 + math.exp(STEEP * gap * (1 if is_lying else -1)))
+        pairs.append(
+            JudgedPair(
+                comparison=Comparison(
+                    prompt=first.question, first=SystemAnswer(text=first.text, author="system"),
+                    second=SystemAnswer(text=second.text, author="system"), kind="incumbent",
+                ),
+                judgement=Judgement(p12=p, p21=p, estimator="chat"),
+                dropped_by=None if abs(gap) * STEEP >= LEAST_MARGIN else "margin",
+                round_number=0, position=len(pairs),
+            )
+        )  # fmt: skip
+    loaded = load(folder / "optimization.yaml")
+    store, record = ParquetStore(store_path(loaded)), new_record(loaded, name="demo", tags={})
+    key = {"run_id": record.run_id, "generation": 0}
+    trust = {"trust": 0.0 if is_lying else 0.8, "round": 0, "n_kept": len(pairs)}
+    store.save_run(record)
+    store.publish(
+        record.run_id,
+        0,
+        {
+            "payloads": text_rows(record.run_id, pairs),
+            "preferences": preference_rows(record.run_id, 0, pairs),
+            "preference_rounds": [{**key, **trust}],
+        },
+    )
+
+
 def is_kept(question: str, share: float) -> bool:
     """Return whether a question is held out."""
     asked = Interaction(
@@ -211,7 +273,16 @@ def measure(
     ]
     with served(folder) as client:
         answers = ask(client, asked)
-        rate(client, world, answers, variant, seed)
+        trained = [one for one in answers if one.question not in held_out]
+        marked = answers
+        if variant.is_few:
+            marked = [
+                *trained[:: len(trained) // N_FEW],
+                *(a for a in answers if a not in trained),
+            ]
+        rate(client, world, marked, variant, seed)
+        if variant.pairs != "none":
+            prefer(folder, world, trained, is_lying=variant.pairs == "lying")
         (report,) = train(str(folder / "optimization.yaml"), force=True)
         after = ask(client, [one for one in held_out for _ in range(world.n_held_out)])
     checks = {one.name: one for one in report.checks}

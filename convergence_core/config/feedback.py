@@ -68,8 +68,8 @@ class TrainingConfig(Section):
     held_out: float = Field(default=0.2, gt=0, lt=1)
     """Share of prompts kept for the gate."""
     preferences: bool = False
-    """Whether audited pairs of preferences train the role `assistant` too, at
-    most as many rows as ratings give."""
+    """Whether audited pairs of preferences train the role `assistant`
+    too."""
     reward: RewardConfig = Field(default_factory=RewardConfig)
     """Parts of the training reward; flagged answers get the lowest."""
     rater: FunctionPath | None = None

@@ -10,6 +10,8 @@ from tasks.training.marks import is_held_out_prompt
 
 TARGETS: Final[dict[Objective, tuple[float, float]]] = {"qrpo": (0.75, 0.25), "kto": (1.0, 0.0)}
 """Targets of the better and the worse answer: the quantiles of two answers, and desirability."""
+MOST_ROWS: Final = 1_000
+"""Rows of one round, of the newest pairs."""
 
 
 def training_rows_of_preferences(
@@ -19,7 +21,6 @@ def training_rows_of_preferences(
     *,
     persona: str,
     held_out: float,
-    most: int,
 ) -> tuple[TrainingRow, ...]:
     """Return rows of the newest pairs whose judge passed its audit.
 
@@ -32,11 +33,10 @@ def training_rows_of_preferences(
         objective: ``dpo`` gives a row for each pair, else each answer is a row (``TARGETS``).
         persona: system message before each prompt, as the role is served.
         held_out: share of prompts that never train, by hash; in [0, 1).
-        most: rows, above 0.
 
     Example:
         >>> training_rows_of_preferences(
-        ...     store, "help_desk", "dpo", persona="You help.", held_out=0.2, most=100
+        ...     store, "help_desk", "dpo", persona="You help.", held_out=0.2
         ... )
     """
     pairs = [
@@ -45,7 +45,7 @@ def training_rows_of_preferences(
         if not is_held_out_prompt([("user", pair.comparison.prompt)], held_out)
     ]
     rows = [row for pair in reversed(pairs) for row in _rows(pair, objective, persona)]
-    return tuple(rows[:most])
+    return tuple(rows[:MOST_ROWS])
 
 
 def _rows(pair: JudgedPair, objective: Objective, persona: str) -> list[TrainingRow]:

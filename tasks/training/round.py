@@ -180,7 +180,7 @@ class _Round:
         if candidates:
             return self._judged_again(candidates[0])
         rows, used = training_rows(self._work.marks, self._work.objective)
-        preferences = self._rows_of_preferences(len(rows))
+        preferences = self._rows_of_preferences()
         _freeze(self._work, used, preferences)
         rows += preferences
         settings = settings_of(self._loaded.configuration.feedback.training, self._work.objective)
@@ -221,8 +221,8 @@ class _Round:
         self._end(round_id, report, metrics)
         return report
 
-    def _rows_of_preferences(self, most: int) -> tuple[TrainingRow, ...]:
-        """Return rows of audited pairs, no more than people's; a resumed round keeps its first ones.
+    def _rows_of_preferences(self) -> tuple[TrainingRow, ...]:
+        """Return rows of audited pairs; a resumed round keeps its first ones.
 
         Pairs are of the system itself, so they train the default role alone.
         """
@@ -239,7 +239,6 @@ class _Round:
             self._work.objective,
             persona=persona_of(self._role, configuration.feedback.roles),
             held_out=options.held_out,
-            most=most,
         )
 
     def _judged_again(self, left: AdapterRecord) -> RoundReport:

@@ -53,7 +53,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows_of(project: Path, objective: Any, **more: Any) -> tuple[TrainingRow, ...]:
     name = load(project / "optimization.yaml").configuration.api.name
-    given: dict[str, Any] = {"persona": PERSONA, "held_out": 0.0, "most": 1_000} | more
+    given: dict[str, Any] = {"persona": PERSONA, "held_out": 0.0} | more
     return training_rows_of_preferences(ParquetStore(project / STORE), name, objective, **given)
 
 
@@ -68,7 +68,6 @@ def test_a_pair_trains_as_the_judge_saw_it(project: Path):
         ]
         assert (row.response, row.rejected) == (pair.chosen.text, pair.rejected.text)
         assert row.weight == pytest.approx(abs(2 * pair.judgement.q - 1))
-    assert rows_of(project, "dpo", most=2) == rows[:2]
 
 
 @pytest.mark.parametrize(("objective", "targets"), [("qrpo", [0.75, 0.25]), ("kto", [1.0, 0.0])])
@@ -131,7 +130,7 @@ def test_a_paused_round_goes_on_with_the_rows_it_began_with(
         assert look(preferences=True).status == "paused"
         rows = jobs[0].rows
         synthetic = [row for row in rows if row.key.startswith("preference ")]
-        assert 0 < len(synthetic) <= len(rows) / 2
+        assert 0 < len(synthetic) < len(rows)
         monkeypatch.setattr(rounds, "training_rows_of_preferences", lambda *_a, **_k: ())
         assert look(preferences=True).status == "paused"
         assert jobs[1].rows == rows
