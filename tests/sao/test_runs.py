@@ -138,7 +138,7 @@ def test_the_report_tells_a_sample_the_counters_and_what_changed(fair):
     last = report.rounds[-1]
     markdown = markdown_of(preference_blocks(report))
     assert "| before generation | prompts |" in markdown
-    assert "| judge right | trust | Vendi |" in markdown
+    assert "| judge right | trust |" in markdown
     assert f"| 100 % of {last.n_items} |" in markdown
     assert "What shall I do" in markdown
 
