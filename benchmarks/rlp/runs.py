@@ -1,14 +1,15 @@
 """One run on a landscape, with a simulated thinker or none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from benchmarks.rlp.landscapes import Landscape
 from benchmarks.rlp.simulated import Inline, Kind, Simulated, Trusting, Way
-from convergence_core.records import Evaluation, Params, Trial
+from convergence_core.records import Cell, Evaluation, Params, Trial
 from convergence_core.rlp.learner import RlpState
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
@@ -41,38 +42,54 @@ def play(
     """Play one run."""
     configuration = landscape.configuration(seed)
     space = build_space(configuration.search_space, {})
-    sampler = make_sampler(configuration, space)
-    best = landscape.optimum
-    learner = (Trusting if way == "trust" else RlpLearner)(
-        run_id="r",
-        seed=seed,
-        writer=Simulated(kind, space, landscape.value, seed),  # type: ignore[arg-type]  # as it is
-        calls=LearnerCalls("RLP", Inline(), SubBudget(limit_usd=None)),  # type: ignore[arg-type]  # as it is
-        state=RlpState.first(),
+    writer = Simulated(kind, space, landscape.value, seed)
+    learner = make_learner(writer, seed, Trusting if way == "trust" else RlpLearner)
+    best, world = landscape.optimum, np.random.default_rng([seed, 1])
+
+    def reward(params: Params, _cell: Cell) -> float:
+        return landscape.value(params) + NOISE * world.standard_normal()
+
+    setting = Setting(
+        make_sampler(configuration, space), space, n_generations, np.random.default_rng([seed, 2])
     )
-    world, rng = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
-    setting = Setting(sampler, space, n_generations, N_CANDIDATES, rng)
-    search = sampler.start()
-    total, n_cells = 0.0, 0
-    for generation in range(n_generations):
+    played = [*generations(setting, None if way == "plain" else learner, reward)]
+    gaps = [
+        best - landscape.value(trial.candidate.params)
+        for trials, _ in played
+        for trial in trials
+        for _ in trial.evaluations
+    ]
+    return RunOutcome(float(np.mean(gaps)), best - landscape.value(played[-1][1]))
+
+
+def make_learner(
+    writer: Any, seed: int, kind: Callable[..., RlpLearner] = RlpLearner
+) -> RlpLearner:
+    """Return RLP with a writer that needs no session."""
+    calls = LearnerCalls("RLP", Inline(), SubBudget(limit_usd=None))  # type: ignore[arg-type]  # as it is
+    return kind(run_id="r", seed=seed, writer=writer, calls=calls, state=RlpState.first())
+
+
+def generations(
+    setting: "Setting", learner: RlpLearner | None, reward: Callable[[Params, Cell], float]
+) -> Iterator[tuple[list[Trial], Params]]:
+    """Yield the trials of each generation, and the setting that is recommended after it."""
+    search = setting.sampler.start()
+    surrogate = make_surrogate(setting.space)
+    for generation in range(setting.n_generations):
         state, advice = Generation(search, generation), Advice()
-        if way != "plain":
+        if learner is not None:
             learner.think(setting, state, advice)  # type: ignore[arg-type]  # all that it reads
             advice = learner.advise(setting, state, advice)  # type: ignore[arg-type]
         asked = setting.ask(state, advice, keeps=True)
-        trials = evaluate(asked.plan, landscape.value, generation, world)
-        for trial in trials:
-            gap = best - landscape.value(trial.candidate.params)
-            total += len(trial.evaluations) * gap
-            n_cells += len(trial.evaluations)
-        search = sampler.tell(search, trials)
-        if way != "plain":
+        trials = evaluate(asked.plan, reward, generation)
+        search = setting.sampler.tell(search, trials)
+        if learner is not None:
             learner.learn(setting, state, asked, trials)  # type: ignore[arg-type]
             learner.commit()
-    found = recommend(search, rng=np.random.default_rng(0), surrogate=make_surrogate(space))
-    assert found is not None
-    chosen = search.archive.members[found.candidate_id].candidate
-    return RunOutcome(total / n_cells, best - landscape.value(chosen.params))
+        best = recommend(search, rng=np.random.default_rng(0), surrogate=surrogate)
+        assert best is not None
+        yield trials, search.archive.members[best.candidate_id].candidate.params
 
 
 @dataclass(frozen=True)
@@ -90,8 +107,8 @@ class Setting:
     sampler: Sampler
     space: Space
     n_generations: int
-    n_candidates: int
     rng: np.random.Generator
+    n_candidates: int = N_CANDIDATES
     case_order: tuple[str, ...] = tuple(f"c{i}" for i in range(N_CASES))
 
     @property
@@ -115,6 +132,7 @@ class Setting:
                 n_candidates=self.n_candidates,
                 n_cells=self.n_candidates * N_CASES,
                 case_ids=self.case_order,
+                baseline=self.space.baseline(),
                 advice=advice,
             ),
         )
@@ -123,28 +141,22 @@ class Setting:
         return PlannedGeneration(plan=plan, rng_state=self.rng.bit_generator.state)
 
 
-def evaluate(
-    plan: Plan, value: Callable[[Params], float], generation: int, world: np.random.Generator
-) -> list[Trial]:
-    """Return noisy rewards of a plan."""
-    trials = []
-    for assignment in plan.assignments:
-        mean = value(assignment.candidate.params)
-        rewards = np.clip(mean + NOISE * world.standard_normal(len(assignment.cells)), 0.0, 1.0)
-        trials.append(
-            Trial(
-                candidate=assignment.candidate,
-                evaluations=tuple(
-                    Evaluation(
-                        eval_id="e",
-                        cell=cell,
-                        generation=generation,
-                        status="ok",
-                        reward=float(reward),
-                        started_us=10**9,
-                    )
-                    for cell, reward in zip(assignment.cells, rewards, strict=True)
-                ),
-            )
+def evaluate(plan: Plan, reward: Callable[[Params, Cell], float], generation: int) -> list[Trial]:
+    """Return rewards of a plan, held to [0, 1]."""
+    return [
+        Trial(
+            candidate=assignment.candidate,
+            evaluations=tuple(
+                Evaluation(
+                    eval_id="e",
+                    cell=cell,
+                    generation=generation,
+                    status="ok",
+                    reward=min(1.0, max(0.0, reward(assignment.candidate.params, cell))),
+                    started_us=10**9,
+                )
+                for cell in assignment.cells
+            ),
         )
-    return trials
+        for assignment in plan.assignments
+    ]
