@@ -49,6 +49,8 @@ def test_recorded_replies_lead_to_settings_that_the_plain_search_does_not_try_fi
     assert replayed[0] < 0.05 < plain[0]
     assert replayed[1] <= replayed[0]
     assert recorded.play(task, "recorded", 0) == replayed
+    assert plain[2] == 0.0
+    assert replayed[2] > 0.0 > recorded.play(task, "useless", 0)[2]
     # A seed without replies asks for one, and makes none up.
     with pytest.raises(recorded.MissingReplyError) as missing:
         recorded.play(task, "recorded", 3)

@@ -8,7 +8,7 @@ paired by seed: *plain*; *recorded*, RLP with the 42 recorded replies of a large
 ``replies.json``; *useless*, RLP with settings drawn uniformly and the same forecast for every trial. Sampler,
 prompts, reading of replies, learner and weight are the product's own. Regret, of the recommended setting's true
 mean: 0 is the best of the table, 1 a median random setting. A score may be a balanced accuracy; the replier
-was told *accuracy*.
+was told *accuracy*. Gain: information gain of the forecasts over the search's posterior in nats a generation.
 
 The replier saw requests alone and no value of a table but those in them. It also wrote this benchmark, and knows
 the literature, in which such networks occur. The first request of a task is the same for all seeds, and so is

@@ -11,7 +11,7 @@ from benchmarks.rlp.recorded.runs import REPLIES, TASKS, WAYS, MissingReplyError
 from benchmarks.tables import header, row, with_error
 
 
-def _regrets(key: tuple[str, Way, int]) -> tuple[float, float] | MissingReplyError:
+def _regrets(key: tuple[str, Way, int]) -> tuple[float, float, float] | MissingReplyError:
     try:
         return play(*key)
     except MissingReplyError as missing:
@@ -30,10 +30,12 @@ if __name__ == "__main__":
         raise SystemExit(
             f"replies are missing: {', '.join(missing)}. Get them with `--ask FOLDER`."
         )
-    regrets = np.array(outcomes).reshape(len(TASKS), len(WAYS), args.seeds, 2).mean(axis=2)
+    regrets = np.array(outcomes).reshape(len(TASKS), len(WAYS), args.seeds, 3).mean(axis=2)
     print(f"{describe_machine()}, {len(REPLIES)} replies, {args.seeds} seeds")
-    for when, name in enumerate(("after the first generation", "at the end")):
-        print(f"\n{header(f'regret {name}', *WAYS, 'recorded - plain', 'recorded - useless')}")
+    for when, name in enumerate(
+        ("regret after the first generation", "regret at the end", "gain")
+    ):
+        print(f"\n{header(name, *WAYS, 'recorded - plain', 'recorded - useless')}")
         of = regrets[..., when]
         gains = np.stack([of[:, 1] - of[:, 0], of[:, 1] - of[:, 2]])
         for task, cells, gain in zip(TASKS, of, gains.T, strict=True):

@@ -65,8 +65,11 @@ class RecordedWriter(ThoughtWriter):
         return replace(thought, text=json.dumps(reply), sha256="-", committed_us=1, n_calls=1)
 
 
-def play(task: str, way: Way, seed: int) -> tuple[float, float]:
-    """Return the regret of the recommended setting after the first generation, and at the end."""
+def play(task: str, way: Way, seed: int) -> tuple[float, float, float]:
+    """Return the recommendation's regret after the first generation and at the end, and the mean gain.
+
+    The gain is the information gain of the forecasts in nats a generation; 0 without any.
+    """
     configuration = parse_mapping(
         {**TASKS[task], "optimization": {"algorithm": "mab_evolution", "seed": seed}}
     )
@@ -98,7 +101,7 @@ def play(task: str, way: Way, seed: int) -> tuple[float, float]:
     setting = Setting(make_sampler(configuration, space), space, N_GENERATIONS, rng, N_CANDIDATES)
     played = generations(setting, None if way == "plain" else learner, reward)
     regrets = [scale.regret(table.true(point(params))) for _, params in played]
-    return regrets[0], regrets[-1]
+    return regrets[0], regrets[-1], float(np.mean(learner.state.gains or (0.0,)))
 
 
 def nearest(p: Parameter, value: ParamValue) -> Any:
