@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from convergence_core.result import RunResult
     from tasks.store.runtime.rows import Champion, GateLook, StoredAlarm
 
+MOST_REASON = 500
+"""Characters of a person's reason that are kept."""
+
 
 def promote(  # noqa: PLR0917 - Typer's options
     run: Annotated[
@@ -115,6 +118,7 @@ def _grounds(result: "RunResult", unproven: str | None) -> str:
     from convergence_core.result import verdict_of  # noqa: PLC0415 - with its only user
     from tasks.report.phrases import gate_evidence  # noqa: PLC0415 - as above
     from tasks.secrets.process_redaction import redacted_text  # noqa: PLC0415 - as above
+    from tasks.secrets.redaction import one_line  # noqa: PLC0415 - as above
 
     gate, verdict = result.gate, verdict_of(result)
     if gate is None or result.best is None:
@@ -124,11 +128,11 @@ def _grounds(result: "RunResult", unproven: str | None) -> str:
         )
     elif gate.decision == "promote":
         return f"promoted from {result.label}"
-    elif unproven and verdict.kind in {"likely", "cheaper"}:
+    elif unproven and unproven.strip() and verdict.kind in {"likely", "cheaper"}:
         console.say(f"Not proven: {gate_evidence(gate)}.", style="yellow")
         return (
             f"promoted from {result.label} by {getpass.getuser()}, not proven ({gate_evidence(gate)}): "
-            f"{redacted_text(unproven)}"
+            f"{one_line(unproven, MOST_REASON, redacted_text)}"
         )
     else:
         _answer(promoted=False, run=result.label, decision=gate.decision)

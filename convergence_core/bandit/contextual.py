@@ -72,7 +72,9 @@ MOST_VALUES: Final = 32
 MOST_PAIRS: Final = 96
 MOST_USERS: Final = 512
 LARGEST: Final = 1e30
-"""Absolute value at which numbers are cut, so that fourth powers stay finite."""
+"""Absolute value at which numbers are cut, so that their squares stay finite."""
+FARTHEST: Final = 1e3
+"""Units from the origin at which numbers are cut, so that sums of products keep their precision."""
 TAUS: Final = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
 START: Final = {"arms": 5, "features": 4, "pairs": 3, "users": 5}
 """Where each variance begins in ``TAUS``."""
@@ -166,7 +168,8 @@ class Places:
             if isinstance(value, str):
                 f[self.known.get((name, value)) or self.rest.get(name, 0)] = 1.0
             elif value is not None and (place := self.known.get((name, None))):
-                f[place] = (_cut(value) - self.origin[place]) / self.unit[place]
+                distance = (_cut(value) - self.origin[place]) / self.unit[place]
+                f[place] = max(-FARTHEST, min(FARTHEST, distance))
         f[0] = 1.0
         return np.asarray(f[self.left] * f[self.right])
 
@@ -203,7 +206,7 @@ class Places:
         self.names.append(name)
         self.moments = np.pad(self.moments, ((0, 0), (0, 1)))
         self.origin = np.append(self.origin, first)
-        self.unit = np.append(self.unit, abs(first) or 1.0)
+        self.unit = np.append(self.unit, abs(first) if abs(first) > 1.0 / LARGEST else 1.0)
         others = [p for p in range(1, place) if self.names[p] != name]
         if not isinstance(value, str | bool):
             others.append(place)

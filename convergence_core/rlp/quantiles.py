@@ -46,12 +46,12 @@ class Quantiles:
         Raises:
             ValueError: there are not three finite numbers.
         """
-        numbers = [
-            float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)
-        ]
-        if len(numbers) != 3 or len(values) != 3 or not all(map(math.isfinite, numbers)):
+        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        # An integer may be too large for a float, and is finite.
+        are_finite = all(abs(v) < math.inf for v in numbers)
+        if len(numbers) != 3 or len(values) != 3 or not are_finite:
             raise ValueError("a forecast must be three numbers: the 10, 50 and 90 % quantile")
-        low, median, high = sorted(min(1.0, max(0.0, number)) for number in numbers)
+        low, median, high = sorted(float(min(1.0, max(0.0, number))) for number in numbers)
         return cls(low, median, high)
 
     def scales(self, least: float = LEAST_SCALE) -> tuple[float, float]:

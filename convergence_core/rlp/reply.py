@@ -94,7 +94,7 @@ def read_reply(
         raise UnreadableReplyError(problem[:300])
     notes = value.get("notes")
     return ThoughtReply(
-        notes=notes.strip()[:MOST_NOTES] if isinstance(notes, str) else "",
+        notes=_storable(notes).strip()[:MOST_NOTES] if isinstance(notes, str) else "",
         forecasts=forecasts,
         settings=tuple(settings.values()),
         dropped=tuple(dropped),
@@ -107,7 +107,7 @@ def written_notes(text: str) -> str:
         notes = _object(text).get("notes")
     except UnreadableReplyError:
         return text
-    return notes if isinstance(notes, str) and notes.strip() else text
+    return _storable(notes) if isinstance(notes, str) and notes.strip() else text
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -175,4 +175,9 @@ def _value(parameter: Parameter, name: str, value: Any) -> ParamValue:
 
 def _shown(value: Any) -> str:
     """Return what a model wrote, on one line and cut short."""
-    return " ".join(str(value).split())[:60]
+    return " ".join(_storable(str(value)).split())[:60]
+
+
+def _storable(text: str) -> str:
+    """Return a text with ? for surrogates without a partner, which JSON may escape and UTF-8 lacks."""
+    return text.encode("utf-8", "replace").decode("utf-8")

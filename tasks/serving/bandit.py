@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from convergence_core.bandit import GaussianArms, Policy
+from convergence_core.bandit.propensities import GROWTH
 from convergence_core.errors import NoArmsError
 from convergence_core.gate import BestArmTest, TrafficPlan, verdict_plan
 from convergence_core.records import Json
@@ -102,6 +103,8 @@ class Bandit:
         """Whether it was in force when last looked at."""
         self._patience = 1.0
         self._contextual: ContextualFold | None = None
+        self._missing_due = 0.0
+        """Rewards with which contextual arms look for missing ones again."""
 
     def select(
         self,
@@ -305,10 +308,14 @@ class Bandit:
 
     def _contextual_version(self, group: Group, request: ArmRequest) -> PolicyVersion:
         """Return the policy of contextual arms for one request."""
+        if self.settings.missing_reward is not None and group.n >= self._missing_due:
+            self._store.reward_missing(self.system, group.group_id)
+            group = self._group()
+            self._missing_due = group.n + max(1.0, GROWTH * group.n)
         if self._contextual is None:
-            self._contextual = ContextualFold(self._store, group.group_id)
+            self._contextual = ContextualFold(self._store, group)
         arms = self._on_offer(self._store.arms(group.group_id))
-        posterior = self._contextual.posterior(arms, request.user_id, request.context)
+        posterior = self._contextual.posterior(group, arms, request.user_id, request.context)
         return PolicyVersion(
             group=group,
             policy=Policy.of(posterior.propensities, n=group.n, explore=self.settings.even_share),

@@ -3,6 +3,7 @@
 A reward writes one row; each process learns from the rows that are new to it before it serves, so that
 all know the same after any kill. The state is saved every ``SAVE_EVERY`` rewards, so that a new
 process need not begin at the first; a state of another version is left alone, and all rewards are read again.
+A new revision of the group has other arms or priors, or a user less, so each process begins again.
 """
 
 import json
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from convergence_core.bandit import ContextPosterior, ContextualArms, checked_features
 from convergence_core.bandit.contextual import VERSION, Feature
 from convergence_core.records import Json
-from tasks.store.runtime.rows import StoredArm
+from tasks.store.runtime.rows import Group, StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import contextual_state, requests_after, save_contextual_state
 
@@ -25,32 +26,42 @@ NOT_FEATURES = frozenset({"session_id"})
 class ContextualFold:
     """Contextual arms of one group, with their posteriors. Thread-safe."""
 
-    def __init__(self, store: RuntimeStore, group_id: int) -> None:
-        self._store, self._group_id = store, group_id
+    def __init__(self, store: RuntimeStore, group: Group) -> None:
+        self._store, self._group = store, group
         self._mutex = threading.Lock()
         self._arms: ContextualArms | None = None
         self._index: dict[str, int] = {}
         self._seq = self._n_saved = 0
 
     def posterior(
-        self, arms: Sequence[StoredArm], user_id: str, context: Mapping[str, Json] | None
+        self,
+        group: Group,
+        arms: Sequence[StoredArm],
+        user_id: str,
+        context: Mapping[str, Json] | None,
     ) -> ContextPosterior:
         """Return the posterior of these arms for a request, after all rewards so far.
+
+        Args:
+            group: as it is now.
+            arms: some of the group's.
+            user_id: of the request.
+            context: of the request.
 
         Raises:
             ValueError: a feature is no finite number, text or boolean.
         """
         features = _features(context)
         with self._mutex:
+            if group.revision != self._group.revision:
+                self._group, self._arms = group, None
             posterior = self._up_to_date().posterior(features, user_id)
             return posterior.of([self._index[arm.arm_id] for arm in arms])
 
     def _up_to_date(self) -> ContextualArms:
         """Return the arms after all rewards."""
-        arms = self._arms
-        if arms is None or len(self._index) < len(self._store.arms(self._group_id)):
-            arms = self._restarted()
-        while rows := requests_after(self._store, self._group_id, self._seq):
+        arms = self._arms or self._restarted()
+        while rows := requests_after(self._store, self._group.group_id, self._seq):
             for seq, arm_id, user_id, context_json, reward in rows:
                 if arm_id not in self._index:
                     arms = self._restarted()
@@ -59,17 +70,17 @@ class ContextualFold:
                 arms.tell(self._index[arm_id], reward, _features(context), user_id)
                 self._seq = seq
                 if arms.is_fitted and arms.n >= self._n_saved + SAVE_EVERY:
-                    save_contextual_state(self._store, self._group_id, arms.to_json(), seq)
+                    save_contextual_state(self._store, self._group, arms.to_json(), seq)
                     self._n_saved = arms.n
         return arms
 
     def _restarted(self) -> ContextualArms:
         """Begin with the saved state, or with the priors; arms that came later have theirs alone."""
-        stored = self._store.arms(self._group_id)
+        stored = self._store.arms(self._group.group_id)
         self._index = {arm.arm_id: k for k, arm in enumerate(stored)}
         means = [math.nan if arm.prior_mean is None else arm.prior_mean for arm in stored]
         weights = [arm.base_alpha + arm.base_beta - 1.0 for arm in stored]
-        text, seq = contextual_state(self._store, self._group_id)
+        text, seq = contextual_state(self._store, self._group.group_id)
         state = {} if text is None else json.loads(text)
         if state.get("version") == VERSION:
             self._arms, self._seq = ContextualArms.from_json(state, means, weights), seq

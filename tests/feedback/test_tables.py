@@ -9,6 +9,7 @@ from convergence_core.feedback.records import AnswerComparison, Rating
 from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
+from tasks.serving.settings import RuntimeConfig
 from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.removal import forget_user
@@ -94,24 +95,35 @@ def test_a_forgotten_user_leaves_no_text_in_any_file_of_the_store(
     path = tmp_path / "store"
     with RuntimeStore(path) as state, FeedbackStore(path) as store:
         state.offer("bot", "default", [offer_of({}, "a"), offer_of({"n": 1}, "b")], trust=0.5)
-        bandit = Bandit(state, "bot", seed=1)
+        state.offer("talk", "default", [offer_of({}, "a")], trust=0.5, kind="linear")
+        monkeypatch.setattr("tasks.serving.contextual_fold.SAVE_EVERY", 1)
+        settings = RuntimeConfig(system="bot", sticky="user")
+        bandit = Bandit(state, "bot", settings=settings, seed=1)
+        talk = Bandit(state, "talk", settings=RuntimeConfig(system="talk", kind="linear"))
         for user in ("ann", "bob"):
-            chosen = bandit.select(user, context={"topic": f"the-parcel-of-{user}"})
-            bandit.update(chosen.decision_id, 1.0)
+            for served in (bandit, talk):
+                chosen = served.select(user, context={"topic": f"the-parcel-of-{user}"})
+                served.update(chosen.decision_id, 1.0)
+        talk.select("bob")
+        assert TEXT in str(state.fetch("SELECT state_json FROM groups WHERE kind = 'linear'"))
         fill(store)
         fold_store(path)
         rate(store, "ann-2", rating=1, reason=TEXT)
         report = forget_user(path, "ann")
-        assert (report.n_interactions, report.n_comparisons, report.n_decisions) == (2, 1, 1)
+        assert (report.n_interactions, report.n_comparisons, report.n_decisions) == (2, 1, 2)
         assert report.n_ratings == 5
         assert store.history("ann") == []
         assert store.ratings("ann-1") == []
         assert [mark.user_id for mark in store.ratings("bob-1")] == ["bob"]
         assert len(store.history("bob")) == 2
-        assert state.fetch("SELECT user_id FROM decisions ORDER BY seq") == [
-            ("forgotten",),
-            ("bob",),
-        ]
+        users = state.fetch("SELECT DISTINCT user_id FROM decisions ORDER BY user_id")
+        assert users == [("bob",), ("forgotten",)]
+        assert state.fetch("SELECT unit FROM assignments") == [("user:bob",)]
+        talk.update(talk.select("bob").decision_id, 1.0)
+        talk.select("bob")  # saves what it has learned, of all rewards without ann
+        ((saved,),) = state.fetch("SELECT state_json FROM groups WHERE kind = 'linear'")
+        assert "bob" in saved
+        assert "ann" not in saved
         fold_store(path)
     assert files_with(path, TEXT) == []
     tables = ParquetStore(path)
@@ -120,7 +132,8 @@ def test_a_forgotten_user_leaves_no_text_in_any_file_of_the_store(
         "SELECT DISTINCT rater_id FROM rated_answers WHERE rater_id IS NOT NULL"
     ) == [{"rater_id": "bob"}]
     users = tables.rows(
-        "SELECT user_id, reward FROM decisions JOIN rewards USING (decision_id) ORDER BY ALL"
+        "SELECT user_id, reward FROM decisions JOIN rewards USING (decision_id) "
+        "WHERE decisions.system = 'bot' ORDER BY ALL"
     )
     assert users == [{"user_id": "bob", "reward": 1.0}, {"user_id": "forgotten", "reward": 1.0}]
     again = forget_user(path, "ann")

@@ -199,7 +199,7 @@ def test_the_error_left_on_the_held_out_cases_is_the_reports(run: Finished):
 
 def test_a_person_may_take_what_is_likely_and_not_proven(run: Finished):
     """Last, since the run's verdict says it from then on."""
-    take = ("promote", run.label, "--yes", "--unproven", "The old prompt breaks a law.")
+    take = ("promote", run.label, "--yes", "--unproven", "The old prompt\n breaks a law.")
     if run.kind == "nothing":
         assert "--unproven" not in run.command(*take, code=100)
         return
@@ -207,7 +207,7 @@ def test_a_person_may_take_what_is_likely_and_not_proven(run: Finished):
         refused = " ".join(run.command("promote", run.label, "--yes", code=100).split())
         assert f"convergence promote {run.label} --unproven REASON" in refused
         assert "Not proven" in refused
-        run.command("promote", run.label, "--yes", "--unproven", "", code=100)
+        run.command("promote", run.label, "--yes", "--unproven", " \n", code=100)
     done = json.loads(run.command(*take, "--json"))
     best = run.result.best
     assert best is not None

@@ -54,6 +54,22 @@ def read(text: str, **more: Any) -> ThoughtReply:
 # -- replies
 
 
+def test_numbers_beyond_floats_and_halves_of_characters_are_read():
+    huge = 10**400
+    value: dict[str, Any] = {
+        "forecasts": {"n1": [0.1, 0.2, huge]},
+        "notes": "a\ud800b",
+        "settings": [{"values": {"kind": "\ud800"}}, {"values": {"size": huge}}],
+    }
+    reply = read(json.dumps(value))
+    assert reply.forecasts["n1"] == Quantiles(0.1, 0.2, 1.0)
+    assert reply.notes == "a?b"
+    assert reply.settings == ()
+    assert reply.dropped[1] == "setting 1: `kind` must be one of a, b, but got ?"
+    assert reply.dropped[2].startswith("setting 2: `size` must lie in [8, 64], but got 1000")
+    assert written_notes(json.dumps(value | {"notes": "\ud800"})) == "?"
+
+
 @pytest.mark.parametrize(
     "form", ["{}", "Here it is:\n```json\n{}\n```", 'I think {{"x"}} is good.\n\n{}\nDone.']
 )

@@ -106,10 +106,13 @@ def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
     assert text is not None
     assert seq >= 30
     expected = reference.posterior({"x": 0.3, "plan": "paid"}, "u1")
+    group = state.group("bot", "default")
+    assert group is not None
     for served in bandits:
         served.select("u0", context={"x": 0.0})
         assert served._contextual is not None
-        posterior = served._contextual.posterior(state.arms(1), "u1", {"x": 0.3, "plan": "paid"})
+        context = {"x": 0.3, "plan": "paid"}
+        posterior = served._contextual.posterior(group, state.arms(1), "u1", context)
         np.testing.assert_allclose(posterior.means, expected.means, rtol=1e-8)
         np.testing.assert_allclose(posterior.sds, expected.sds, rtol=1e-8)
         np.testing.assert_allclose(posterior.propensities, expected.propensities, rtol=1e-6)

@@ -77,6 +77,29 @@ def test_a_decision_without_a_reward_in_its_window_teaches_what_the_settings_sta
     assert bandit.update(second.decision_id, 0.0).status == "duplicate"
 
 
+def test_contextual_arms_learn_what_the_settings_state_of_a_missing_reward(
+    tmp_path: Path, clock: Clock
+):
+    with RuntimeStore(tmp_path / "store", now_us=clock) as store:
+        store.offer("bot", "default", [offer_of({}, "a")], trust=0.5, kind="linear")
+        settings = RuntimeConfig(
+            system="bot", kind="linear", expires_after_s=WINDOW_S, missing_reward=0.0
+        )
+        store.save_settings("bot", settings.model_dump(mode="json"))
+        bandit = Bandit(store, "bot")
+        for number in range(20):
+            chosen = bandit.select("u", context={"x": number})
+            if number % 4 == 0:
+                bandit.update(chosen.decision_id, 1.0)
+        clock.now += int(WINDOW_S * 1e6)
+        bandit.update(bandit.select("u", context={"x": 9}).decision_id, 1.0)
+        mean = bandit.select("u", context={"x": 9}).sampled_value
+        (arm,) = store.arms(1)
+        assert (arm.n, arm.alpha - arm.base_alpha) == (21, 6.0)
+        assert mean is not None
+        assert mean < 0.6
+
+
 def test_without_a_statement_a_missing_reward_says_nothing(tmp_path: Path, clock: Clock):
     bandit = serve(tmp_path, clock, expires_after_s=WINDOW_S)
     chosen = bandit.select("u")

@@ -260,6 +260,15 @@ def test_an_alarm_reopens_its_arm_and_raises_exploration(store: RuntimeStore):
     assert beta > alpha
 
 
+def test_a_changed_rate_of_false_alarms_applies_to_the_watch_that_runs(store: RuntimeStore):
+    for rate in (5_000.0, 300.0):
+        store.save_settings("bot", {"rewards_per_false_alarm": rate})
+        decide(store, f"d{rate}")
+        reward(store, f"d{rate}", 1.0)
+        ((watch,),) = store.fetch("SELECT watch_json FROM groups")
+        assert json.loads(watch)["rewards_per_false_alarm"] == rate
+
+
 def test_only_one_process_makes_a_version(store: RuntimeStore):
     def version(number: int, share: float) -> StoredPolicy:
         return StoredPolicy(

@@ -111,7 +111,13 @@ def _anonymize(connection: Connection, user_id: str) -> int:
         "(SELECT decision_id FROM decisions WHERE user_id = ?)",
         (user_id,),
     )
-    connection.execute("DELETE FROM assignments WHERE unit = ?", (user_id,))
+    connection.execute("DELETE FROM assignments WHERE unit = ?", (f"user:{user_id}",))
+    # What contextual arms had learned names users and texts of their requests.
+    connection.execute(
+        "UPDATE groups SET state_json = NULL, state_seq = 0, revision = revision + 1 WHERE id IN "
+        "(SELECT group_id FROM decisions WHERE user_id = ?)",
+        (user_id,),
+    )
     connection.execute(
         "UPDATE decisions SET user_id = ?, context_json = NULL, request_key = NULL WHERE user_id = ?",
         (FORGOTTEN_USER, user_id),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from convergence_core.records import Json, canonical_json
-from tasks.store.runtime.rows import StoredAlarm, StoredGuard
+from tasks.store.runtime.rows import Group, StoredAlarm, StoredGuard
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.schema import ALARMS, GUARDS
 from tasks.store.runtime.writes import revise
@@ -102,11 +102,12 @@ def contextual_state(store: RuntimeStore, group_id: int) -> tuple[str | None, in
 
 
 def save_contextual_state(
-    store: RuntimeStore, group_id: int, state: Mapping[str, Json], seq: int
+    store: RuntimeStore, group: Group, state: Mapping[str, Json], seq: int
 ) -> None:
-    """Keep what contextual arms have learned after a reward, unless more is kept already."""
+    """Keep what contextual arms have learned after a reward, unless more is kept or the group was revised."""
     with store.database.transaction() as connection:
         connection.execute(
-            "UPDATE groups SET state_json = ?, state_seq = ? WHERE id = ? AND state_seq < ?",
-            (canonical_json(dict(state)), seq, group_id, seq),
+            "UPDATE groups SET state_json = ?, state_seq = ? WHERE id = ? AND state_seq < ? "
+            "AND revision = ?",
+            (canonical_json(dict(state)), seq, group.group_id, seq, group.revision),
         )

@@ -239,6 +239,7 @@ def _watched(
         if value is None or "deviations" not in value  # the watch of an earlier version
         else DriftWatch.from_json(value)
     )
+    watch = replace(watch, rewards_per_false_alarm=rewards_per_false_alarm)
     watch, alarm = watch.widened(len(names)).tell(names.index(arm_id), reward)
     connection.execute(_SAVE_WATCH, (json.dumps(watch.to_json()), group_id))
     return alarm

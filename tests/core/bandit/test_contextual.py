@@ -207,6 +207,19 @@ def test_numbers_of_any_size_are_taken():
     assert np.all(np.isfinite(arms.posterior({"x": 5e200}).propensities))
 
 
+@pytest.mark.parametrize("first", [5e-324, 1e-310, 1e-30, 1e-8, 1e30])
+def test_a_first_number_of_another_size_than_the_rest_breaks_nothing(first: float):
+    rng = np.random.default_rng(0)
+    arms = arms_of(2)
+    for number in range(60):
+        x, y = (first, -first) if number == 0 else map(float, rng.normal(size=2) * 1e9)
+        shares = arms.posterior({"x": x, "y": y}, "u").propensities
+        assert np.all(shares >= 0.0)
+        assert shares.sum() == pytest.approx(1.0)
+        arms.tell(number % 2, float(rng.random()), {"x": x, "y": y}, "u")
+    assert np.all(np.isfinite(arms.posterior({"x": 1e300, "y": 0.0}, "u").propensities))
+
+
 def test_what_is_no_feature_is_refused():
     with pytest.raises(ValueError, match=r"context\.x must be finite"):
         checked_features({"x": float("nan")})
