@@ -126,7 +126,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         night = Night(scratch / "home", ALERTS_URL="http://127.0.0.1:9/none")
-        thinker = thinking_server(ThinkingWorld(truth=truth))
+        thinker = thinking_server(
+            ThinkingWorld(truth=truth, setting={"x": 0.7, "kind": "b"}, spread=0.2)
+        )
         with MockServer(MockOptions()) as mock, thinker, planted_server(planted_world()) as author:
             search = write_search(scratch / "search")
             chat = write_chat(scratch / "chat", mock.url.removesuffix("/v1"))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -167,6 +167,8 @@ def _proposed(
 
 # -- blocks and words
 
+_KINDS: Final = {"notes": "with notes", "none": "without notes", "start": "starting settings"}
+"""Kind of a thought → its words."""
 _ABOUT_NATS = (
     "Gains are in nats, the natural logarithm of how much more likely a forecast made what then "
     "happened than the search's own posterior did: +0.69 is twice as likely."
@@ -192,9 +194,7 @@ def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
     numeric = tuple(name for name in columns if name not in ("generation", "notes"))
     numbers = table(report.curve, columns, numeric=numeric, folded="Generation by generation")
     note = Paragraph((_ABOUT_NATS,), "note")
-    return section(
-        "What thoughts were worth", report.sentence, thinking_lines(report), [*best, note, numbers]
-    )
+    return section("Hypotheses", report.sentence, thinking_lines(report), [*best, note, numbers])
 
 
 def _number(value: float | None, form: str) -> str:
@@ -207,7 +207,7 @@ def _with_error(value: float | None, se: float | None) -> str:
 
 def thinking_lines(report: ThinkingReport) -> list[str]:
     """Return what is said of thoughts beside the sentence, a line each."""
-    parts = [f"{report.n_scored:,} scored", f"{report.n_failed:,} of no use"]
+    parts = [f"{report.n_scored:,} scored", f"{report.n_failed:,} failed"]
     if report.n_over_budget:
         parts.append(f"{report.n_over_budget:,} refused by the budget")
     lines = [f"{plural(report.n_thoughts, 'thought')}: {', '.join(parts)}."]
@@ -222,7 +222,7 @@ def thinking_lines(report: ThinkingReport) -> list[str]:
     best = report.best
     if best is not None:
         lines.append(
-            f"Best: {best.strategy}, generation {best.generation}, gain "
+            f"Best: {_KINDS.get(best.strategy, best.strategy)}, generation {best.generation}, gain "
             f"{_with_error(best.gain, best.se)} nats on {plural(best.n_outcomes, 'outcome')}."
         )
     if report.gain is not None:

@@ -69,7 +69,7 @@ def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice
     assert found["killed"] == found["unbroken"]
     # The report tells the thought, what it foresaw, and the one sentence.
     printed = run_command("report", cwd=tmp_path / "unbroken")
-    assert "What thoughts were worth" in printed
+    assert "Hypotheses" in printed
     assert "Best: " in printed
     assert "1 setting of its own evaluated" in printed
     folder = tmp_path / "killed"

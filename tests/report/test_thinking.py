@@ -73,13 +73,13 @@ def test_help_is_claimed_with_evidence_and_denied_without():
 
 def test_the_section_tells_thought_candidate_gain_and_policy_without_foreign_markup():
     text = markdown_of(thinking_blocks(REPORT))
-    assert "12 thoughts: 10 scored, 2 of no use." in text
+    assert "12 thoughts: 10 scored, 2 failed." in text
     assert (
         "7 settings of its own evaluated: mean score 0.800 (forecast ones: 0.600), best 0.934, t=0.2 model=small."
         in text
     )
     assert "Notes added +0.20 ± 0.10 nats" in text
-    assert "Best: notes, generation 2, gain +0.84 ± 0.11 nats on 8 outcomes." in text
+    assert "Best: with notes, generation 2, gain +0.84 ± 0.11 nats on 8 outcomes." in text
     assert "Mean gain +0.31 ± 0.07 nats over 1 episode." in text
     assert "Mean gain over their own average forecasts +0.12 nats: 0 is what" in text
     assert "2 times: failed (http_500): HTTP 500" in text
@@ -92,7 +92,7 @@ def test_page_and_markdown_hold_the_section_only_where_somebody_thought():
     assert "thoughts were worth" not in report_markdown(result)
     thinking = replace(result, thinking=REPORT)
     for text in (report_markdown(thinking), report_html(thinking)):
-        assert "What thoughts were worth" in text
+        assert "Hypotheses" in text
         assert "Thoughts helped by +0.31" in text
     assert "<b>Not</b>" not in report_html(thinking)
     assert thinking_blocks(None) == []

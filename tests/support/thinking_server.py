@@ -33,6 +33,8 @@ class ThinkingWorld:
     kind: Kind = "good"
     setting: dict[str, Any] | None = None
     """Proposed in each reply."""
+    spread: float = 0.05
+    """Distance of the outer quantiles from the middle one."""
     n_asked: Counter[str] = field(default_factory=Counter)
     prompts: list[str] = field(default_factory=list)
 
@@ -76,7 +78,7 @@ class ThinkingWorld:
             return [0.2, 0.5, 0.8]
         mean = min(1.0, max(0.0, self.truth(params)))
         mean = 1.0 - mean if self.kind == "adversarial" else mean
-        return [mean - 0.05, mean, mean + 0.05]
+        return [mean - self.spread, mean, mean + self.spread]
 
 
 def reserved(text: str) -> dict[str, dict[str, str]]:
