@@ -19,9 +19,9 @@ from convergence.service.chat import (
 from convergence.service.problems import refusals
 from convergence_core.errors import EvaluationFault
 from convergence_core.feedback.records import ChatMessage
+from convergence_core.feedback.roles import DEFAULT
 from convergence_core.records import Json
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
-from tasks.chat.roles import DEFAULT
 from tasks.serving.answers import GeneratedAnswer, as_dict
 
 SOURCE = "generate"

@@ -1,4 +1,4 @@
-"""Event loop's side of a session: it calls the target, measures answers and returns evaluations."""
+"""Event loop of a session: it calls the target and measures answers."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -17,9 +17,9 @@ from convergence_core.feedback.records import (
     Rating,
     Thumbs,
 )
+from convergence_core.feedback.roles import DEFAULT, persona_of
 from convergence_core.thought_tags import TextCallback
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
-from tasks.chat.roles import DEFAULT, persona_of
 from tasks.store.feedback.counts import FeedbackCounts, feedback_counts
 from tasks.store.feedback.feedback_store import (
     FeedbackStore,

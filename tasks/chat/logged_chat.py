@@ -18,10 +18,10 @@ from convergence_core.errors import ConfigurationError, EvaluationFault, NoArmsE
 from convergence_core.feedback.adapter_records import AdapterRecord
 from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import ChatMessage, Interaction
+from convergence_core.feedback.roles import BUILT_IN, persona_of
 from convergence_core.records import Case, Json, Params, Reply, sha256_hex
 from convergence_core.thought_tags import TextCallback
 from tasks.chat.role_adapters import RoleAdapters
-from tasks.chat.roles import BUILT_IN, persona_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text

@@ -15,9 +15,9 @@ from convergence_core.errors import AdapterRefusedError
 from convergence_core.feedback.activation_gate import failed_words, lacks_power
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainedMark
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
+from convergence_core.feedback.roles import DEFAULT, persona_of
 from convergence_core.records import Json
 from convergence_core.result.number_text import plural
-from tasks.chat.roles import DEFAULT, persona_of
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.models.files import ModelProcessError

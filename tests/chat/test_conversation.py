@@ -14,9 +14,9 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.feedback.records import ChatMessage, Interaction
+from convergence_core.feedback.roles import BUILT_IN
 from convergence_core.records import sha256_hex
 from tasks.chat.conversation import Conversation
-from tasks.chat.roles import BUILT_IN
 from tasks.mock.mock_server import MockServer
 from tasks.serving.settings import RuntimeArm, RuntimeConfig
 from tasks.serving.systems import Systems

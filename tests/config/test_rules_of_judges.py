@@ -132,7 +132,7 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
     ),
     "judge for nobody": (
         MINIMAL,
-        ({"llm": LLM}, "llm", "no metric of type `llm_judge` asks it", "Remove it"),
+        ({"llm": LLM}, "llm", "no metric of type `llm_judge` uses it", "Remove it"),
     ),
     "judge in both places": (
         JUDGED,

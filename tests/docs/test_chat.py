@@ -12,7 +12,7 @@ import yaml
 
 from convergence.cli.chat_session import COMMANDS
 from convergence_core.feedback.records import LABELS, Rating
-from tasks.chat.roles import BUILT_IN
+from convergence_core.feedback.roles import BUILT_IN
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.docs.test_documents import ROOT, blocks, in_shell
 

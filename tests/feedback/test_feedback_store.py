@@ -210,7 +210,10 @@ def test_secrets_and_what_no_database_takes_are_not_stored(store: FeedbackStore)
         ({"sampling": {"t": float("nan")}}, "`sampling` must hold what JSON can carry"),
         ({"decision_id": "d"}, "`system` must name the system"),
         ({"messages": (ChatMessage(role="tool", content="x"),)}, "`messages.0.role` must be one"),
-        ({"messages": (ChatMessage(role="assistant", content="x"),)}, "must end with what was"),
+        (
+            {"messages": (ChatMessage(role="assistant", content="x"),)},
+            "must end with the question",
+        ),
     ],
 )
 def test_an_answer_that_breaks_a_rule_is_refused(

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra `local` (pip install '.[local]')")
 
 from convergence.service.server import Service, ServiceOptions
+from convergence_core.feedback.roles import BUILT_IN
 from tasks.chat.logged_chat import LoggedChat
-from tasks.chat.roles import BUILT_IN
 from tasks.inputs.environment import Environment
 from tasks.models.files import LOCAL_MODELS, ModelFiles
 from tasks.models.model_process import ChatRequest

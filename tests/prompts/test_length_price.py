@@ -70,7 +70,9 @@ def test_the_price_ranks_and_changes_no_reward():
     priced = chosen(state, PRICE)
     for one in priced.ranking:
         before = plain[one.candidate_id]
-        assert (one.mean, one.low, one.high) == (before.mean, before.low, before.high)
+        assert (one.mean, one.low, one.high) == pytest.approx(
+            (before.mean, before.low, before.high)
+        )
         cost = COST if text_of(state, one.candidate_id) == LONG else 0.1 * len(SHORT) / 1000
         assert one.cautious == pytest.approx(before.cautious - cost, abs=2e-3)
     order = [one.cautious for one in priced.ranking]

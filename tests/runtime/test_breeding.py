@@ -81,7 +81,7 @@ def test_parents_are_chosen_as_the_evolution_says(system: str):
     ("arguments", "match"),
     [
         ({"search_space": {"parameters": {"x": {"type": "float", "min": 2, "max": 1}}}}, "min"),
-        ({"search_space": {"parameters": {"x": {"type": "boolean"}}}}, "of an arm on offer"),
+        ({"search_space": {"parameters": {"x": {"type": "boolean"}}}}, "of an active arm"),
         ({"evolution_config": {"mutation_rate": 2}}, "mutation_rate"),
         ({"evolution_config": {"mutation_rat": 0.2}}, "mutation_rate"),
     ],
