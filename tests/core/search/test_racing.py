@@ -41,7 +41,7 @@ SAMPLERS: list[Sampler] = [
     THOMPSON,
     RACING,
 ]
-THOMPSON = [sampler for sampler in SAMPLERS if isinstance(sampler, ThompsonSampler)]
+WITH_POSTERIOR = [sampler for sampler in SAMPLERS if isinstance(sampler, ThompsonSampler)]
 EACH = pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 
 
@@ -200,7 +200,7 @@ def test_a_space_of_one_point_can_be_searched(sampler):
     assert [a.candidate.params for a in plan.assignments] == [{"n": 3}]
 
 
-@pytest.mark.parametrize("sampler", THOMPSON, ids=lambda sampler: sampler.name)
+@pytest.mark.parametrize("sampler", WITH_POSTERIOR, ids=lambda sampler: sampler.name)
 def test_a_proposal_that_is_new_and_valid_is_evaluated_once(sampler):
     good = SPACE.sample(rng(8))
     known = SPACE.sample(rng(9))
