@@ -75,8 +75,8 @@ ALLOWED = {
     "convergence_core/config/secrecy.py": {"text[:_MAX_SHOWN - 2]"},
     "convergence_core/gate/best_arm_test.py": {"str(value)[:80]"},
     "convergence_core/rlp/reply.py": {
-        "' '.join(str(value).split())[:60]",
-        "notes.strip()[:MOST_NOTES]",
+        "' '.join(_storable(str(value)).split())[:60]",
+        "_storable(notes).strip()[:MOST_NOTES]",
     },
     "tasks/rlp/prompts.py": {"text[:MOST_TEXT - 1]"},
     "convergence_core/search/sampler.py": {"str(value)[:80]"},
