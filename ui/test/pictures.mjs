@@ -33,6 +33,7 @@ for (const [width, height] of [[1440, 1000], [390, 844]]) {
     page.on("pageerror", (e) => console.log("PAGE ERROR", e.message));
     for (const name of wanted) {
       await page.goto(base + pages[name]);
+      await page.getByText("Reading the store").waitFor({ state: "hidden" });
       await page.waitForTimeout(900);
       if (name === "chat" && process.env.CHAT_TOKEN) {
         await page.getByLabel("Token").fill(process.env.CHAT_TOKEN);

@@ -53,7 +53,7 @@ function Role({ role, list }: { role: string; list: TrainedRoles }) {
         <>
           <div class="verdict">{d.sentences.map((s, i) => <p key={i}><One text={s} max={600} /></p>)}</div>
           {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
-          <Adapters of={d} list={list} base={base} done={loaded.again} />
+          <Adapters of={d} list={list} base={base} hidden={Boolean(session.data?.why_not)} done={loaded.again} />
           {d.live_tests.length > 1 && (
             <Card title="Earlier tests on live traffic" note="Blinded: a random assignment decides for each conversation whether the new adapter or the previous one answers.">
               <ul>{d.live_tests.slice(1).map((t, i) => <li key={i}><One text={t.sentence} max={600} /> <span class="muted small"><Time at={t.at} /></span></li>)}</ul>
@@ -68,23 +68,23 @@ function Role({ role, list }: { role: string; list: TrainedRoles }) {
   );
 }
 
-function Adapters({ of, list, base, done }: { of: RoleTraining; list: TrainedRoles; base: string; done: () => void }) {
+function Adapters({ of, list, base, hidden, done }: { of: RoleTraining; list: TrainedRoles; base: string; hidden: boolean; done: () => void }) {
   const tools = of.active && (
     <Write
-      name="Roll back" danger path={`${base}/rollback`} confirm={of.role} done={done}
+      name="Roll back" danger hidden={hidden} path={`${base}/rollback`} confirm={of.role} done={done}
       ask={`${of.active} is taken back: the adapter that was active before it answers again, or the base model.`}
     />
   );
   return (
     <Card title="Adapters" tools={tools} note="An adapter answers only if it passes every check. A check without a measurement does not pass.">
       {of.adapters.length === 0 ? <Empty command={list.commands.at(-1)}>No adapter was trained; the base model answers. <Sentence text={list.advice} /></Empty> : (
-        <ul class="plainlist">{of.adapters.map((one) => <OneAdapter key={one.version} one={one} base={base} done={done} />)}</ul>
+        <ul class="plainlist">{of.adapters.map((one) => <OneAdapter key={one.version} one={one} base={base} hidden={hidden} done={done} />)}</ul>
       )}
     </Card>
   );
 }
 
-function OneAdapter({ one, base, done }: { one: Adapter; base: string; done: () => void }) {
+function OneAdapter({ one, base, hidden, done }: { one: Adapter; base: string; hidden: boolean; done: () => void }) {
   const failed = one.checks.filter((check) => !check.passed).length;
   const [open, setOpen] = useState(["active", "candidate", "undecided"].includes(one.status));
   return (
@@ -96,7 +96,7 @@ function OneAdapter({ one, base, done }: { one: Adapter; base: string; done: () 
         </span>
         {one.may_activate && (
           <Write
-            name="Activate" path={`${base}/activate`} body={{ version: one.version }} confirm={one.version} done={done}
+            name="Activate" hidden={hidden} path={`${base}/activate`} body={{ version: one.version }} confirm={one.version} done={done}
             ask={`The next answers come from ${one.version}; the adapter that answers now becomes inactive.`}
           />
         )}
