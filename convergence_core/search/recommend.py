@@ -144,8 +144,9 @@ def recommend(
     members = [member for member in state.archive if member.n]
     if not members:
         return None
-    # The hyper-parameters are those of the sampler's last generation, which a resumed run has, too.
-    fitted = surrogate.warm(state.memory).fit(state.archive, case_weights=case_weights)
+    # Depends on the evidence alone, not on the sampler's memory: a run recommends the same
+    # candidate whether or not it was resumed or repaired.
+    fitted = surrogate.fit(state.archive, case_weights=case_weights)
     candidates = [member.candidate for member in members]
     posterior = fitted.posterior(candidates)
     worth = posterior if surrogate.price is None else fitted.worth(candidates)
