@@ -144,8 +144,7 @@ def recommend(
     members = [member for member in state.archive if member.n]
     if not members:
         return None
-    # Depends on the evidence alone, not on the sampler's memory: a run recommends the same
-    # candidate whether or not it was resumed or repaired.
+    # By the evidence alone, not the sampler's memory: a repaired run recommends the same candidate.
     fitted = surrogate.fit(state.archive, case_weights=case_weights)
     candidates = [member.candidate for member in members]
     posterior = fitted.posterior(candidates)
