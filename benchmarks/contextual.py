@@ -21,7 +21,8 @@ from scipy.special import expit
 from benchmarks.machine import describe_machine, options
 from benchmarks.tables import header, row, with_error
 from convergence_core.bandit import BetaArms, Policy
-from convergence_core.bandit.contextual import ContextualArms, Feature
+from convergence_core.bandit.contextual import ContextualArms
+from convergence_core.bandit.features import Feature
 from convergence_core.bandit.propensities import Floats
 
 N = 2_500
@@ -244,13 +245,15 @@ METHODS: Mapping[str, Callable[[Stream, np.random.Generator], float]] = {
 
 def main() -> None:
     """Print the regret of each method on each stream."""
-    given = options(__doc__, seeds=6, only=tuple(STREAMS), methods=tuple(METHODS))
-    methods = [m for m in given.methods if m != "VW" or importlib.util.find_spec("vowpalwabbit")]
+    arguments = options(__doc__, seeds=6, only=tuple(STREAMS), methods=tuple(METHODS))
+    methods = [
+        m for m in arguments.methods if m != "VW" or importlib.util.find_spec("vowpalwabbit")
+    ]
     print(f"\n{describe_machine()}\n")
     print(header("stream", *methods))
-    for name in given.only:
+    for name in arguments.only:
         regrets: dict[str, list[float]] = {method: [] for method in methods}
-        for seed in range(given.seeds):
+        for seed in range(arguments.seeds):
             stream = STREAMS[name](np.random.default_rng(seed))
             for method in methods:
                 regrets[method].append(

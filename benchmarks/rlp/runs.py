@@ -81,11 +81,11 @@ def generations(
         if learner is not None:
             learner.think(setting, state, advice)  # type: ignore[arg-type]  # all that it reads
             advice = learner.advise(setting, state, advice)  # type: ignore[arg-type]
-        asked = setting.ask(state, advice, keeps=True)
-        trials = evaluate(asked.plan, reward, generation)
+        planned = setting.ask(state, advice, keeps=True)
+        trials = evaluate(planned.plan, reward, generation)
         search = setting.sampler.tell(search, trials)
         if learner is not None:
-            learner.learn(setting, state, asked, trials)  # type: ignore[arg-type]
+            learner.learn(setting, state, planned, trials)  # type: ignore[arg-type]
             learner.commit()
         best = recommend(search, rng=np.random.default_rng(0), surrogate=surrogate)
         assert best is not None

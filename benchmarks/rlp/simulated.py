@@ -71,9 +71,9 @@ class Simulated:
         )
 
     def _forecast(self, params: Params) -> Quantiles:
-        said = self._slope * (self._value(params) - 0.5)
-        said += self._spread * self._rng.standard_normal()
-        mean = 0.5 + float(np.clip(said, -0.48, 0.48))
+        score = self._slope * (self._value(params) - 0.5)
+        score += self._spread * self._rng.standard_normal()
+        mean = 0.5 + float(np.clip(score, -0.48, 0.48))
         return Quantiles.of([mean + z * FORECAST_SD for z in (-Z, 0.0, Z)])
 
     def _near(self, space: Space) -> dict[str, ParamValue]:

@@ -15,8 +15,8 @@ from benchmarks.tables import header, row, with_ends
 def one(task: tuple[str, Way, Kind, int]) -> tuple[float, float]:
     """Return the regrets of one run; for worker processes."""
     name, way, thinker, seed = task
-    found = play(LANDSCAPES[name], way, thinker, seed)
-    return found.regret, found.final_regret
+    outcome = play(LANDSCAPES[name], way, thinker, seed)
+    return outcome.regret, outcome.final_regret
 
 
 def measure(
@@ -38,8 +38,8 @@ def measure(
     ]
     tasks = [(name, way, thinker, seed) for seed in range(n_seeds) for way, thinker in ways]
     with ProcessPoolExecutor(n_processes, mp_context=get_context("fork")) as pool:
-        found = list(pool.map(one, tasks, chunksize=1))
-    show(name, {key: np.array(found[i :: len(ways)]) for i, key in enumerate(ways)})
+        regrets = list(pool.map(one, tasks, chunksize=1))
+    show(name, {key: np.array(regrets[i :: len(ways)]) for i, key in enumerate(ways)})
 
 
 def show(name: str, rows: Mapping[tuple[Way, Kind], np.ndarray]) -> None:

@@ -1,6 +1,5 @@
 """``chat``: conversation with a configuration's model, whose answers get ratings."""
 
-import getpass
 from pathlib import Path
 from typing import Annotated
 
@@ -56,7 +55,7 @@ def chat(
     from tasks.store.feedback.rows import checked_name  # noqa: PLC0415 - as above
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - as above
 
-    user = getpass.getuser() if user is None else user
+    user = options.account_name() if user is None else user
     checked_name("--user", user)
     loaded = load(config)
     folder = bound_folder(loaded)

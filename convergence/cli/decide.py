@@ -1,6 +1,5 @@
 """``promote``, ``rollback``, ``gates``: champions and the gates' decisions."""
 
-import getpass
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,7 +130,7 @@ def _grounds(result: "RunResult", unproven: str | None) -> str:
     elif unproven and unproven.strip() and verdict.kind in {"likely", "cheaper"}:
         console.say(f"Not proven: {gate_evidence(gate)}.", style="yellow")
         return (
-            f"promoted from {result.label} by {getpass.getuser()}, not proven ({gate_evidence(gate)}): "
+            f"promoted from {result.label} by {options.account_name()}, not proven ({gate_evidence(gate)}): "
             f"{one_line(unproven, MOST_REASON, redacted_text)}"
         )
     else:
@@ -178,8 +177,8 @@ def _look_columns(names: CandidateNames) -> dict[str, Callable[[Any], str]]:
         "configuration": lambda look: names(look.candidate_id),
         "against": lambda look: names(look.champion_id),
         "verdict": lambda look: look.decision,
-        "n": lambda look: f"{look.n:,}",
-        "evidence": _evidence_of,
+        "observations": lambda look: f"{look.n:,}",
+        "evidence (of needed)": _evidence_of,
     }
 
 
@@ -224,11 +223,15 @@ def _show_gates(
         console.say("No promotion gate has decided yet.")
         return
     names = CandidateNames(root)
-    console.show(console.table_of(verdicts, _look_columns(names), right=("n", "evidence")))
+    console.show(
+        console.table_of(
+            verdicts, _look_columns(names), right=("observations", "evidence (of needed)")
+        )
+    )
     if any(look.kind != "holdout" for look in verdicts):
-        console.answer(f"Verdicts on traffic: {TRAFFIC}")
+        console.answer(f"Assumptions on traffic: {TRAFFIC}")
     if any(look.kind == "holdout" for look in verdicts):
-        console.answer(f"Verdicts on held-out cases: {CASES}")
+        console.answer(f"Assumptions on held-out cases: {CASES}")
     for text in left.values():
         console.answer(text)
     for name, champion in champions.items():

@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+import getpass
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,14 @@ from convergence.cli.locations import CONFIG_NAME
 LIMITS = "Limits"
 """Help panel of a service's limits."""
 _CONFIG_HELP = f"Configuration that names the store. Default: ./{CONFIG_NAME} if it exists."
+
+
+def account_name() -> str:
+    """Return who runs the command; the user's number in a container without accounts."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
 
 
 def _answer_json(value: bool) -> bool:

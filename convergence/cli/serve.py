@@ -1,7 +1,6 @@
 """``serve``: arms and rewards over HTTP."""
 
 import contextlib
-import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,7 +118,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         served = (
             None
             if talk is None
-            else ServedChat(roles=talk.role_names, user=getpass.getuser(), note=note)
+            else ServedChat(roles=talk.role_names, user=options.account_name(), note=note)
         )
 
         def app(host: str, port: int) -> UiGuard:

@@ -7,8 +7,9 @@
 
 from convergence_core.bandit.arms import BetaArms, GaussianArms, OpenDecision, Receipt, receive
 from convergence_core.bandit.constraints import QualityConstraint
-from convergence_core.bandit.contextual import ContextPosterior, ContextualArms, checked_features
+from convergence_core.bandit.contextual import ContextPosterior, ContextualArms
 from convergence_core.bandit.drift import Alarm, DriftWatch
+from convergence_core.bandit.features import checked_features
 from convergence_core.bandit.priors import NightlyPrior, WarmArms, nightly_prior
 from convergence_core.bandit.propensities import ArmChoice, Policy
 

@@ -191,8 +191,8 @@ class SpaceModel:
         if has_own or not is_single:
             return warped, process, 0.0
         square = float(warped.warp.slope(effects.mean) ** 2 @ evidence.repeat_squares)
-        own = process.noise * own_share(square, evidence.repeat_dof, process.noise)
-        return warped, process, own
+        own_variance = process.noise * own_share(square, evidence.repeat_dof, process.noise)
+        return warped, process, own_variance
 
     def _repeats(self, effects: CaseEffects, evidence: Evidence) -> Repeats | None:
         """Return the repeats of the only case; ``None``: they say nothing worth knowing of the noise.
@@ -346,8 +346,8 @@ class FittedSpaceModel:
     def widening(self, posterior: WarpedPosterior, members: Sequence[int]) -> np.ndarray:
         """Return the factors by which intervals widen for what the process takes as known.
 
-        These are its hyper-parameters, and that candidates have no effect of their own where it
-        cannot be told from noise.
+        These are its hyper-parameters, and the assumption that candidates have no effect of their
+        own where the evidence cannot separate one from noise.
 
         Args:
             posterior: of this model.

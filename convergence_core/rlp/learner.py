@@ -20,7 +20,7 @@ from convergence_core.rlp.policy import ActionPolicy, Steps, Update, ValueFuncti
 from convergence_core.rlp.quantiles import Quantiles
 
 SILENT: Final = 1.0 / 3.0
-"""Share of the generations, at least, that forecast without notes, so that notes and model are told apart."""
+"""Least share of the generations that forecast without notes: a control for the effect of the notes."""
 CAPACITY: Final = 10_000
 """Rewards that are remembered."""
 MANY_TRIALS: Final = 200

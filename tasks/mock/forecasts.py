@@ -74,7 +74,7 @@ def thought(user: str) -> str | None:
 
 
 def notes(system: str) -> str | None:
-    """Return notes that say nothing; ``None`` if no notes are asked for."""
+    """Return notes that say nothing; ``None`` if the request wants no notes."""
     if _NOTES_WANTED.search(system) is None:
         return None
     return "Nothing was measured: expect the middle of what was seen before."

@@ -212,8 +212,8 @@ def alpha_left(level: float | None, left: float | None) -> str:
     if level is None or left is None:
         return ""
     return (
-        f" This look spends {100 * level:.2g} %; {100 * left:.2g} % is left for later looks, "
-        "and fresh held-out cases renew it."
+        f" The latest look spent {100 * level:.2g} %; {100 * left:.2g} % is left for later looks at "
+        "these cases. Fresh held-out cases renew it."
     )
 
 

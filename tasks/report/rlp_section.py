@@ -57,14 +57,14 @@ def thinking_report(
     resolution, _ = _mean_and_error([point.resolution for point in curve])
     evidence = EProcess.of(point.e_value for point in curve)
     of_resolution = EProcess.of(point.resolution_e_value for point in curve)
-    asked = [row for row in thoughts if row["prompt_sha256"] is not None]
-    scored = [row for row in asked if row["information_gain"] is not None]
-    failed = [row for row in asked if row["reason"] is not None and row["text_sha256"] is None]
-    failed += [row for row in asked if (row["reason"] or "").startswith("unreadable")]
+    requested = [row for row in thoughts if row["prompt_sha256"] is not None]
+    scored = [row for row in requested if row["information_gain"] is not None]
+    failed = [row for row in requested if row["reason"] is not None and row["text_sha256"] is None]
+    failed += [row for row in requested if (row["reason"] or "").startswith("unreadable")]
     failed = [*{row["thought_id"]: row for row in failed}.values()]
     n_over_budget = sum("budget.max_" in (row["reason"] or "") for row in failed)
     return ThinkingReport(
-        n_thoughts=len(asked),
+        n_thoughts=len(requested),
         n_failed=len(failed) - n_over_budget,
         n_over_budget=n_over_budget,
         n_scored=len(scored),
@@ -79,7 +79,7 @@ def thinking_report(
         best=_best(scored),
         proposed=_proposed(forecasts, space, params_of),
         curve=curve,
-        reasons=dict(Counter(reason for row in asked for reason in _reasons(row))),
+        reasons=dict(Counter(reason for row in requested for reason in _reasons(row))),
     )
 
 

@@ -1,5 +1,5 @@
 """Thoughts of real models: prompts, calls and payment.
 
-``prompts`` says what is asked, ``thought_writer`` asks and reads, ``learner`` is the whole of it within one run;
-``model_calls`` and ``learner_calls`` are those of every learner.
+``prompts`` words the requests, ``thought_writer`` sends them and reads the replies, ``learner`` runs RLP within a
+run; every learner uses ``model_calls`` and ``learner_calls``.
 """

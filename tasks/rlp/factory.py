@@ -63,8 +63,8 @@ def prompts_of(configuration: Configuration) -> RlpPrompts:
 
 def _rule(name: str, metric: BaseMetric) -> str:
     """Return a metric, its share and every setting of it that the configuration gives, on a line."""
-    told = metric.model_dump(exclude_defaults=True, exclude_none=True, mode="json")
-    settings = {key: value for key, value in told.items() if key not in ("weight", "llm")}
+    fields = metric.model_dump(exclude_defaults=True, exclude_none=True, mode="json")
+    settings = {key: value for key, value in fields.items() if key not in ("weight", "llm")}
     rule = f" {canonical_json(settings)}" if settings else ""
     return f"- {name}: weight {metric.weight:g}{rule}"
 

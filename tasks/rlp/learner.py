@@ -276,7 +276,7 @@ def _trials(
 
 
 def _summary(step: RlpStep) -> str | None:
-    """Return what a generation's thought came to; ``None`` if none was asked for."""
+    """Return the result of a generation's thought in words; ``None`` without a request."""
     thought, reward = step.commitment.thought, step.update.reward
     if thought is None:
         return None
@@ -284,11 +284,9 @@ def _summary(step: RlpStep) -> str | None:
         return f"thoughts: none, {thought.reason}"
     n = len(step.after.gains)
     gain = "not measured" if reward is None else f"{reward:+.2f} nats"
-    said = f"information gain {gain}, {plural(n, 'episode')}; weight {step.after.weight:.2f}"
+    measures = f"information gain {gain}, {plural(n, 'episode')}; weight {step.after.weight:.2f}"
     n_own = sum(row.posterior is None for row in step.update.rows)
-    return (
-        f"thoughts: {said}; {plural(n_own, 'setting')} of its own; it says: {shown(thought.shown)}"
-    )
+    return f"thoughts: {measures}; {plural(n_own, 'setting')} of its own; it says: {shown(thought.shown)}"
 
 
 def shown(text: str, n: int = MOST_SHOWN) -> str:

@@ -1,4 +1,4 @@
-"""Prompts of thoughts: all that is known of a system, and what is asked.
+"""Prompts of thoughts: everything known about a system, and the task.
 
 A thinker sees what the search's posterior is fitted to: every setting with its number of evaluations, mean and
 standard error, on the scales of the space. Notes and forecasts were written by a model, so they are fenced

@@ -1,5 +1,7 @@
 """Exit codes, messages without tracebacks, and what goes to which stream."""
 
+import os
+import pwd
 import re
 import signal
 import subprocess
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import convergence.__main__ as main_module
+from convergence.cli import options
 from convergence.cli.interrupts import Interrupt, Terminated, stops_cleanly
 from convergence_core.errors import ConfigurationError, ForeignPackageError, StoreError
 from tests.cli.test_running import ROOT
@@ -145,3 +148,10 @@ def test_reader_that_leaves_early_is_no_error(tmp_path: Path):
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
+
+
+def test_a_user_without_an_account_goes_by_number(monkeypatch: pytest.MonkeyPatch):
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert options.account_name() == f"uid-{os.getuid()}"

@@ -45,7 +45,8 @@ def words(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    return [one for one in re.split(r"(?<=[.!?;:])\s+", " ".join(text.split())) if words(one)]
+    parts = re.split(r"(?<=[.!?;:])\s+", " ".join(text.split()))
+    return [part for part in parts if words(part)]
 
 
 def n_syllables(word: str) -> int:
@@ -56,10 +57,9 @@ def n_syllables(word: str) -> int:
 def grade(page: str) -> float:
     """Return the Flesch-Kincaid grade level (Kincaid et al. 1975)."""
     text = prose(page)
-    n_sentences = sum(bool(words(one)) for one in re.split(r"[.!?]\s", text))
-    found = words(text)
-    syllables = sum(map(n_syllables, found))
-    return 0.39 * len(found) / n_sentences + 11.8 * syllables / len(found) - 15.59
+    n_sentences = sum(bool(words(part)) for part in re.split(r"[.!?]\s", text))
+    n_words, syllables = len(words(text)), sum(map(n_syllables, words(text)))
+    return 0.39 * n_words / n_sentences + 11.8 * syllables / n_words - 15.59
 
 
 def private_words(page: str) -> set[str]:
@@ -153,8 +153,8 @@ def test_messages_and_pages_use_no_phrase_of_the_list():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "ui/src").rglob("*.ts*")]
     pages = [re.sub(r"/\*.*?\*/|(?<!:)//.*?$", "", text, flags=re.M | re.S) for text in sources]
     texts = [text for text in messages_of_packages() if text.count(" ") > 1]
-    found = [
+    rejected = [
         line for text in (*texts, *pages) for line in text.splitlines() if listed.search(line)
     ]
     assert len(pages) > 10
-    assert [line for line in found if "SELECT" not in line] == []
+    assert [line for line in rejected if "SELECT" not in line] == []

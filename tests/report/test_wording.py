@@ -94,7 +94,7 @@ def test_the_gates_evidence_is_said_with_its_error():
     assert "evidence 60.3 where a promotion needs 20" in sentence
     assert "beats the defaults by more than 0.05" in sentence
     assert "at most 5 % over all looks at these cases" in sentence
-    assert "This look spends 4.5 %; 0.45 % is left for later looks" in sentence
+    assert "The latest look spent 4.5 %; 0.45 % is left for later looks" in sentence
     assert "better" not in sentence
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_t
 
-from convergence_core.bandit import ContextualArms, checked_features, contextual
+from convergence_core.bandit import ContextualArms, checked_features, contextual, features
 from convergence_core.bandit.contextual import SCALE, SHAPE, SHARPNESS, TAUS
 
 LEVELS = {"arms": 5, "features": 3, "pairs": 2, "users": 4}
@@ -181,10 +181,10 @@ def test_the_prior_mean_is_that_of_the_average_request():
 
 
 def test_values_users_and_places_have_bounds(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(contextual, "MOST_VALUES", 3)
+    monkeypatch.setattr(features, "MOST_VALUES", 3)
     monkeypatch.setattr(contextual, "MOST_USERS", 2)
-    monkeypatch.setattr(contextual, "MOST_PLACES", 5)
-    monkeypatch.setattr(contextual, "MOST_PAIRS", 1)
+    monkeypatch.setattr(features, "MOST_PLACES", 5)
+    monkeypatch.setattr(features, "MOST_PAIRS", 1)
     arms = arms_of(1)
     for number, word in enumerate("abcd"):
         arms.tell(0, 1.0, {"word": word, "n": 1.0, "m": number}, f"u{number}")

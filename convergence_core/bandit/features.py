@@ -1,0 +1,150 @@
+"""Features of a request: their places, and the coordinates of the regressions.
+
+Numbers are standardised as they come. Every coordinate is a polynomial in the numbers, so one linear map
+moves sums over rewards to a new origin and unit, as if all rewards had come after. A text has a place for each
+of its values; beyond ``MOST_VALUES`` the others share one. Beyond ``MOST_PLACES`` a feature is left out. A
+missing number counts as the average. Pairs are the products of two features and the squares of numbers, up to
+``MOST_PAIRS``, in the order in which features came.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convergence_core.bandit.propensities import Floats
+from convergence_core.records import Json
+
+Feature = float | int | bool | str | None
+Ints = NDArray[np.int64]
+
+MOST_PLACES: Final = 96
+MOST_VALUES: Final = 32
+MOST_PAIRS: Final = 96
+LARGEST: Final = 1e30
+"""Absolute value at which numbers are cut, so that their squares stay finite."""
+FARTHEST: Final = 1e3
+"""Units from the origin at which numbers are cut, so that sums of products keep their precision."""
+MOVED: Final = 0.05
+"""Change of a number's mean or deviation, in deviations, that moves its origin and unit."""
+
+
+def checked_features(context: Mapping[str, Json]) -> dict[str, Feature]:
+    """Return a context as features.
+
+    Raises:
+        ValueError: a value is no finite number, text, boolean or ``None``.
+    """
+    features: dict[str, Feature] = {}
+    for name, value in context.items():
+        if isinstance(value, list | dict):
+            raise ValueError(f"context.{name} must be a number, text or boolean to be a feature")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"context.{name} must be finite, but got {value}")
+        features[name] = value
+    return features
+
+
+def _cut(value: float) -> float:
+    return float(max(-LARGEST, min(LARGEST, value)))
+
+
+class Places:
+    """Places of features and the coordinates made of them; place 0 is the constant 1."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str | None], int] = {}
+        """Place of a number, (name, ``None``), and of a value of a text, (name, value)."""
+        self.rest: dict[str, int] = {}
+        """Place of all other values of a text."""
+        self.names = [""]
+        """Feature of each place."""
+        self.moments: Floats = np.zeros((3, 1))
+        """Of each place: how many numbers, their mean, the sum of their squared deviations."""
+        self.origin: Floats = np.zeros(1)
+        """Number that counts as 0 at each place."""
+        self.unit: Floats = np.ones(1)
+        """Number that counts as 1, from there."""
+        self.left: Ints = np.zeros(1, dtype=np.int64)
+        """First factor of each coordinate, a place; (d,)."""
+        self.right: Ints = np.zeros(1, dtype=np.int64)
+        """Second factor of each coordinate; 0, the constant, if it is no pair."""
+
+    def encode(self, context: Mapping[str, Feature]) -> Floats:
+        """Return the coordinates of a request, (d,)."""
+        f = np.zeros(self.origin.size)
+        for name, value in context.items():
+            if isinstance(value, str):
+                f[self.known.get((name, value)) or self.rest.get(name, 0)] = 1.0
+            elif value is not None and (place := self.known.get((name, None))):
+                distance = (_cut(value) - self.origin[place]) / self.unit[place]
+                f[place] = max(-FARTHEST, min(FARTHEST, distance))
+        f[0] = 1.0
+        return np.asarray(f[self.left] * f[self.right])
+
+    def add(self, context: Mapping[str, Feature]) -> None:
+        """Give new features their places, and numbers to the moments."""
+        for name, value in context.items():
+            if isinstance(value, str):
+                if (name, value) not in self.known and name not in self.rest:
+                    self._append(name, value)
+            elif value is not None:
+                if (name, None) not in self.known:
+                    self._append(name, value)
+                self._measure(self.known.get((name, None)), _cut(value))
+
+    def _measure(self, place: int | None, value: float) -> None:
+        if place is None:
+            return
+        n, mean, squares = self.moments[:, place]
+        shift = value - mean
+        mean += shift / (n + 1.0)  # B. P. Welford, 1962
+        self.moments[:, place] = n + 1.0, mean, squares + shift * (value - mean)
+
+    def _append(self, name: str, value: float | str) -> None:
+        place = self.origin.size
+        if place > MOST_PLACES:
+            return
+        is_text = isinstance(value, str)
+        if is_text and self.names.count(name) == MOST_VALUES - 1:
+            self.rest[name] = place
+        else:
+            self.known[name, value if isinstance(value, str) else None] = place
+        # Earlier requests have 0 here: the average, for the origin begins at the first number.
+        first = 0.0 if isinstance(value, str) else _cut(value)
+        self.names.append(name)
+        self.moments = np.pad(self.moments, ((0, 0), (0, 1)))
+        self.origin = np.append(self.origin, first)
+        self.unit = np.append(self.unit, abs(first) if abs(first) > 1.0 / LARGEST else 1.0)
+        others = [p for p in range(1, place) if self.names[p] != name]
+        if not isinstance(value, str | bool):
+            others.append(place)
+        others = others[: MOST_PAIRS - np.count_nonzero(self.right)]
+        self.left = np.append(self.left, np.full(1 + len(others), place))
+        self.right = np.append(self.right, np.array([0, *others]))
+
+    def move(self) -> Floats | None:
+        """Move origins and units to where the numbers are now.
+
+        Return the matrix from old coordinates to new ones, (d, d); ``None`` if nothing moved.
+        """
+        n, mean, squares = self.moments
+        sd = np.sqrt(squares / np.maximum(n, 1.0))
+        changed = np.maximum(np.abs(mean - self.origin), np.abs(sd - self.unit)) > MOVED * sd
+        changed &= sd > 0.0
+        if not changed.any():
+            return None
+        origin, unit = np.where(changed, mean, self.origin), np.where(changed, sd, self.unit)
+        a, c = self.unit / unit, (self.origin - origin) / unit
+        self.origin, self.unit = origin, unit
+        # A factor f becomes a f + c, so the product of f and g becomes
+        # a a' f g + a c' f + c a' g + c c'.
+        left, right, rows = self.left, self.right, np.arange(self.left.size)
+        alone = np.flatnonzero(right == 0)  # coordinate of each place
+        matrix = np.diag(a[left] * a[right])
+        np.add.at(matrix, (rows, alone[left]), a[left] * c[right])
+        np.add.at(matrix, (rows, alone[right]), c[left] * a[right])
+        matrix[:, 0] += c[left] * c[right]
+        return matrix
