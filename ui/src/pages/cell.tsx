@@ -1,5 +1,5 @@
 /* One cell: prompt as sent, answer, metrics, judge's reasons, cost and attempts; beside another one as a diff. */
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useData } from "../api";
 import { Diff } from "../diff";
 import { Drawer, Figure, Show, Status } from "../parts";
@@ -18,24 +18,26 @@ export function CellDrawer(p: Props) {
   const path = `runs/${encodeURIComponent(p.run)}/cell`;
   const loaded = useData<CellDetail>(path, { candidate: p.candidate, case: p.one }, p.run);
   const other = useData<CellDetail>(p.against ? path : null, { candidate: p.against, case: p.one }, p.run);
-  const step = p.step;
-  useEffect(() => {
+  const step = useRef(p.step);
+  step.current = p.step;
+  // In the layout phase: a key pressed between the first paint and an effect would be lost.
+  useLayoutEffect(() => {
     const key = (event: KeyboardEvent) => {
       const at = event.target;
       if (event.metaKey || event.ctrlKey || event.altKey || (at instanceof HTMLElement && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName))) return;
       const steps: Record<string, [number, number]> = { j: [1, 0], k: [-1, 0], l: [0, 1], h: [0, -1] };
       const found = steps[event.key];
-      if (found) step(...found);
+      if (found) step.current(...found);
     };
     addEventListener("keydown", key);
     return () => removeEventListener("keydown", key);
-  }, [step]);
+  }, []);
   const tools = (
     <span class="group">
-      <button aria-label="Previous case" title="k" onClick={() => step(-1, 0)}>↑</button>
-      <button aria-label="Next case" title="j" onClick={() => step(1, 0)}>↓</button>
-      <button aria-label="Previous configuration" title="h" onClick={() => step(0, -1)}>←</button>
-      <button aria-label="Next configuration" title="l" onClick={() => step(0, 1)}>→</button>
+      <button aria-label="Previous case" title="k" onClick={() => p.step(-1, 0)}>↑</button>
+      <button aria-label="Next case" title="j" onClick={() => p.step(1, 0)}>↓</button>
+      <button aria-label="Previous configuration" title="h" onClick={() => p.step(0, -1)}>←</button>
+      <button aria-label="Next configuration" title="l" onClick={() => p.step(0, 1)}>→</button>
     </span>
   );
   return (
