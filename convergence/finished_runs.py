@@ -9,6 +9,7 @@ from convergence_core.records import short_id
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
+    from convergence_core.records import Params
     from tasks.store import ParquetStore
 
 
@@ -24,6 +25,12 @@ class CandidateNames:
         for record in reversed(ParquetStore(path).runs()):
             if record.summary_json is not None:
                 self._names |= RunResult.from_json(record.summary_json).names
+
+    def of(self, candidate_id: str, params: "Params") -> str:
+        """Return a candidate's name, or its values if no run of the store names it."""
+        from tasks.report.phrases import settings_text  # noqa: PLC0415 - brings NumPy
+
+        return self._names.get(candidate_id) or settings_text(params)
 
     def __call__(self, text: str | None) -> str:
         """Return a text with names in place of candidates' ids."""

@@ -156,7 +156,7 @@ def compare(
         str,
         typer.Argument(
             metavar="A",
-            help="A run, or a candidate of one run: default, recommended, or the beginning of its id.",
+            help="A run, or a configuration of one run: default, recommended, or its name in the report.",
         ),
     ],
     second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
@@ -218,8 +218,8 @@ def _subjects(
     )
     raise RunNotFoundError(
         f"A and B must both be runs, or both be candidates of one run, but {unknown!r} is no "
-        f"candidate of {record.label}. Name candidates as default, recommended or by their id "
-        '(`convergence query "from leaderboard"`), and their run with --run.'
+        f"candidate of {record.label}. Name candidates as default, recommended or as in the "
+        f"report (`convergence report {record.label}`), and their run with --run."
     )
 
 

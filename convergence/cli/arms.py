@@ -33,16 +33,17 @@ def _prior(arm: "Arm") -> str:
     return "" if prior is None else f"{prior['mean']:.3f} as {prior['weight']:.0f} rewards"
 
 
-_COLUMNS: "dict[str, Callable[[Arm], str]]" = {
-    "arm": lambda arm: arm.arm_id,
-    "agent": lambda arm: arm.agent_type,
-    "mean": lambda arm: f"{arm.mean:.3f}",
-    "rewards": lambda arm: f"{arm.n:,}",
-    "cost": lambda arm: "" if arm.cost is None else f"{arm.cost:.4g}",
-    "prior": _prior,
-    "active": lambda arm: "no" if arm.retired else "yes",
-    "parameters": lambda arm: json.dumps(arm.params)[:60],
-}
+def _columns(names: CandidateNames) -> "dict[str, Callable[[Arm], str]]":
+    return {
+        "configuration": lambda arm: names.of(arm.arm_id, arm.params),
+        "agent": lambda arm: arm.agent_type,
+        "mean": lambda arm: f"{arm.mean:.3f}",
+        "rewards": lambda arm: f"{arm.n:,}",
+        "cost": lambda arm: "" if arm.cost is None else f"{arm.cost:.4g}",
+        "prior": _prior,
+        "active": lambda arm: "no" if arm.retired else "yes",
+        "arm": lambda arm: arm.arm_id,
+    }
 
 
 @app.command("list")
@@ -55,11 +56,13 @@ def list_arms(
 ) -> None:
     """List arms with their posterior means, retired ones included."""
     with open_runtime(store, config) as state:
-        arms = _systems(state).arms(system, agent_type)
-    console.emit(
-        {"arms": arms},
-        lambda: console.show(console.table_of(arms, _COLUMNS, right=("mean", "rewards", "cost"))),
-    )
+        arms, root = _systems(state).arms(system, agent_type), state.root
+
+    def show() -> None:
+        columns = _columns(CandidateNames(root))
+        console.show(console.table_of(arms, columns, right=("mean", "rewards", "cost")))
+
+    console.emit({"arms": arms}, show)
 
 
 @app.command()

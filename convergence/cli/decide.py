@@ -156,7 +156,7 @@ def rollback(
 
     with locations.open_runtime(store, config) as state:
         _, former = previous_of(state, system)
-        name = CandidateNames(state.root)(former.candidate_id)
+        name = CandidateNames(state.root).of(former.candidate_id, former.params)
         console.confirm(f"Restore {name} as champion of {system}?", yes=yes)
         roll_back(state, system)
     _answer(system=system, candidate_id=former.candidate_id, params=former.params)
@@ -238,7 +238,7 @@ def _show_gates(
         text = (
             "none yet"
             if champion is None
-            else f"{names(champion.candidate_id)} ({champion.reason})"
+            else f"{names.of(champion.candidate_id, champion.params)} ({champion.reason})"
         )
         console.answer(f"Champion of {name}: {text}")
 

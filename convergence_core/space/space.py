@@ -9,6 +9,7 @@ import difflib
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 
@@ -386,7 +387,8 @@ class Space:
             else:
                 parts = [_part(self.parameters[n], n, params[n]) for n in ordered if n in params]
                 if len(ordered) == 1 and self.parameters[ordered[0]].kind == "text" and parts:
-                    parts = [_with_first_words(parts[0], str(params[ordered[0]]))]
+                    default = str(base.get(ordered[0], ""))
+                    parts = [_with_first_words(parts[0], str(params[ordered[0]]), default)]
                 name = _unique(*_fitting(parts or [short_id(candidate_id)]), taken)
             names[candidate_id] = name
             taken.add(name)
@@ -496,12 +498,26 @@ def _part(parameter: Parameter, name: str, value: ParamValue) -> str:
     return f"{name} {shown.removeprefix('#')}"
 
 
-def _with_first_words(name: str, prompt: str) -> str:
-    """Return a name and the prompt's first words that fit, whole: half a secret is hard to redact."""
-    shown = f"{name}:"
-    for word in prompt.split():
+def _with_first_words(name: str, prompt: str, default: str) -> str:
+    """Return a name and the prompt's first words that fit, from the first that the default lacks.
+
+    Words are whole: half a secret is hard to redact.
+    """
+    words, others = prompt.split(), default.split()
+    pairs = zip(words, others, strict=False)
+    n_shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    shown = _cut_words(f"{name}:", words)
+    shared = f"{name}: {' '.join(words[:n_shared])}"
+    if n_shared < len(words) and shared.startswith(shown.rstrip("…")):
+        return _cut_words(f"{name}: …", words[n_shared:])
+    return shown
+
+
+def _cut_words(shown: str, words: Sequence[str]) -> str:
+    """Return a text with the words that fit after it."""
+    for i, word in enumerate(words):
         if len(shown) + len(word) + 2 > LONGEST_NAME:
-            return name if shown == f"{name}:" else f"{shown}…"
+            return f"{shown}…" if i else shown.rstrip(": …")
         shown = f"{shown} {word}"
     return shown
 

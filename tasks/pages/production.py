@@ -1,13 +1,13 @@
 """Production of a system: arms, shares, rewards, regret, evidence, drift, guards."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convergence_core.errors import NoArmsError, RunNotFoundError
-from convergence_core.records import short_id
 from convergence_core.result.number_text import evidence as evidence_text, plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
-from tasks.report.phrases import clean, ledgers, moment
+from tasks.report.phrases import clean, ledgers, moment, settings_text
 from tasks.serving.systems import Systems
 from tasks.store.runtime.promotions import champion_of, champions, looks, previous_champion
 from tasks.store.runtime.rows import Champion
@@ -105,14 +105,15 @@ def _live(source: PageSource, champion: Champion | None, arms: Sequence[Page]) -
 
 
 def _names(source: PageSource, served: Systems, system: str) -> dict[str, str]:
-    """Return arm → its name as in the run that offered it, else its shortened id."""
+    """Return arm → its name as in the run that offered it, else its id, or its values if that is a hash."""
     names = {}
     try:
         arms = served.arms(system)
     except NoArmsError:
         return {}
     for arm in arms:
-        names[arm.arm_id] = short_id(arm.arm_id)
+        is_hash = re.fullmatch(r"[0-9a-f]{16}", arm.arm_id)
+        names[arm.arm_id] = settings_text(arm.params) if is_hash else arm.arm_id
         try:
             record = source.run(arm.run_id or "")
         except RunNotFoundError:
@@ -216,7 +217,7 @@ def _arms(
 
 
 def _name(names: Mapping[str, str], arm_id: str) -> str:
-    return clean(names.get(arm_id, short_id(arm_id)))
+    return clean(names.get(arm_id, arm_id))
 
 
 def _verdict(shown: Mapping[str, Any], at: int | None) -> str | None:

@@ -17,13 +17,13 @@ import numpy as np
 from convergence_core.config import Configuration, parse_stored, stored_mapping
 from convergence_core.errors import ConfigurationError, RunNotFoundError
 from convergence_core.ports import RunRecord
-from convergence_core.records import Case, short_id
+from convergence_core.records import Case
 from convergence_core.result import RunResult, case_names
 from convergence_core.space import Space
 from convergence_core.space.text_variants import widened
 from tasks.inputs.loader import load, load_mapping
 from tasks.report.blocks import Block
-from tasks.report.phrases import clean, iso
+from tasks.report.phrases import clean, iso, settings_text
 from tasks.run.adoption import with_champion
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
@@ -145,13 +145,13 @@ class PageSource:
         return None if space is None else widened(space, texts)
 
     def names(self, record: RunRecord, params: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """Return candidate → display name as in the report, else the shortened id."""
+        """Return candidate → display name as in the report, else its values."""
         result = self.result(record)
         known = {} if result is None else result.names
         others = {name: given for name, given in params.items() if name not in known}
         space = self.space(record) if others else None
         names = (
-            {name: short_id(name) for name in others}
+            {name: settings_text(given) for name, given in others.items()}
             if space is None
             else space.names(others, known)
         )
@@ -160,12 +160,10 @@ class PageSource:
     def champion_name(self, champion: Champion) -> str:
         """Return the name of a candidate in production, as in its run."""
         known = champion.candidate_id
-        if champion.run_id is None:
-            return short_id(known)
         try:
-            record = self.run(champion.run_id)
+            record = self.run(champion.run_id or "")
         except RunNotFoundError:
-            return short_id(known)
+            return settings_text(champion.params)
         return self.names(record, {known: champion.params})[known]
 
     @staticmethod

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from convergence_core.config import Configuration, parse_stored
 from convergence_core.errors import RunNotFoundError
 from convergence_core.ports import RunRecord, Store
-from convergence_core.records import Case, Params, ParamValue, Role, short_id
+from convergence_core.records import Case, Params, ParamValue, Role
 from convergence_core.result import (
     CaseAnswer,
     CaseAnswers,
@@ -34,9 +34,6 @@ from tasks.report.phrases import clean, short
 
 MOST_CASES = 50
 """Rows of the table of cases."""
-
-SHORTEST_ID = 4
-"""Characters by which a candidate can be named."""
 
 _CANDIDATES = "SELECT candidate_id, params_json FROM candidates WHERE run_id = $run"
 
@@ -102,18 +99,19 @@ def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | Non
     """Return a candidate of a finished run; ``None`` if the run has none of this name.
 
     Args:
-        name: ``default``, ``recommended``, ``found``, or an id or its beginning.
+        name: ``default``, ``recommended``, ``found``, a name as in the report (``prompt 2``
+            for ``prompt 2: Answer with …``), or an id.
         record: of the run.
         store: holds it.
 
     Raises:
-        RunNotFoundError: the beginning fits several.
+        RunNotFoundError: the run has no configuration of that role.
     """
     result = RunResult.from_json(record.summary_json or "")
     words = {"default": result.baseline, "recommended": result.winner, "found": result.best}
     if name in words:
-        candidate_id = words[name]
-        if candidate_id is None:
+        report = words[name]
+        if report is None:
             raise RunNotFoundError(
                 f"run {record.label} must have a {name} configuration to compare, and has none "
                 "that got a reward."
@@ -121,28 +119,24 @@ def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | Non
         return Subject(
             name=name,
             record=record,
-            candidate_id=candidate_id.candidate_id,
-            params=candidate_id.params,
+            candidate_id=report.candidate_id,
+            params=report.params,
         )
     known: dict[str, Params] = {
-        report.candidate_id: report.params for report in words.values() if report is not None
+        given.candidate_id: given.params for given in words.values() if given is not None
     }
     for row in rows_of(store, _CANDIDATES, {"run": record.run_id}):
         known[row["candidate_id"]] = json.loads(row["params_json"])
-    ids = [label for label in known if len(name) >= SHORTEST_ID and label.startswith(name.lower())]
-    if len(ids) > 1:
-        raise RunNotFoundError(
-            f"the id must name one candidate of {record.label}, but {name!r} begins "
-            f"{len(ids)} ids. Write more of it: {', '.join(sorted(ids)[:3])}."
-        )
-    if not ids:
-        return None
-    return Subject(
-        name=result.names.get(ids[0], short_id(ids[0])),
-        record=record,
-        candidate_id=ids[0],
-        params=known[ids[0]],
-    )
+    wanted = name.lower()
+    for candidate_id, label in (*result.names.items(), *zip(known, known, strict=True)):
+        if candidate_id in known and f"{label}:".lower().startswith(f"{wanted}:"):
+            return Subject(
+                name=result.names.get(candidate_id, candidate_id),
+                record=record,
+                candidate_id=candidate_id,
+                params=known[candidate_id],
+            )
+    return None
 
 
 def recommended_of(record: RunRecord) -> Subject:
@@ -293,7 +287,7 @@ def comparison_blocks(comparison: PairComparison) -> list[Block]:
     """Return a comparison for people: A is the first, B the second."""
     a, b = comparison.first, comparison.second
     return [
-        Heading(f"A: {_called(a)}    B: {_called(b)}"),
+        Heading(f"A: {clean(a.name)}    B: {clean(b.name)}"),
         Paragraph((comparison_sentence(comparison),), "lead"),
         *(Paragraph((note,)) for note in comparison.notes),
         *_rewards(comparison),
@@ -302,11 +296,6 @@ def comparison_blocks(comparison: PairComparison) -> list[Block]:
         *_cases(comparison),
         *prompt_blocks(a.params, b.params, "A", "B"),
     ]
-
-
-def _called(subject: Subject) -> str:
-    known = short_id(subject.candidate_id)
-    return known if subject.name == known else f"{clean(subject.name)} ({known})"
 
 
 def comparison_sentence(comparison: PairComparison) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from convergence_core.caveats import CASES
-from convergence_core.records import DEFAULT_NAME, ParamValue, Role
+from convergence_core.records import DEFAULT_NAME, Params, ParamValue, Role
 from convergence_core.result import CandidateReport, Estimate, Failure, GateReport, RunResult
 from convergence_core.result.number_text import (
     UNKNOWN,
@@ -139,6 +139,11 @@ def value_text(value: ParamValue) -> str:
     if isinstance(value, float):
         return f"{value:.6g}" if value == 0 or 1e-4 <= abs(value) < 1e6 else f"{value:.4e}"
     return clean(value) if isinstance(value, str) else str(value)
+
+
+def settings_text(params: Params) -> str:
+    """Return a configuration's values on one line: the name of one that no run names."""
+    return short(", ".join(f"{name} {value_text(params[name])}" for name in sorted(params)), 60)
 
 
 def heading(result: RunResult) -> str:

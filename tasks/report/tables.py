@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from convergence_core.budget.terms import LimitName, Spent, shown, written
 from convergence_core.ports import Store
-from convergence_core.records import short_id
 from convergence_core.result import LeaderboardRow, RoleCost, RunResult, number_text
 from convergence_core.result.number_text import UNKNOWN, plural
 from tasks.report import phrases
@@ -33,7 +32,7 @@ def leaderboard_grid(result: RunResult, n_rows: int = 20) -> Grid:
     """Return the first rows of the leaderboard."""
     rows = leaderboard_rows(result, n_rows)
     columns = tuple(rows[0]) if rows else _LEADERBOARD_COLUMNS[:3]
-    numeric = frozenset({0, *range(2, len(columns) - 2)} if rows else {0, 2})
+    numeric = frozenset({0, *range(2, len(columns) - 1)} if rows else {0, 2})
     return Grid(columns, tuple(tuple(row.values()) for row in rows), numeric)
 
 
@@ -59,7 +58,7 @@ def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
             name = clean(metric.name)
             name = f"metric {name}" if name in _LEADERBOARD_COLUMNS else name
             texts[name] = phrases.number(row.metrics.get(metric.name))
-        rows.append({**texts, "origin": short(row.origin), "id": short_id(row.candidate_id)})
+        rows.append({**texts, "origin": short(row.origin)})
     return rows
 
 

@@ -37,7 +37,6 @@ def test_leaderboard_rows_are_texts_by_column():
         "ndcg_at_10",
         "latency_ms",
         "origin",
-        "id",
     ]
     assert rows[0]["configuration"].endswith("(recommended)")
 

@@ -328,6 +328,16 @@ def test_a_short_name_says_what_differs_among_the_leaders():
     assert only == {"e": "prompt 2: Name the mood of this message…"}
 
 
+def test_a_prompt_that_begins_as_the_default_does_is_named_by_what_it_adds():
+    default = "Tell me what you think of this message."
+    longer = f"{default} Answer in one word."
+    prompt = Choice(
+        kind="text", choices=(default, longer), names=("a.txt", longer), default=default
+    )
+    space = Space(parameters={"prompt": prompt})
+    assert space.names({"a": {"prompt": longer}}) == {"a": "prompt 2: … Answer in one word."}
+
+
 def test_a_name_is_what_differs_from_the_defaults():
     space = Space(
         parameters={
