@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,8 @@ from convergence_core.space.parameters import Parameter
 
 _OPENING: Final = re.compile(r"\{(?=\s*\")")
 PARTS: Final = ("notes", "forecasts", "settings")
+MOST_OPENINGS: Final = 50
+"""Places where an object may begin that are tried: each may be nested as deeply as Python reads."""
 MOST_NOTES: Final = 4_000
 """Characters of notes that later prompts show."""
 
@@ -113,7 +116,7 @@ def written_notes(text: str) -> str:
 def _object(text: str) -> dict[str, Any]:
     """Return the first JSON object in a text that has one of ``PARTS``."""
     decoder = json.JSONDecoder()
-    for opening in _OPENING.finditer(text):
+    for opening in islice(_OPENING.finditer(text), MOST_OPENINGS):
         try:
             value, _ = decoder.raw_decode(text, opening.start())
         except (ValueError, RecursionError):

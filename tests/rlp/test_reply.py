@@ -123,7 +123,9 @@ def test_what_cannot_be_read_is_left_out_with_a_reason_and_the_rest_counts():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "no", "{", '{"a": 1}', '{"notes": "x"}', '{"forecasts": []}', "[1]"]
+    "text",
+    ["", "no", "{", '{"a": 1}', '{"notes": "x"}', '{"forecasts": []}', "[1]", '{"a":' * 200_000],
+    ids=range(8),
 )
 def test_a_reply_without_a_forecast_and_a_setting_is_unreadable(text: str):
     with pytest.raises(UnreadableReplyError):
