@@ -98,8 +98,8 @@ API = {
         objects=(
             "convergence.plugins.learning.rlp.RLPMixin",
             "convergence.plugins.learning.rlp.RLPConfig",
-            "convergence.plugins.learning.gains.InformationGain",
-            "convergence.plugins.learning.gains.PendingGain",
+            "convergence.plugins.learning.rlp.InformationGain",
+            "convergence.plugins.learning.rlp.PendingGain",
         ),
     ),
     "sao": ApiPage(

@@ -1,7 +1,6 @@
 """RLP: a thought, what it was worth, and what the policy learned; with a model of your own."""
 
 import asyncio
-import json
 
 from convergence.plugins.learning.rlp import RLPConfig, RLPMixin
 
@@ -11,8 +10,8 @@ class Provider:
 
     async def complete(self, prompt: str) -> str:
         """Return the model's text."""
-        if "whole numbers" in prompt:  # asked how likely each outcome is
-            return json.dumps({"weights": [70, 20, 10] if "warm" in prompt else [30, 40, 30]})
+        if "as a probability" in prompt:  # how likely is the outcome?
+            return "0.7" if "warm" in prompt else "0.3"
         return "It was warm for days, so it stays warm."
 
 

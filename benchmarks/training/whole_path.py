@@ -207,7 +207,7 @@ def prefer(folder: Path, world: World, answers: list[Answer], *, is_lying: bool)
                     prompt=first.question, first=SystemAnswer(text=first.text, author="system"),
                     second=SystemAnswer(text=second.text, author="system"), kind="incumbent",
                 ),
-                judgement=Judgement(p12=p, p21=p, estimator="chat"),
+                judgement=Judgement(p12=p, p21=p),
                 dropped_by=None if abs(gap) * STEEP >= LEAST_MARGIN else "margin",
                 round_number=0, position=len(pairs),
             )

@@ -160,9 +160,6 @@ class SaoConfig(Section):
     distinct ones."""
     max_share_usd: float = Field(default=0.2, gt=0, le=1)
     """Share of `budget.max_usd` for preferences."""
-    use_logprobs: Literal["auto"] | bool = "auto"
-    """Judgements from log-probabilities (`true`), from verdicts on which both orders agree
-    (`false`), or the best available."""
 
 
 class SocietyConfig(Section):

@@ -9,54 +9,19 @@ c of n items were judged right, pooled over rounds with weight .8 per round of a
 disabled, and so is one that was tried on fewer than fifty different items: the bound would enable a judge
 that tosses a coin in 7 of 100 audits of ten items, in fewer than one of fifty. Trust gates, and scales where
 a weight begins; it moves nothing else.
-
-What length does to the judge, whatever the truth, is the slope lambda of
-
-    l = a s + lambda ln(length of the first / length of the second) + error,    s = +1: the first is right, else -1
-
-by least squares over one round's items, l being the judge's log-odds of the first; its standard error is that
-of White (1980, Econometrica 48:817), times n / (n - 2). If right answers are longer by the same factor each time,
-length and truth cannot be distinguished, and there is no estimate.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 LEAST_ITEMS: Final = 50
 """Different items below which there is no verdict on a judge."""
-MOST_LENGTH_BIAS: Final = 1.0
-"""|lambda| above which a round is aborted: log-odds for a length times e."""
-SURE: Final = 1.645
-"""Standard errors by which it must be above: one side of 95 %."""
-MOST_LOG_ODDS: Final = 5.0
-"""Log-odds beyond these count as these: a judge that is sure by .999 is not twice as sure as by .99."""
-MIN_UNEXPLAINED_LENGTH: Final = 0.05
-"""Share of the squared length differences that truth must leave unexplained."""
 MEMORY: Final = 0.8
 """Weight of an audit per round of age."""
 QUANTILE: Final = 0.1
 LEAST_TRUST: Final = 0.2
 """Below it a judge is disabled."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A judged pair of which one side is right for sure."""
-
-    q: float
-    """P(the first is better) by the judge, both orders taken together."""
-    first_is_right: bool
-    log_length_ratio: float = 0.0
-    """ln(length of the first / length of the second)."""
-
-    @property
-    def p_right(self) -> float:
-        """Probability that the judge gave to the truth."""
-        return self.q if self.first_is_right else 1.0 - self.q
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +33,6 @@ class Audit:
     """Items judged right; a tie counts half."""
     n_new: int = 0
     """Items that no earlier audit had."""
-    length: float | None = None
-    """lambda: what a length times e adds to the judge's log-odds, the truth held; ``None``: cannot be told."""
-    length_se: float | None = None
-    """Its standard error."""
-
-    @property
-    def abort_reason(self) -> str | None:
-        """Why the round is to be aborted; ``None`` if it is not."""
-        if self.length is None or self.length_se is None:
-            return None
-        if abs(self.length) - SURE * self.length_se <= MOST_LENGTH_BIAS:
-            return None
-        return (
-            f"a length times e moves the judge by {self.length:+.2f} ± {self.length_se:.2f} log-odds on "
-            f"{self.n_items} items whose truth is known, surely more than {MOST_LENGTH_BIAS:g}"
-        )
 
     @property
     def accuracy(self) -> float | None:
@@ -91,43 +40,16 @@ class Audit:
         return self.n_right / self.n_items if self.n_items else None
 
 
-def audit(items: Sequence[Item], *, n_new: int | None = None) -> Audit:
+def audit(p_right: Sequence[float], *, n_new: int | None = None) -> Audit:
     """Return the audit of one round's items.
 
     Args:
-        items: judged ones.
-        n_new: of these, items that no earlier audit had; ``None`` means all.
+        p_right: probability that the judge gave to the truth, of each item.
+        n_new: items that no earlier audit had; ``None`` means all.
     """
-    if not items:
-        return Audit()
-    right = np.array([item.p_right for item in items])
-    length, length_se = length_bias(items)
-    return Audit(
-        n_items=len(items),
-        n_right=float(np.sum(right > 0.5) + 0.5 * np.sum(right == 0.5)),
-        n_new=len(items) if n_new is None else n_new,
-        length=length,
-        length_se=length_se,
-    )
-
-
-def length_bias(items: Sequence[Item]) -> tuple[float | None, float | None]:
-    """Return lambda and its standard error, log-odds for a length times e; ``None``: cannot be told."""
-    q = np.array([item.q for item in items])
-    with np.errstate(divide="ignore"):
-        residual = np.clip(np.log(q) - np.log1p(-q), -MOST_LOG_ODDS, MOST_LOG_ODDS)  # l, (n,)
-    s = np.array([1.0 if item.first_is_right else -1.0 for item in items])
-    d = np.array([item.log_length_ratio for item in items])
-    n = len(items)
-    log_odds = d - s * float(s @ d) / n  # what truth leaves of length, (n,)
-    squares = float(log_odds @ log_odds)
-    if n <= 2 or squares <= MIN_UNEXPLAINED_LENGTH * float(d @ d):  # two slopes are fitted
-        return None, None
-    slope = float(log_odds @ residual) / squares
-    a = float(s @ (residual - slope * d)) / n
-    errors = residual - a * s - slope * d
-    variance = float((log_odds * errors) @ (log_odds * errors)) / squares**2 * n / (n - 2)
-    return slope, math.sqrt(variance)
+    n_right = sum(1.0 if p > 0.5 else 0.5 if p == 0.5 else 0.0 for p in p_right)
+    n_items = len(p_right)
+    return Audit(n_items=n_items, n_right=n_right, n_new=n_items if n_new is None else n_new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

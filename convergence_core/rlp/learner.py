@@ -31,34 +31,30 @@ MOST_SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Episode:
-    """One generation for the policy: actions drawn, and their rewards."""
+    """One generation for the policy: the action drawn, and its reward."""
 
     state: np.ndarray
     """s_g, (N_FEATURES,)."""
-    actions: tuple[int, ...]
-    log_old: tuple[float, ...]
-    rewards: tuple[float, ...]
+    action: int
+    log_old: float
+    reward: float
     """In nats."""
-
-    @property
-    def mean(self) -> float:
-        """r-_g, in nats."""
-        return sum(self.rewards) / len(self.rewards)
 
     def to_json(self) -> dict[str, Json]:
         """Return lists from which ``from_json`` makes an equal episode."""
         return {
             "state": self.state.tolist(),
-            "actions": [*self.actions],
-            "log_old": [*self.log_old],
-            "rewards": [*self.rewards],
+            "actions": [self.action],
+            "log_old": [self.log_old],
+            "rewards": [self.reward],
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Episode":
         """Rebuild what ``to_json`` wrote."""
+        ((action,), (log_old,), (reward,)) = (value[n] for n in ("actions", "log_old", "rewards"))
         state = np.array(value["state"], np.float64)
-        return cls(state=state, **{n: tuple(value[n]) for n in ("actions", "log_old", "rewards")})
+        return cls(state=state, action=action, log_old=log_old, reward=reward)
 
 
 _NUMBERS: Final = ("moment", "weight", "notes", "n_own", "n_better")
@@ -273,17 +269,17 @@ def learn(
         resolution_e_value = gain.e_value(
             [row.resolution or 0.0 for row in rows if row.gain is not None]
         )
-        moment = advantage.second_moment(moment, [reward], len(state.gains) + 1)
+        moment = advantage.second_moment(moment, reward, len(state.gains) + 1)
         weight = weight_after(weight, reward)
         episode = Episode(
             state=commitment.state,
-            actions=(ACTIONS.index(thought.kind),),
-            log_old=(thought.log_propensity,),
-            rewards=(reward,),
+            action=ACTIONS.index(thought.kind),
+            log_old=thought.log_propensity,
+            reward=reward,
         )
         episodes = (*episodes, episode)[-policies.VALUE_WINDOW :]
     sigma = advantage.sigma_of(moment)
-    value, totals, steps = critic(state.value, episodes, next_features, sigma)
+    value, last_advantage, steps = critic(state.value, episodes, next_features, sigma)
     policy, update = policies.improve(state.policy, steps if gains else Steps.none(), rng)
     written = {} if thought is None else dict(thought.forecasts)
     written |= {s.candidate_id: s.forecast for s in commitment.settings if s.forecast is not None}
@@ -308,7 +304,7 @@ def learn(
     return after, RlpUpdate(
         rows=rows,
         reward=reward,
-        advantage=totals[-1] if gains else None,
+        advantage=last_advantage if gains else None,
         e_value=e_value,
         resolution_e_value=resolution_e_value,
         update=update,
@@ -321,31 +317,22 @@ def critic(
     episodes: tuple[Episode, ...],
     next_features: np.ndarray,
     sigma: float,
-) -> tuple[ValueFunction, list[float], Steps]:
-    """Return the next V, the total advantages of the last episode, and the steps to learn from.
-
-    An episode of one action has no group, so its generalized advantage counts whole.
-    """
+) -> tuple[ValueFunction, float | None, Steps]:
+    """Return the next V, the advantage of the last episode, and the steps to learn from."""
     if not episodes:
-        return value, [], Steps.none()
+        return value, None, Steps.none()
     states = np.array([episode.state for episode in episodes])  # (n, N_FEATURES)
     values = value.of(states)
     raw = advantage.generalized(
-        np.array([episode.mean / sigma for episode in episodes]),
+        np.array([episode.reward / sigma for episode in episodes]),
         np.append(values, value.of(next_features)),
     )
     over_time = advantage.scaled(raw)
-    recent = [*zip(episodes, over_time, strict=True)][-policies.N_GENERATIONS :]
-    totals = [
-        advantage.group_advantages(episode.rewards, sigma)
-        + (advantage.ALPHA if len(episode.actions) > 1 else 1.0) * later
-        for episode, later in recent
-    ]  # A_i + alpha A-hat_g
-    lengths = [len(episode.actions) for episode, _ in recent]
+    recent = episodes[-policies.N_GENERATIONS :]
     steps = Steps(
-        np.repeat(states[-len(recent) :], lengths, axis=0),
-        np.concatenate([episode.actions for episode, _ in recent]),
-        np.concatenate([episode.log_old for episode, _ in recent]),
-        np.concatenate(totals),
+        states[-len(recent) :],
+        np.array([episode.action for episode in recent]),
+        np.array([episode.log_old for episode in recent]),
+        over_time[-len(recent) :],
     )
-    return value.after(states, values + raw), totals[-1].tolist(), steps
+    return value.after(states, values + raw), float(over_time[-1]), steps

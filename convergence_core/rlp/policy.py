@@ -100,7 +100,7 @@ class Steps:
     log_old: np.ndarray
     """log pi_old(k|s) when it was drawn, (n,)."""
     advantages: np.ndarray
-    """A_i + alpha A-hat, (n,)."""
+    """A-hat, (n,)."""
 
     @classmethod
     def none(cls) -> "Steps":

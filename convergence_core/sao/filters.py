@@ -9,8 +9,7 @@ What one drops no later one sees.
 ``same_answers``       4: the answers are near duplicates of each other
 ``duplicate_prompt``   5: the prompt is a near duplicate of an earlier one
 ``contaminated``       6: prompt or answers share a run of 13 words with a held-out case
-``margin``             7: the judge is not sure
-``length_bias``        7: without what length adds, the other answer would have won
+``margin``             7: the judge's verdicts differ between both orders
 =====================  =============================================================
 
 Filters 1 to 6 come before the judge, who is paid: what they drop is not judged. ``quality_filter``
@@ -28,7 +27,6 @@ from convergence_core.sao.preferences import LEAST_MARGIN, Comparison, JudgedPai
 
 Filter: TypeAlias = Literal[
     "incomplete", "length", "refusal", "same_answers", "duplicate_prompt", "contaminated", "margin",
-    "length_bias",
 ]  # fmt: skip
 FILTERS: Final[tuple[Filter, ...]] = get_args(Filter)
 
@@ -131,20 +129,9 @@ class FilterChain:
         """Return which of filters 1 to 6 drops a comparison, counted; ``None`` if none does."""
         return self._counted(self._first(comparison))
 
-    def after_judging(self, pair: JudgedPair, length: float | None) -> Filter | None:
-        """Return whether filter 7 drops a judged pair, counted.
-
-        Args:
-            pair: judged in both orders.
-            length: lambda, what a length times e adds to the log-odds; ``None`` if not known yet.
-        """
-        odds, ratio = pair.judgement.log_odds, pair.comparison.log_length_ratio
-        filter_name: Filter | None = None
-        if abs(odds) < LEAST_MARGIN:
-            filter_name = "margin"
-        elif length is not None and odds * (odds - length * ratio) <= 0:
-            filter_name = "length_bias"
-        return self._counted(filter_name)
+    def after_judging(self, pair: JudgedPair) -> Filter | None:
+        """Return whether filter 7 drops a judged pair, counted."""
+        return self._counted("margin" if abs(pair.judgement.log_odds) < LEAST_MARGIN else None)
 
     def _counted(self, filter_name: Filter | None) -> Filter | None:
         if filter_name is not None:

@@ -22,11 +22,11 @@ from convergence_core.sao.preferences import (
 
 Format: TypeAlias = Literal["trl", "openai"]
 IMPORTED: Final = "imported"
-"""Estimator of rows without evidence, and author of their answers."""
+"""Author of the answers of rows without evidence."""
 
 _PLAIN: Final[Mapping[str, Any]] = {
     "chosen_author": IMPORTED, "rejected_author": IMPORTED, "first_is_chosen": True, "kind": "incumbent",
-    "persona": None, "p12": VERDICT_PROBABILITY, "p21": VERDICT_PROBABILITY, "estimator": IMPORTED, "round": 0,
+    "persona": None, "p12": VERDICT_PROBABILITY, "p21": VERDICT_PROBABILITY, "round": 0,
 }  # fmt: skip
 """Evidence of a row without any: a plain verdict."""
 
@@ -129,7 +129,6 @@ def evidence_of(
         "p12": j.p12,
         "p21": j.p21,
         "first_is_chosen": j.log_odds > 0,
-        "estimator": j.estimator,
         "chosen_length": len(pair.chosen.text),
         "rejected_length": len(pair.rejected.text),
         "chosen_author": pair.chosen.author,
@@ -175,9 +174,7 @@ def pair_of(row: PreferenceRow, evidence: Mapping[str, Any] | None, position: in
                 kind="candidates" if known["kind"] == "candidates" else "incumbent",
                 persona=None if persona is None else int(persona),
             ),
-            judgement=Judgement(
-                p12=float(known["p12"]), p21=float(known["p21"]), estimator=str(known["estimator"])
-            ),
+            judgement=Judgement(p12=float(known["p12"]), p21=float(known["p21"])),
             dropped_by=None,
             round_number=int(known["round"]),
             position=position,

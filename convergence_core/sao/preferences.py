@@ -2,14 +2,15 @@
 
 The paper asks its judge in one order (§4.3). Here each pair is judged twice, each answer first once:
 
-    l = (logit p12 + logit p21) / 2,    q = sigma(l),    bias = (logit p12 - logit p21) / 2
+    l = (logit p12 + logit p21) / 2,    q = sigma(l)
 
-with p12 = P(answer 1 better | shown first), p21 = P(answer 1 better | shown second). A bias that the
-position adds to the log-odds cancels. A judge that tells no probability counts ``VERDICT_PROBABILITY`` for a verdict,
-so that l passes ``LEAST_MARGIN`` exactly when both orders agree.
+with p12 = P(answer 1 better | shown first), p21 = P(answer 1 better | shown second). A verdict counts
+``VERDICT_PROBABILITY``, so that l passes ``LEAST_MARGIN`` exactly when both orders agree; a bias for the position
+cancels.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -27,9 +28,15 @@ ABORTED: Final = "aborted"
 LEAST_MARGIN: Final = math.log(0.7 / 0.3)
 """Minimum absolute log-odds of an exported pair: q >= .7 or q <= .3."""
 VERDICT_PROBABILITY: Final = 0.75
-"""Probability assigned to a verdict without a probability."""
+"""Probability assigned to a verdict."""
 EDGE: Final = 1e-4
 """Minimum distance of probabilities from 0 and 1."""
+LEAST_AGREEMENT: Final = 0.5
+"""Share of pairs on which both orders agree, below which a round is aborted."""
+LEAST_TO_ABORT: Final = 10
+"""Pairs below which no round is aborted for it."""
+MOST_PAIRS: Final = 200
+"""Pairs that the share is of: the last ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +70,6 @@ class Comparison:
             )
         )[:24]
 
-    @property
-    def log_length_ratio(self) -> float:
-        """Return ln(length of the first / length of the second), in characters."""
-        return math.log(max(1, len(self.first.text)) / max(1, len(self.second.text)))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
@@ -77,8 +79,17 @@ class Judgement:
     """P(first is better) if shown first."""
     p21: float
     """P(first is better) if shown second."""
-    estimator: str
-    """Method that read the probabilities; ``verdict`` means from plain words."""
+
+    @classmethod
+    def of_verdicts(cls, shown_first: bool, shown_second: bool) -> "Judgement":
+        """Return the judgement of two verdicts.
+
+        Args:
+            shown_first: whether the first answer was chosen when it was shown first.
+            shown_second: whether it was chosen when it was shown second.
+        """
+        p = (1.0 - VERDICT_PROBABILITY, VERDICT_PROBABILITY)
+        return cls(p12=p[shown_first], p21=p[shown_second])
 
     @property
     def log_odds(self) -> float:
@@ -89,11 +100,6 @@ class Judgement:
     def q(self) -> float:
         """Return P(first is better) without position bias."""
         return sigmoid(self.log_odds)
-
-    @property
-    def bias(self) -> float:
-        """Return the increase of the log-odds from being shown first."""
-        return (logit(self.p12) - logit(self.p21)) / 2.0
 
     @property
     def agrees(self) -> bool:
@@ -108,7 +114,7 @@ class JudgedPair:
     comparison: Comparison
     judgement: Judgement
     dropped_by: str | None
-    """``margin``, ``length_bias`` or ``aborted``; ``None`` if kept."""
+    """``margin`` or ``aborted``; ``None`` if kept."""
     round_number: int
     """Round of the run, from 0."""
     position: int
@@ -143,6 +149,23 @@ class JudgedPair:
         """Answer that the judge does not prefer."""
         c = self.comparison
         return c.second if self.judgement.log_odds > 0 else c.first
+
+
+def agreement_of(judged: Sequence[JudgedPair]) -> float | None:
+    """Return the share of the last pairs on which both orders agree; ``None`` of no pair."""
+    last = judged[-MOST_PAIRS:]
+    return sum(pair.judgement.agrees for pair in last) / len(last) if last else None
+
+
+def abort_reason(judged: Sequence[JudgedPair]) -> str | None:
+    """Return why a round is aborted after these judgements; ``None`` if it is not."""
+    n, share = min(len(judged), MOST_PAIRS), agreement_of(judged)
+    if share is None or n < LEAST_TO_ABORT or share >= LEAST_AGREEMENT:
+        return None
+    return (
+        f"the judge agrees with itself on {share:.0%} of {n} pairs "
+        f"in both orders, less than {LEAST_AGREEMENT:.0%}"
+    )
 
 
 def split_of(prompt: str) -> Split:

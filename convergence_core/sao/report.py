@@ -31,10 +31,6 @@ class PreferenceRound:
     """Filter → pairs that it dropped."""
     agreement: float | None = None
     """Share of pairs on which both orders agree."""
-    position: float | None = None
-    """What being shown first adds to the log-odds; ``None`` if fewer than 100 pairs."""
-    length: float | None = None
-    """What a length times e adds to them; ``None`` means as above."""
     accuracy: float | None = None
     """Of the judge on grounded items; ``None`` if there were none."""
     n_items: int = 0
@@ -65,8 +61,6 @@ class PreferenceRound:
 class PreferenceReport:
     """Preferences of a run."""
 
-    estimator: str | None
-    """How judgements were read."""
     rounds: tuple[PreferenceRound, ...] = ()
     sample: SamplePair | None = None
     """Newest kept pair of the training split."""

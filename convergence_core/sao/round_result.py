@@ -7,7 +7,6 @@ from convergence_core.judges.trust import Audit
 from convergence_core.sao.executed_items import AuditItem
 from convergence_core.sao.filters import Filter
 from convergence_core.sao.history import RoundHistory
-from convergence_core.sao.judge_bias import JudgeBias
 from convergence_core.sao.preferences import JudgedPair, Judgement
 from convergence_core.sao.round_plan import RoundPlan
 from convergence_core.sao.state import SaoState
@@ -25,7 +24,8 @@ class RoundOutcome:
     """Pairs of answers that came to be, judged or not."""
     dropped: Mapping[Filter, int] = field(default_factory=dict)
     """Filter → pairs that it dropped."""
-    bias: JudgeBias
+    agreement: float | None = None
+    """Share of the last pairs on which both orders agree; ``None`` if nothing was judged."""
     abort_reason: str | None = None
     audits: tuple[tuple[AuditItem, Judgement], ...] = ()
     audit: Audit

@@ -26,33 +26,26 @@ PREFERENCES_SQL: Final = """
 """Judged pairs with their texts, in the order in which they were judged."""
 
 
-def round_tables(
-    run_id: str,
-    generation: int,
-    finished: SaoRound,
-    *,
-    estimator: str | None,
-) -> dict[str, list[Row]]:
+def round_tables(run_id: str, generation: int, finished: SaoRound) -> dict[str, list[Row]]:
     """Return the rows of a round by table, the same for the same round.
 
     Args:
         run_id: of the run.
         generation: before which it was run.
         finished: the round.
-        estimator: how judgements were read.
     """
     key = {"run_id": run_id, "generation": generation}
     return {
         "payloads": text_rows(run_id, finished.outcome.pairs),
         "preferences": preference_rows(run_id, generation, finished.outcome.pairs),
-        "preference_rounds": [{**key, **_round(finished, estimator)}],
+        "preference_rounds": [{**key, **_round(finished)}],
         "preference_audits": [
             {
                 **key,
                 **fields_of(item, "item_id", "case_id", "first_is_right"),
                 "first_author": item.comparison.first.author,
                 "second_author": item.comparison.second.author,
-                **fields_of(judgement, "p12", "p21", "estimator"),
+                **fields_of(judgement, "p12", "p21"),
                 "p_right": judgement.q if item.first_is_right else 1.0 - judgement.q,
             }
             for item, judgement in finished.outcome.audits
@@ -68,7 +61,7 @@ def preference_rows(run_id: str, generation: int, pairs: Sequence[JudgedPair]) -
             "generation": generation,
             **fields_of(c, "pair_id", "kind", "persona"),
             **fields_of(pair, "position", "split", "dropped_by"),
-            **fields_of(j, "p12", "p21", "log_odds", "estimator"),
+            **fields_of(j, "p12", "p21", "log_odds"),
             "round": pair.round_number,
             "prompt_sha256": sha256_hex(c.prompt),
             "first_sha256": sha256_hex(c.first.text),
@@ -94,7 +87,7 @@ def text_rows(run_id: str, pairs: Iterable[JudgedPair]) -> list[Row]:
     return sorted(rows, key=lambda row: str(row["payload_sha256"]))
 
 
-def _round(finished: SaoRound, estimator: str | None) -> Row:
+def _round(finished: SaoRound) -> Row:
     """Return the columns of ``preference_rounds``, its key aside."""
     plan, outcome, state = finished.plan, finished.outcome, finished.state
     audit, trust = outcome.audit, state.trust
@@ -106,15 +99,13 @@ def _round(finished: SaoRound, estimator: str | None) -> Row:
         "n_kept": sum(pair.is_kept for pair in outcome.pairs),
         "dropped": _known(outcome.dropped),
         "judge": _known({
-            **fields_of(outcome.bias, "agreement", "position", "length"),
-            "audit_length": audit.length, "audit_length_se": audit.length_se,
+            "agreement": outcome.agreement,
             "different_items": trust.n_different, "pooled_items": trust.n_items,
             "pooled_right": trust.n_right, "lower_bound": trust.lower_bound,
         }),
         **fields_of(audit, "n_items", "accuracy"),
         "trust": trust.value,
         **fields_of(finished, "n_variants", "note"),
-        "estimator": estimator,
         "errors_json": canonical_json(dict(outcome.errors)),
     }  # fmt: skip
 
@@ -135,9 +126,7 @@ def pairs_of(rows: Iterable[Mapping[str, Any]]) -> list[JudgedPair]:
                 kind=row["kind"],
                 persona=row["persona"],
             ),
-            judgement=Judgement(
-                p12=float(row["p12"]), p21=float(row["p21"]), estimator=str(row["estimator"])
-            ),
+            judgement=Judgement(p12=float(row["p12"]), p21=float(row["p21"])),
             dropped_by=row["dropped_by"],
             round_number=int(row["round"]),
             position=int(row["position"]),

@@ -2,7 +2,7 @@
 
 Shapes after the paper (Fig. 1), in our own words: a persona's prompt, an impartial judge of two tagged
 responses by four criteria. Whatever a model or a user wrote is fenced as data
-(``convergence_core.judges.texts``). The judge answers one letter, so that its probability can be read;
+(``convergence_core.judges.texts``). The judge answers one letter;
 nothing tells it which answer is whose, or that it sees the pair twice.
 """
 

@@ -42,9 +42,7 @@ def preference_report(store: Store, run_id: str, system: str) -> PreferenceRepor
     errors: Counter[str] = Counter()
     for row in rows:
         errors.update(json.loads(row["errors_json"]))
-    estimators = [row["estimator"] for row in rows if row["estimator"] is not None]
     return PreferenceReport(
-        estimator=estimators[-1] if estimators else None,
         rounds=tuple(_round(row) for row in rows),
         sample=_sample(pairs_of(store.rows(PREFERENCES_SQL, {"run": run_id, "system": None}))),
         n_total=rows_of(store, _TOTAL, {"system": system})[0]["n"],
@@ -69,8 +67,6 @@ def _round(row: Mapping[str, Any]) -> PreferenceRound:
     return PreferenceRound(
         **{name: row[name] for name in columns},
         agreement=judge.get("agreement"),
-        position=judge.get("position"),
-        length=judge.get("length"),
         dropped={name: int(n) for name, n in dropped.items()},
         is_enabled=row["trust"] >= LEAST_TRUST,
         n_missing=max(0, LEAST_ITEMS - int(judge.get("different_items", 0))),
@@ -113,7 +109,7 @@ def preference_lines(report: PreferenceReport) -> list[str]:
     n_pairs = sum(each.n_pairs for each in report.rounds)
     lines = [
         f"Pairs: {report.n_kept:,} kept of {n_pairs:,} in {plural(len(report.rounds), 'round')}; "
-        f"{report.n_total:,} of this system in the store; judged by: {report.estimator or 'nobody'}."
+        f"{report.n_total:,} of this system in the store."
     ]
     if report.dropped:
         listed = (f"{n:,} {name.replace('_', ' ')}" for name, n in report.dropped.items())
@@ -136,8 +132,6 @@ def _last_round(last: PreferenceRound) -> list[str]:
             f"{whole_percent(last.lower_bound)}; believed from {LEAST_TRUST:g})"
         )
     judge += f"; both orders agree on {whole_percent(last.agreement)}"
-    if last.position is not None and last.length is not None:
-        judge += f"; shown first {last.position:+.2f}, twice as long {0.693 * last.length:+.2f} log-odds"
     why = last.why_disbelieved
     believed = (
         "The judge is believed: exports and distilled texts may rest on the last round."

@@ -22,8 +22,8 @@ SAO: Final = "sao"
 WRITING: Final = "writing"
 GAME: Final = "game"
 Purpose: TypeAlias = Literal["thought", "sao", "writing", "game", "safety"]
-RawPath: TypeAlias = Literal["completions", "embeddings", "moderations", "chat/completions"]
-"""Endpoints that receive a raw body; of chat, for fields of a particular server."""
+RawPath: TypeAlias = Literal["embeddings", "moderations"]
+"""Endpoints that receive a raw body."""
 
 
 class UnreadableAnswerError(ValueError):
@@ -87,8 +87,6 @@ class Model:
     timeout_s: float = 60.0
     credential: str | None = None
     """Environment variable of the key."""
-    reads_for: Purpose = SAO
-    """Purpose of calls that read probabilities."""
     prices: PriceTable = field(default_factory=lambda: PriceTable(version=""))
 
     def chat(
@@ -97,7 +95,6 @@ class Model:
         messages: Sequence[Mapping[str, Json]],
         *,
         limit: int,
-        repeat: int = 0,
         read: Callable[[Completion], Json],
         **options: Json,
     ) -> PaidCall:
@@ -107,7 +104,6 @@ class Model:
             purpose: paying role.
             messages: the prompt.
             limit: maximum length of the answer, in tokens.
-            repeat: number among equal requests.
             read: extracts the part of the answer to keep.
             options: further settings; unsupported ones are omitted.
         """
@@ -126,7 +122,7 @@ class Model:
                 done.cost_usd,
             )
 
-        return self._call(purpose, "chat/completions", body, limit, repeat, ask)
+        return self._call(purpose, "chat/completions", body, limit, ask)
 
     def exchange(
         self,
@@ -134,8 +130,6 @@ class Model:
         path: RawPath,
         body: dict[str, Json],
         *,
-        limit: int = 0,
-        repeat: int = 0,
         read: Callable[[Mapping[str, Json]], Json],
     ) -> PaidCall:
         """Return a call of an endpoint with a raw body.
@@ -144,12 +138,10 @@ class Model:
             purpose: paying role.
             path: path of the endpoint.
             body: request body without the model.
-            limit: maximum length of the answer, in tokens.
-            repeat: number among equal requests.
             read: extracts the part of the answer to keep.
         """
         body = {"model": self.name, **body}
-        llm = cast("Exchanger", self.llm)  # the probe checks before the call
+        llm = cast("Exchanger", self.llm)  # only such servers are configured
 
         async def ask() -> _Answer:
             raw, latency_ms = await llm.exchange(path, body)
@@ -157,15 +149,14 @@ class Model:
             model = reported if isinstance(reported, str) else None
             return _Answer(partial(read, raw), usage_of(raw), latency_ms, model)
 
-        return self._call(purpose, path, body, limit, repeat, ask)
+        return self._call(purpose, path, body, 0, ask)
 
-    def _call(  # noqa: PLR0917 - one caller, two call sites
+    def _call(
         self,
         purpose: Purpose,
         path: str,
         body: dict[str, Json],
         limit: int,
-        repeat: int,
         ask: Callable[[], Awaitable["_Answer"]],
     ) -> PaidCall:
         n_prompt = prompt_bound(body)
@@ -181,7 +172,6 @@ class Model:
                 "model": self.name,
                 "body": body,
             },
-            repeat=repeat,
             credential=self.credential,
             worst=WorstCase(
                 usd=self.prices.worst_case(self._billed_by, self.name, n_prompt, limit),

@@ -1,7 +1,6 @@
 """SAO of a run, from its configuration and store."""
 
 import json
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -79,7 +78,7 @@ def make_writer(configuration: Configuration, world: Environment) -> Writer | No
     model = make_model(configuration.llm, None, world, wording_version=TEMPLATES_VERSION)
     api = configuration.api
     return Writer(
-        model=replace(model, reads_for=CALLS),
+        model=model,
         task=api.description or api.name,
     )
 

@@ -25,8 +25,6 @@ from convergence_core.search.sampler import Advice
 from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from tasks.rlp.learner_calls import LearnerCalls
-from tasks.sao.channel_probe import ChannelProbe
-from tasks.sao.pair_judge import probe_judge_channels
 from tasks.sao.round import RoundModels, RoundRunner
 
 SAO: Final = "sao"
@@ -61,7 +59,6 @@ class SaoLearner:
     """Of the rounds before, also in earlier runs."""
     pending: PendingRound | None = field(default=None, init=False)
     """Run and not committed yet."""
-    _probe: ChannelProbe | None = field(default=None, init=False)
 
     @property
     def disabled_reason(self) -> str | None:
@@ -97,10 +94,6 @@ class SaoLearner:
         generation, incumbent = state.next_generation, study.leader(state)
         if incumbent is None:
             return 0
-        models, probe = self.models, self._probed(generation)
-        channel = probe.channel
-        if channel is None:
-            return 0
         answers = self.answers()
         believed, audited = after_plays(self.state, self.played(), self.history.audited)
         plan = plan_round(
@@ -121,27 +114,14 @@ class SaoLearner:
             answers=[answer.answer for answer in answers],
         )
         outcome = self.calls.run(
-            lambda asker: RoundRunner(models, channel, filters, asker).run(plan),
+            lambda asker: RoundRunner(self.models, filters, asker).run(plan),
             generation,
             scope=f"sao/{plan.round_number}",
         )
         finished = conclude_round(plan, outcome)
-        tables = round_tables(self.run_id, generation, finished, estimator=probe.estimator)
+        tables = round_tables(self.run_id, generation, finished)
         self.pending = PendingRound(generation=generation, finished=finished, tables=tables)
         return sum(pair.is_kept for pair in outcome.pairs)
-
-    def _probed(self, generation: int) -> ChannelProbe:
-        """Return the best channel that the judge's server has."""
-        model, use_logprobs = self.models.writer.model, self.source.settings.use_logprobs
-        if self._probe is None:
-            self._probe = self.calls.run(
-                lambda asker: probe_judge_channels(model, use_logprobs, asker),
-                generation,
-                scope="sao/ladder",
-            )
-            if self._probe.disabled_reason is not None:
-                self.calls.disable(self._probe.disabled_reason)
-        return self._probe
 
     # -- a generation
 

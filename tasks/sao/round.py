@@ -11,18 +11,24 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeVar
 
-from convergence_core.judges.trust import Audit, Item, audit
+from convergence_core.judges.trust import Audit, audit
 from convergence_core.records import Candidate
 from convergence_core.sao.executed_items import AuditItem
 from convergence_core.sao.filters import FilterChain
-from convergence_core.sao.judge_bias import judge_bias
 from convergence_core.sao.personas import Persona
-from convergence_core.sao.preferences import ABORTED, Answer, Comparison, JudgedPair, Judgement
+from convergence_core.sao.preferences import (
+    ABORTED,
+    Answer,
+    Comparison,
+    JudgedPair,
+    Judgement,
+    abort_reason,
+    agreement_of,
+)
 from convergence_core.sao.round_plan import RoundPlan
 from convergence_core.sao.round_result import RoundOutcome
 from tasks.rlp.model_calls import ThoughtAsker
 from tasks.sao.pair_judge import judge
-from tasks.sao.probability_channels import ProbabilityChannel
 from tasks.sao.writer import AnsweringSystem, FailedError, Writer
 
 T = TypeVar("T")
@@ -33,16 +39,9 @@ N_EXAMPLES = 3
 
 def audit_of(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> Audit:
     """Return what a round's grounded items say of the judge."""
-    items = [
-        Item(
-            q=judgement.q,
-            first_is_right=item.first_is_right,
-            log_length_ratio=item.comparison.log_length_ratio,
-        )
-        for item, judgement in audits
-    ]
+    p_right = [j.q if item.first_is_right else 1.0 - j.q for item, j in audits]
     n_new = len({item.item_id for item, _ in audits} - {*plan.history.audited})
-    return audit(items, n_new=n_new)
+    return audit(p_right, n_new=n_new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,6 @@ class RoundRunner:
     """One round with its models; what it counts is of this round alone."""
 
     models: RoundModels
-    channel: ProbabilityChannel
     filters: FilterChain
     asker: ThoughtAsker
     _errors: Counter[str] = field(default_factory=Counter, init=False)
@@ -69,15 +67,13 @@ class RoundRunner:
         comparisons = await self._comparisons(plan, prompts)
         judged = await self._judged(plan, comparisons)
         audits = await self._again([(f"audit/{i.item_id}", i.comparison, i) for i in plan.audit])
-        bias = judge_bias([*plan.history.pairs, *judged])
+        pooled = [*plan.history.pairs, *judged]
         audit = audit_of(audits, plan)
-        reason = bias.abort_reason or audit.abort_reason
+        reason = abort_reason(pooled)
         pairs = tuple(
             replace(
                 pair,
-                dropped_by=self.filters.after_judging(pair, bias.length)
-                if reason is None
-                else ABORTED,
+                dropped_by=self.filters.after_judging(pair) if reason is None else ABORTED,
             )
             for pair in judged
         )
@@ -89,7 +85,7 @@ class RoundRunner:
             pairs=pairs,
             n_pairs=len(comparisons),
             dropped=dict(self.filters.counters),
-            bias=bias,
+            agreement=agreement_of(pooled),
             abort_reason=reason,
             audits=audits,
             audit=audit,
@@ -216,7 +212,7 @@ class RoundRunner:
         return tuple(judged)
 
     def _judge(self, comparison: Comparison, label: str) -> Awaitable[Judgement]:
-        return judge(comparison, label, self.channel, self.asker)
+        return judge(comparison, label, self.models.writer.model, self.asker)
 
     # -- distilled texts
 

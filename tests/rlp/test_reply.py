@@ -26,7 +26,7 @@ from tasks.rlp.factory import prompts_of
 from tasks.rlp.model_calls import Answered, Model
 from tasks.rlp.prompts import RlpPrompts, ThoughtRequest, TrialRow, asked_names
 from tasks.rlp.thought_writer import ThoughtWriter
-from tests.sao.tiny_wording import PlainAsker, tiny_chat
+from tests.rlp.plain_asker import PlainAsker, plain_chat
 from tests.support.configurations import mapping
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
 
@@ -218,7 +218,7 @@ def written(answer: Callable[[Request], Answer], asker: Any = None) -> tuple[Tho
     asker = asker or PlainAsker()
 
     async def go(url: str) -> Thought:
-        llm = tiny_chat(url.removesuffix("/v1"))
+        llm = plain_chat(url)
         try:
             writer = ThoughtWriter(model=Model(llm=llm, name="m", wording_version="t"))
             draft = Thought(thought_id="t", generation=2, kind="notes")

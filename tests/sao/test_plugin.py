@@ -35,12 +35,14 @@ def test_a_call_writes_answers_judges_and_tries_the_judge(tmp_path: Path):
     assert [p.judgement for p in read_dataset(files["rows"]).pairs] == [p.judgement for p in train]
 
 
-def test_rows_of_a_judge_that_nobody_vouches_for_are_left_out(tmp_path: Path):
+def test_rows_of_a_judge_that_nobody_vouches_for_come_with_a_warning(tmp_path: Path):
     sao, (found,) = write(PlantedWorld(truth=case_truth, spread=2.0, lies=True))
     assert found.kept
     assert not sao.trust.is_enabled
-    with pytest.raises(ValueError, match="the judge was disabled in the rounds of"):
-        sao.export_dataset(tmp_path / "rows.jsonl")
+    with pytest.warns(UserWarning, match="the judge was disabled in the rounds of"):
+        sao.export_dataset(tmp_path / "rows.json", "openai")
+    row = json.loads((tmp_path / "rows.json").read_text().splitlines()[0])
+    assert {*row} == {"input", "preferred_output", "non_preferred_output"}
 
 
 def test_rounds_end_and_then_nothing_more_is_written():
@@ -79,7 +81,7 @@ def test_a_broken_model_brings_errors_and_no_pair(mode, tmp_path: Path):
     assert found.pairs == ()
     assert sum(found.errors.values()) == 4
     with pytest.raises(ValueError, match="no kept pair"):
-        sao.export_dataset(tmp_path / "rows.jsonl", anyway=True)
+        sao.export_dataset(tmp_path / "rows.jsonl")
 
 
 def test_it_works_outside_of_prefect():

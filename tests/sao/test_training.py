@@ -40,7 +40,7 @@ def pairs(n: int) -> list[JudgedPair]:
                 second=Answer(text=text(_BAD), author="b"),
                 kind="candidates",
             ),
-            judgement=Judgement(p12=0.9, p21=0.8, estimator="chat"),
+            judgement=Judgement(p12=0.9, p21=0.8),
             dropped_by=None,
             round_number=0,
             position=k,

@@ -19,7 +19,6 @@ from convergence_core.sao.preferences import sigmoid
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 
 Mode = Literal["fair", "always_first", "garbage", "http500"]
-Channel = Literal["chat", "verdict"]
 
 TAG = re.compile(r"\[\[r(\d+)q(-?\d+)\]\]")
 _SUBJECTS = [
@@ -59,7 +58,6 @@ class PlantedWorld:
     """What the server knows, and how it behaves."""
 
     mode: Mode = "fair"
-    channel: Channel = "chat"
     quality: Callable[[dict[str, Any]], float] = lambda _body: 0.0
     """Body of a request for an answer → mean quality of its author."""
     spread: float = 1.0
@@ -101,12 +99,9 @@ class PlantedWorld:
         return Answer({"error": {"message": "no such endpoint"}}, 404)
 
     def _chat(self, body: dict[str, Any]) -> Answer:
-        if "prompt_logprobs" in body:
-            self._count("refused", "prompt_logprobs")
-            return Answer({"error": {"message": "unknown field `prompt_logprobs`"}}, 400)
         shown = "\n".join(str(message["content"]) for message in body["messages"])
         if shown.rstrip().endswith("Letter:"):
-            return self._judge(body, shown)
+            return self._judge(shown)
         if "You write requests" in shown:
             return self._write(shown)
         if "You improve the standing instructions" in shown:
@@ -188,10 +183,8 @@ class PlantedWorld:
         )  # .9 of what it sees is right
         return sigmoid(said + self.length * longer)
 
-    def _judge(self, body: dict[str, Any], shown: str) -> Answer:
+    def _judge(self, shown: str) -> Answer:
         self._count("judgement", shown)
-        if self.channel == "verdict" and body.get("logprobs"):
-            return Answer({"error": {"message": "no log-probabilities"}}, 400)
         has_tags = len(TAG.findall(shown)) >= 2
         broken = has_tags and "judgement" in self.breaks
         if broken and self.mode == "garbage":
@@ -201,17 +194,7 @@ class PlantedWorld:
         p = self._of_case(shown)
         if p is None:
             p = self._p_first(shown) or 0.5
-        letter = "A" if p >= 0.5 else "B"
-        if not body.get("logprobs"):
-            return chat_answer(letter)
-        done = chat_answer(letter)
-        tops = [{"token": t, "logprob": math.log(q), "bytes": None}
-                for t, q in (("A", p), ("B", 1.0 - p))]  # fmt: skip
-        done.body["choices"][0]["logprobs"] = {
-            "content": [{"token": letter, "logprob": math.log(max(p, 1 - p)), "bytes": None,
-                         "top_logprobs": tops}]
-        }  # fmt: skip
-        return done
+        return chat_answer("A" if p >= 0.5 else "B")
 
 
 def planted_server(world: PlantedWorld) -> LoopbackServer:

@@ -49,11 +49,6 @@ def as_llm(provider: LLM | Completer) -> LLM:
     return _OwnModel(provider)
 
 
-def is_plain(llm: LLM) -> bool:
-    """Whether a model is asked by a plain function, so that no event loop is bound to its client."""
-    return isinstance(llm, _OwnModel) and llm.is_plain
-
-
 class _OwnModel:
     """A caller's ``complete`` behind the protocol."""
 

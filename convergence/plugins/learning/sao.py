@@ -29,7 +29,6 @@ from convergence_core.sao.executed_items import GroundedAnswer
 from convergence_core.sao.filters import FilterChain, HeldOut
 from convergence_core.sao.formats import Format, evidence_of, row_of
 from convergence_core.sao.history import RoundHistory
-from convergence_core.sao.judge_bias import JudgeBias
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.prompt_shape import PromptShape
 from convergence_core.sao.round_plan import RoundPlan, RoundSource, plan_round
@@ -39,11 +38,9 @@ from convergence_core.sao.templates import TEMPLATES_VERSION
 from convergence_core.search.sampler import SearchState
 from tasks.prompts.writer import DirectAsker
 from tasks.rlp.learner_calls import BoundedAsker
-from tasks.rlp.model_calls import SAO, Model
-from tasks.sao.channel_probe import ChannelProbe
+from tasks.rlp.model_calls import Model
 from tasks.sao.dataset import Dataset, export
 from tasks.sao.factory import shipped_personas
-from tasks.sao.pair_judge import probe_judge_channels
 from tasks.sao.round import RoundModels, RoundRunner
 from tasks.sao.writer import LONGEST_ANSWER, N_AT_ONCE, AnsweringSystem, Writer
 
@@ -54,7 +51,7 @@ _INCUMBENT = Candidate(candidate_id="incumbent", params={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SAOConfig:
-    """Fields of the-convergence 0.1 with the meaning they have here; see ``society.sao``."""
+    """Settings of the mixin; those of ``society.sao`` have its meaning."""
 
     model_name: str = ""
     """What the provider calls the model."""
@@ -69,7 +66,6 @@ class SAOConfig:
     """Rounds, each of them a call, after which nothing more is written."""
     batch_size: int = N_AT_ONCE
     """Requests in flight."""
-    use_logprobs: Literal["auto"] | bool = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -81,7 +77,7 @@ class SAOConfig:
         self.section()
 
     def section(self) -> SaoConfig:
-        """Return the section ``society.sao`` of these settings."""
+        """Return these settings as the section ``society.sao``."""
         known = SaoConfig.model_fields.keys()
         return SaoConfig(
             **{f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
@@ -102,8 +98,6 @@ class SyntheticDataset:
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Filter → pairs that it dropped."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    pooled: JudgeBias | None = None
-    """The judge over the last 200 pairs; ``None`` if nothing was judged."""
     audit: Audit | None = None
     stop_reason: str | None = None
     """Why no further call will write anything; ``None`` if allowed."""
@@ -166,8 +160,6 @@ class SAOMixin:
         """
         self.config = config or SAOConfig()
         llm = as_llm(llm_provider)
-        self.ladder: ChannelProbe | None = None
-        """How judgements are read; ``None`` before the first request."""
         self._source = RoundSource(
             settings=self.config.section().model_copy(update={"audit_items": len(grounded)}),
             seed=self.config.seed,
@@ -196,7 +188,7 @@ class SAOMixin:
         target = _Answering(llm, model, options)
         self._models = RoundModels(
             writer=Writer(
-                model=Model(llm=llm, name=model, wording_version=TEMPLATES_VERSION, reads_for=SAO),
+                model=Model(llm=llm, name=model, wording_version=TEMPLATES_VERSION),
                 task=task,
             ),
             asked=AnsweringSystem(target=target, warm=target, shape=PromptShape()),
@@ -247,12 +239,7 @@ class SAOMixin:
         """Play one round if another one may be played."""
         if self._state.stop_reason is not None:
             return SyntheticDataset(pairs=(), stop_reason=self._state.stop_reason)
-        config, asker = self.config, BoundedAsker(DirectAsker(), self.config.batch_size)
-        if self.ladder is None:
-            model = self._models.writer.model
-            self.ladder = await probe_judge_channels(model, config.use_logprobs, asker)
-        if self.ladder.channel is None:
-            return SyntheticDataset(pairs=(), stop_reason=self.ladder.disabled_reason)
+        asker = BoundedAsker(DirectAsker(), self.config.batch_size)
         settings = self._source.settings.model_copy(update={"n_samples": n_samples})
         plan = plan_round(
             replace(self._source, settings=settings),
@@ -268,60 +255,40 @@ class SAOMixin:
         filters = FilterChain(
             settings, HeldOut(self._source.held_out), known_prompts=self._history.prompts
         )
-        runner = RoundRunner(self._models, self.ladder.channel, filters, asker)
+        runner = RoundRunner(self._models, filters, asker)
         return self._concluded(plan, await runner.run(plan))
 
     def export_dataset(
         self,
         path: str | Path,
-        form: Format = "trl",
-        *,
-        format: Format | Literal["jsonl", "json"] | None = None,  # noqa: A002 - a public name
-        anyway: bool = False,
+        format: Literal["jsonl", "json", "openai"] = "jsonl",  # noqa: A002 - a public name
     ) -> dict[str, Path]:
         """Write the kept pairs of the training split; return name → file.
 
-        Pairs of calls after which no one vouched for the judge are left out. With ``format="jsonl"`` or ``"json"`` all kept pairs are written, those too, and a
-        ``UserWarning`` says why they are not fit to train on yet.
+        A ``UserWarning`` says why rows are not fit to train on yet, as long as nobody vouches for the judge.
 
         Args:
-            path: of the rows; ``.json`` is one array, everything else JSON Lines.
-            form: ``trl`` or ``openai``.
-            format: the same; or ``jsonl`` or ``json``, TRL's rows as lines or as one array.
-            anyway: write rows that are not fit to train on, too.
+            path: of the rows.
+            format: ``jsonl`` and ``json`` are TRL's rows, as lines or as one array; ``openai`` rows fit
+                preference tuning, as lines.
 
         Raises:
-            ValueError: they are not fit to train on; the message says why.
+            ValueError: no pair was kept.
         """
-        as_array = None if format not in {"json", "jsonl"} else format == "json"
-        form = format if format == "trl" or format == "openai" else form  # noqa: PLR1714 - narrows
-        warns = as_array is not None and not anyway
-        anyway = anyway or warns
         kept = [p for p in self.pairs if p.is_kept and p.split == "train"]
         if not kept:
             raise ValueError("there is no kept pair to export")
-        vouched = [p for p in kept if p.round_number in self._vouched]
-        chosen = kept if anyway else vouched
         dataset = Dataset(
-            pairs=tuple(chosen),
-            evidence=tuple(evidence_of(p, judge=self.config.model_name) for p in chosen),
-            n_unvouched=len(kept) - len(vouched),
-            holds_all=anyway,
+            pairs=tuple(kept),
+            evidence=tuple(evidence_of(p, judge=self.config.model_name) for p in kept),
+            n_unvouched=sum(p.round_number not in self._vouched for p in kept),
+            holds_all=True,
         )
-        if dataset.doubt is not None and not anyway:
-            raise ValueError(
-                f"these rows are not fit to train on: {dataset.doubt}. Pass "
-                "`anyway=True` to write them all the same"
-            )
-        if dataset.doubt is not None and warns:
+        if dataset.doubt is not None:
             text = f"these rows are not fit to train on yet: {dataset.doubt}"
             warnings.warn(text, UserWarning, stacklevel=2)
-        return export(
-            dataset,
-            Path(path),
-            form,
-            as_array=as_array,
-        )
+        form: Format = "openai" if format == "openai" else "trl"
+        return export(dataset, Path(path), form, as_array=format == "json")
 
     def _concluded(self, plan: RoundPlan, outcome: RoundOutcome) -> SyntheticDataset:
         concluded = conclude_round(plan, outcome)
@@ -334,7 +301,6 @@ class SAOMixin:
             why_aborted=outcome.abort_reason,
             dropped={str(name): n for name, n in outcome.dropped.items() if n},
             errors=outcome.errors,
-            pooled=outcome.bias,
             audit=outcome.audit,
             stop_reason=self._state.stop_reason,
         )

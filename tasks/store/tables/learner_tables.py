@@ -101,11 +101,10 @@ with discarded pairs.
 14 | p12           | f64  |      | P(first is better), shown first
 15 | p21           | f64  |      | P(first is better), shown second
 16 | log_odds      | f64  | nats | mean of both; above 0: first is better
-17 | estimator     | text |      | chat_echo, echo, chat or verdict
-18 | dropped_by    | text |      | margin, length_bias or aborted; NULL: kept
+18 | dropped_by    | text |      | margin or aborted; NULL: kept
 """)
 
-# Fields 14 (`weight`) and 17 (`is_frozen`) are in files of earlier versions.
+# Fields 14 (`weight`), 16 (`estimator`) and 17 (`is_frozen`) are in files of earlier versions.
 PREFERENCE_ROUNDS = table("""
 preference_rounds (run_id, generation): One round of preference pairs: counts and audits of its
 judge.
@@ -117,12 +116,11 @@ judge.
 6  | n_judged    | i32  |        | judged in both orders
 7  | n_kept      | i32  |        |
 8  | dropped     | map  |        | filter → pairs
-9  | judge       | map  |        | agreement, position, length and more, last 200 pairs
+9  | judge       | map  |        | agreement over the last 200 pairs, audited items
 11 | n_items     | i32  |        | audit items with a known answer
 12 | accuracy    | f64  | [0, 1] | share judged right
 13 | trust       | f64  | [0, 1] | lower bound over all audits; below .2: disabled
 15 | n_variants  | i32  |        | prompts derived for parameters
-16 | estimator   | text |        | NULL: nothing was judged
 18 | note        | text |        | abort or end, and why
 19 | errors_json | text |        | failure → count
 """)
@@ -139,7 +137,6 @@ preference_audits (run_id, generation, item_id): One pair with a known answer, j
 8  | p12            | f64  |  | P(first is better), shown first
 9  | p21            | f64  |  | P(first is better), shown second
 10 | p_right        | f64  |  | probability given to the right answer
-11 | estimator      | text |  |
 """)
 
 MUTATIONS = table("""

@@ -1,0 +1,25 @@
+"""An asker that needs no run, and a client of a test's server."""
+
+from typing import Any
+
+from tasks.calls.metric_calls import PaidCall
+from tasks.http.clients import ClientSettings
+from tasks.providers.chat import ChatSettings
+from tasks.providers.openai_chat import OpenAIChat
+from tasks.rlp.model_calls import Answered
+
+
+class PlainAsker:
+    """Makes each call once, with no journal; keeps the requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+
+    async def ask(self, call: PaidCall, label: str) -> Answered:
+        self.requests.append(call.request)
+        return Answered(reply=await call.send(), ended_us=len(self.requests))
+
+
+def plain_chat(url: str) -> OpenAIChat:
+    client = ClientSettings(timeout_s=20.0)
+    return OpenAIChat(url, ChatSettings(client=client, unsupported="drop"))
