@@ -1,4 +1,4 @@
-"""Advantages of thoughts over generations: the generalized estimate (Schulman et al. 2016, eq. 16).
+"""Generalized advantages of thoughts (Schulman et al. 2016, eq. 16).
 
 Departures: the paper of RLP (arXiv 2510.01265, eq. 7) compares a group of thoughts; here each generation has
 one. Rewards are divided by the running root mean square sigma. No running mean is ever taken

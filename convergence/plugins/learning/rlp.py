@@ -1,4 +1,4 @@
-"""RLP for programs: thoughts, their information gain, and the policy that decides whether to think.
+"""RLP for programs: thoughts, their information gain, and their policy.
 
 No Prefect, no store and no run: any object that has ``complete`` thinks, and is paid for how much more
 likely its thought made the outcome::
