@@ -10,7 +10,6 @@ from convergence.cli.app import app
 from convergence_core.sao.filters import FILTERS
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.sao.pair_judge import CHANNELS
 from tasks.store import ParquetStore
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
@@ -39,8 +38,8 @@ def test_the_configuration_begins_a_run_that_prefers(tmp_path: Path):
             assert learner_of(run).disabled_reason is None
 
 
-def test_every_filter_and_channel_is_named():
-    for name in (*FILTERS, *CHANNELS):
+def test_every_filter_is_named():
+    for name in FILTERS:
         assert f"`{name}`" in PAGE, name
 
 

@@ -81,7 +81,7 @@ def test_both_predictions_are_the_models_own_and_the_note_says_so():
     assert gain.note == STATED
     assert len(provider.prompts) == 2
     assert all("[[BEGIN NOTES" in text for text in provider.prompts)
-    assert (gain.p_with, gain.p_without) == (pytest.approx(0.8), pytest.approx(0.3))
+    assert [gain.p_with, gain.p_without] == pytest.approx([0.8, 0.3])
     assert float(gain) == pytest.approx(math.log(0.8 / 0.3), abs=0.03)
     assert float(run(rlp.information_gain_reward("nothing", "rain", "sun"))) == 0.0
     assert float(rlp.information_gain_reward(None, "rain", "sun")) == 0.0
@@ -144,7 +144,8 @@ def test_what_is_no_prediction_is_refused():
 
 async def learn(rlp: RLPMixin, n: int) -> list[str | None]:
     """Think, reward and learn n times; return the thoughts."""
-    thoughts, state = [], {"task": "weather"}
+    thoughts: list[str | None] = []
+    state: dict[str, Any] = {"task": "weather"}
     for _ in range(n):
         thought = await rlp.generate_internal_reasoning(state)
         reward = await rlp.information_gain_reward(thought, "rain", "sun")
