@@ -16,7 +16,7 @@ from convergence.cli.locations import load_with
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
-    from convergence.cost_estimate.estimate import RunEstimate
+    from convergence.cost_estimate import RunEstimate
     from tasks.inputs.environment import Environment
     from tasks.inputs.loader import Loaded
 
@@ -245,7 +245,7 @@ def validate(
     Makes no call. Shows all problems at once, each with file, line and column. Exit code 2 if
     there are any.
     """
-    from convergence.cost_estimate.estimate import estimate  # noqa: PLC0415 - brings NumPy
+    from convergence.cost_estimate import estimate  # noqa: PLC0415 - brings NumPy
 
     try:
         loaded = load_with(config, assignments)
@@ -349,22 +349,24 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
-    configuration, run, calls = loaded.configuration, cost.plan, cost.total.calls
+    configuration, calls, schedule = loaded.configuration, cost.total.calls, cost.schedule
     api, metrics = configuration.api, configuration.evaluation.metrics
     where = api.function or api.plugin or api.endpoint or f"{len(api.models)} endpoints"
     if api.kind == "local":
         where = str(api.request.options.get("model", "parameter `model`"))
-    size = "" if run.space_size is None else f" ({plural(run.space_size, 'combination')})"
+    size = "" if cost.space_size is None else f" ({plural(cost.space_size, 'combination')})"
     parameters = ", ".join(configuration.search_space.parameters)
-    held_out = f"{run.n_holdout_cases:,}" if run.n_holdout_cases else "none"
+    held_out = f"{schedule.n_holdout_cases:,}" if schedule.n_holdout_cases else "none"
     cap = configuration.budget.max_calls
     limit = "" if cap is None else f"; never more than {cap:,} (budget.max_calls)"
-    candidates = "" if run.n_candidates is None else f"{plural(run.n_candidates, 'candidate')}, "
+    n = cost.n_candidates
+    candidates = "" if n is None else f"{plural(n, 'candidate')}, "
     search = (
-        f"{configuration.optimization.algorithm}, up to {plural(run.n_generations, 'generation')}: "
-        f"up to {candidates}{plural(run.n_search_cells, 'evaluation')}"
+        f"{configuration.optimization.algorithm}, up to {plural(schedule.n_generations, 'generation')}: "
+        f"up to {candidates}{plural(cost.n_search_cells, 'evaluation')}"
     )
-    final = f"{run.n_final_cells:,} evaluations of the winner and the defaults"
+    final = f"{cost.n_final_cells:,} evaluations of the winner and the defaults"
+    shortage = schedule.final_shortage()
     bound = (
         "unknown before the first run"
         if calls.high is None
@@ -374,11 +376,11 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
     return [
         ("system", f"{api.name} ({api.kind}: {where})"),
         ("parameters", f"{parameters}{size}"),
-        ("cases", f"{run.n_search_cases:,} for the search, {held_out} held out"),
+        ("cases", f"{schedule.n_search_cases:,} for the search, {held_out} held out"),
         ("reward", ", ".join(f"{name} {metric.weight:g}" for name, metric in metrics.items())),
         *((("judge:", judge),) if (judge := judge_note(configuration)) else ()),
         ("search", search),
-        ("at the end", f"nothing: {run.final_shortage}" if run.final_shortage else final),
+        ("at the end", f"nothing: {shortage}" if shortage else final),
         ("calls", likely + bound),
         *((("money", cost.unaffordable),) if cost.unaffordable else ()),
         ("store", str(loaded.base_dir / configuration.storage.folder)),
@@ -393,25 +395,25 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
 def _described(loaded: "Loaded", cost: "RunEstimate") -> dict[str, Any]:
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
 
-    configuration, run, calls = loaded.configuration, cost.plan, cost.total.calls
+    configuration, calls, schedule = loaded.configuration, cost.total.calls, cost.schedule
     metrics = configuration.evaluation.metrics
     return {
         "system": configuration.api.name,
         "kind": configuration.api.kind,
         "parameters": list(configuration.search_space.parameters),
-        "space_size": run.space_size,
+        "space_size": cost.space_size,
         "cases": {
-            "search": run.n_search_cases,
-            "holdout": run.n_holdout_cases,
+            "search": schedule.n_search_cases,
+            "holdout": schedule.n_holdout_cases,
         },
         "metrics": {name: metric.weight for name, metric in metrics.items()},
         "run": {
             "algorithm": configuration.optimization.algorithm,
-            "generations": run.n_generations,
-            "candidates": run.n_candidates,
-            "search_cells": run.n_search_cells,
-            "final_cells": run.n_final_cells,
-            "final_shortage": run.final_shortage,
+            "generations": schedule.n_generations,
+            "candidates": cost.n_candidates,
+            "search_cells": cost.n_search_cells,
+            "final_cells": cost.n_final_cells,
+            "final_shortage": schedule.final_shortage(),
             "calls": calls.high,
             "calls_with_retries": cost.calls_with_retries,
             "max_calls": configuration.budget.max_calls,

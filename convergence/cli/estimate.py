@@ -9,8 +9,7 @@ from convergence.cli import options
 from convergence.cli.locations import load_with
 
 if TYPE_CHECKING:
-    from convergence.cost_estimate.call_quotes import RoleEstimate
-    from convergence.cost_estimate.estimate import RunEstimate
+    from convergence.cost_estimate import RoleEstimate, RunEstimate
     from tasks.inputs.loader import Loaded
 
 
@@ -47,7 +46,7 @@ def emit_estimate(
     Raises:
         ConfigurationError: an override is wrong.
     """
-    from convergence.cost_estimate.estimate import estimate as estimate_run  # noqa: PLC0415 - brings NumPy
+    from convergence.cost_estimate import estimate as estimate_run  # noqa: PLC0415 - brings NumPy
     from tasks.run.opener import with_overrides  # noqa: PLC0415 - brings DuckDB
 
     configuration = with_overrides(loaded.configuration, generations=generations, budget=budget)

@@ -130,7 +130,7 @@ def test_a_cap_that_leaves_no_final_look_is_told_before_anything_is_paid(here: P
 def test_unknown_price_is_unknown_and_says_what_to_write(here: Path, cli: Runner):
     write_project(here, budget={"max_usd": 1})
     target = role(cli("estimate", "--json").json, "evaluation")
-    assert target["usd"] == {"low": None, "expected": None, "high": None}
+    assert target["usd"] == {"expected": None, "high": None}
     done = cli("estimate")
     assert "unknown" in done.out
     assert "Write `prices: {function: {request: …}}`" in done.out
@@ -147,23 +147,23 @@ def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, 
         found["calls"]["high"] * max(w.usd or 0 for w in worst)
     )
     assert found["tokens"]["high"] == found["calls"]["high"] * max(w.tokens or 0 for w in worst)
-    assert 0 < found["usd"]["low"] < found["usd"]["expected"] < found["usd"]["high"]
-    assert found["tokens"]["low"] < found["tokens"]["expected"] < found["tokens"]["high"]
+    assert 0 < found["usd"]["expected"] < found["usd"]["high"]
+    assert 0 < found["tokens"]["expected"] < found["tokens"]["high"]
     assert found["basis"] == "the cases, and answers of 150 tokens or as `expected`"
 
 
 def test_earlier_runs_of_the_system_calibrate(here: Path, cli: Runner):
     chat(here)
     store = here / "convergence-data"
-    remember(store, tokens_in=100, tokens_out=20, cached_tokens=0)
-    remember(store, run_id="01J8ZC0000000000000000ABCE", tokens_in=100, tokens_out=20)
+    remember(store, tokens_in=100, tokens_out=20, cost_usd=0.002)
+    remember(store, run_id="01J8ZC0000000000000000ABCE", tokens_in=100, tokens_out=20,
+             cost_usd=0.002)  # fmt: skip
     remember(store, name="other", run_id="01J8ZC0000000000000000ABCF", tokens_in=9, tokens_out=9)
     found = role(cli("estimate", "--json").json, "evaluation")
     assert found["basis"] == "calibrated by 12 calls of 2 earlier runs"
     n_calls = found["calls"]["high"]
-    assert found["tokens"] == dict.fromkeys(("low", "expected", "high"), n_calls * 120)
-    assert found["usd"]["low"] == pytest.approx(n_calls * (100 * 1 + 20 * 4) / 1e6)
-    assert found["usd"]["high"] == pytest.approx(n_calls * (100 * 10 + 20 * 40) / 1e6)
+    assert found["tokens"] == dict.fromkeys(("expected", "high"), n_calls * 120)
+    assert found["usd"] == pytest.approx(dict.fromkeys(("expected", "high"), n_calls * 0.002))
 
 
 def test_a_compatible_endpoint_has_the_prices_of_its_host(here: Path, cli: Runner):
@@ -187,7 +187,7 @@ def test_only_what_was_measured_warns_that_a_limit_stops_the_run(here: Path, cli
     guess = cli("estimate", "--json", "--max-usd", expected / 2).json
     assert guess["total"]["usd"]["high"] == expected / 2
     assert not any(warning in note for note in guess["notes"])
-    remember(here / "convergence-data", tokens_in=100, tokens_out=20, cached_tokens=0)
+    remember(here / "convergence-data", tokens_in=100, tokens_out=20, cost_usd=0.002)
     expected = cli("estimate", "--json").json["total"]["usd"]["expected"]
     for share, warns in ((0.5, True), (1.01, False)):
         measured = cli("estimate", "--json", "--max-usd", expected * share).json
@@ -246,7 +246,7 @@ def test_a_thought_is_a_call_a_generation_and_two_at_most(here: Path, cli: Runne
     thoughtful(here)
     found = cli("estimate", "--json").json
     thoughts = role(found, "thought")
-    assert thoughts["calls"] == {"low": 0, "expected": 3, "high": 6}
+    assert thoughts["calls"] == {"expected": 3, "high": 6}
     assert 0 < thoughts["usd"]["expected"] < thoughts["usd"]["high"]
     total = found["total"]["calls"]["high"]
     assert total == sum(one["calls"]["high"] for one in found["roles"])
@@ -264,6 +264,6 @@ def test_requests_in_place_of_refused_texts_are_told_before_a_run(here: Path, cl
     )
     found = cli("estimate", "--json", "--generations", "6", "--max-usd", "4").json
     writing = role(found, "writing")
-    assert writing["calls"] == {"low": 0, "expected": 9, "high": 18}  # before 2, 4 and 6
+    assert writing["calls"] == {"expected": 9, "high": 18}  # before 2, 4 and 6
     assert writing["usd"]["high"] <= 2
     assert cli("validate", "--json").json["run"]["calls"] > found["roles"][0]["calls"]["high"] / 3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence.cost_estimate.estimate import estimate
+from convergence.cost_estimate import estimate
 from convergence_core.games.meta_critic import effects
 from convergence_core.games.round_records import (
     rounds_with_change,
@@ -71,7 +71,7 @@ def test_the_estimate_holds_what_the_rounds_of_a_run_have_cost(whole, tmp_path):
     folder, gamer, _ = whole
     found = estimate(load(folder / "optimization.yaml"))
     (games,) = (one for one in found.roles if one.role == "game")
-    assert (games.name, games.unknown, games.calls.low) == ("scribe", None, 0)
+    assert (games.name, games.unknown) == ("scribe", None)
     assert games.calls.expected is not None
     assert games.calls.high is not None
     assert games.usd.high is not None

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from convergence.cli.optimize import exit_code_of
-from convergence.cost_estimate.call_quotes import RoleEstimate
-from convergence.cost_estimate.estimate import estimate
+from convergence.cost_estimate import RoleEstimate, estimate
 from convergence_core.result import RunResult
 from tasks.http.retries import Backoff
 from tasks.inputs.loader import load

@@ -1,0 +1,747 @@
+"""Cost estimate of a run: calls, tokens and dollars by role.
+
+The plan of the run gives the number of calls; the most is that of a run which evaluates every planned
+cell. Tokens and dollars of one call come from earlier runs of the same system (mean and 90 %
+quantile) if its store has any, else from the requests themselves: a token is expected to have 4
+bytes, and an answer to be as long as the expected answer of its case, at least 150 tokens. The most
+is the budget's reservation at the most expensive candidate of a sample and of its neighbours. An
+estimate makes no call and writes nothing.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import comb
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from convergence_core.budget.bounds import TOKENS_PER_REQUEST, prompt_bound
+from convergence_core.budget.prices import Price, provider_of
+from convergence_core.budget.terms import dollars
+from convergence_core.config import JudgeMetric
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.evaluation import LlmConfig
+from convergence_core.config.evaluation_rules import check_judges, judge_note
+from convergence_core.config.games import REAL_TASK, is_real_task
+from convergence_core.config.prompts import N_REQUESTS
+from convergence_core.errors import CandidateFault
+from convergence_core.ports import Target
+from convergence_core.records import Case, Params, Usage
+from convergence_core.search.schedule import FINAL_SHARE, Schedule
+from tasks.run.adoption import champion_now
+from tasks.run.assembly import schedule_of
+
+if TYPE_CHECKING:
+    from tasks.inputs.environment import Environment
+    from tasks.inputs.loader import Loaded
+
+# Algorithms that evaluate more candidates on fewer cases each, and that thoughts steer.
+RACING: Final = ("thompson", "mab_evolution")
+N_CANDIDATES: Final = 24  # sampled
+N_CASES: Final = 40  # sampled, besides the longest
+N_LONGEST: Final = 4
+BYTES: Final = 4  # of a token of English
+USUAL_ANSWER: Final = 150  # tokens
+USUAL_THOUGHT: Final = 600  # tokens of notes, eight forecasts and five settings
+USUAL_MOVE: Final = 20  # tokens of a reply in a game
+GAME_PROMPT: Final = 6_000  # most bytes of what a player reads
+OTHER_TOKENIZER: Final = 2  # most tokens of a judge for one token of an answer
+FRAME: Final = 2_500  # bytes of the fixed wording of a request for a prompt or a preference
+LONGEST_ANSWER: Final = 4_000  # characters of an answer that preferences compare
+N_JUDGE_PROBES: Final = 21  # calls that find a server's forms of judging, once in a run
+TARGET_KEY: Final = "api.request.options.max_tokens"
+OF_REQUESTS: Final = f"the cases, and answers of {USUAL_ANSWER} tokens or as `expected`"
+
+_HISTORY = """
+    SELECT a.purpose, count(*) AS n_calls, count(DISTINCT a.run_id) AS n_runs,
+           avg(a.tokens_in + a.tokens_out) AS tokens, avg(a.cost_usd) AS usd,
+           quantile_cont(a.tokens_in + a.tokens_out, 0.9) AS high_tokens,
+           quantile_cont(a.cost_usd, 0.9) AS high_usd
+    FROM attempts a JOIN runs r USING (run_id)
+    WHERE r.name = $name AND a.state = 'done' GROUP BY a.purpose"""
+
+Role = Literal["evaluation", "judge", "thought", "writing", "sao", "game", "total"]
+"""Purpose of a call, as in the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Expected and largest value of a number; ``None`` where it is unknown."""
+
+    expected: float | None = None
+    high: float | None = None
+
+    def __add__(self, other: "Amount") -> "Amount":
+        """Return the sum, end by end."""
+        return Amount(_sum(self.expected, other.expected), _sum(self.high, other.high))
+
+    def __mul__(self, other: "Amount") -> "Amount":
+        """Return the product, end by end."""
+        return Amount(_product(self.expected, other.expected), _product(self.high, other.high))
+
+    def at_most(self, limit: float | None) -> "Amount":
+        """Return the amount under a limit, which also bounds an unknown end."""
+        if limit is None:
+            return self
+        expected = None if self.expected is None else min(self.expected, limit)
+        return Amount(expected, limit if self.high is None else min(self.high, limit))
+
+
+UNKNOWN, NOTHING = Amount(), Amount(0, 0)
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
+
+
+def _product(a: float | None, b: float | None) -> float | None:
+    if a == 0 or b == 0:  # no calls cost nothing at any price
+        return 0.0
+    return None if a is None or b is None else a * b
+
+
+def _over(amounts: Sequence[Amount]) -> Amount:
+    """Return the mean and the most of several amounts; an end is unknown if one of them is."""
+    expected = [amount.expected for amount in amounts if amount.expected is not None]
+    high = [amount.high for amount in amounts if amount.high is not None]
+    return Amount(
+        fmean(expected) if expected and len(expected) == len(amounts) else None,
+        max(high) if high and len(high) == len(amounts) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallQuote:
+    """Quote of one call."""
+
+    tokens: Amount
+    usd: Amount
+    answer: Amount
+    """Tokens of the answer."""
+    reserved_usd: float | None
+    """The budget's reservation if texts of other calls have the usual length."""
+    unknown: str | None
+    """Why the price is unknown, and the fix."""
+
+    @classmethod
+    def of(
+        cls, model: str | None, price: Price | None, prompt: Amount, answer: Amount
+    ) -> "CallQuote":
+        """Return the quote of a call of a language model, given its tokens."""
+        unknown = None
+        if price is None:
+            unknown = f"the price of {model} is unknown. Write it under `prices:`."
+        elif prompt.high is None:
+            unknown = "the tokens of pictures, sound or files are unknown before the first run."
+        usage = Usage(
+            prompt_tokens=round(prompt.expected or 0),
+            completion_tokens=round(answer.expected or 0),
+        )
+        worst = None
+        if price is not None and prompt.high is not None:
+            longest = None if answer.high is None else round(answer.high)
+            worst = price.worst_case(round(prompt.high), longest)
+            if worst is None:
+                unknown = "the longest answer is unknown. Set `max_tokens` of the request."
+        return cls(
+            tokens=prompt + answer,
+            usd=Amount(None if price is None else price.cost(usage), worst),
+            answer=answer,
+            reserved_usd=worst,
+            unknown=unknown,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleEstimate:
+    """Estimate of the calls of one role."""
+
+    role: Role
+    name: str = ""
+    """Provider of the target, metric of the judge, model of other purposes, player of games."""
+    calls: Amount
+    tokens: Amount
+    usd: Amount
+    basis: str = ""
+    """Source of the tokens and dollars of one call."""
+    unknown: str | None = None
+    """Why dollars are unknown, and the fix; ``None`` if they are known."""
+    least_usd: float | None = None
+    """Smallest `budget.max_usd` that affords one call; ``None`` if unknown or without calls."""
+    lowered_by: str = ""
+    """Key of the configuration that lowers ``least_usd``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEstimate:
+    """Estimate of a run. Sizes are upper bounds: a run may stop early."""
+
+    config: str
+    system: str
+    schedule: Schedule
+    space_size: int | None
+    """Number of possible candidates; ``None`` if uncountable."""
+    n_candidates: int | None
+    """Most candidates; ``None`` if only the evaluations limit them, because the algorithm races."""
+    n_search_cells: int
+    n_final_cells: int
+    roles: tuple[RoleEstimate, ...]
+    total: RoleEstimate
+    """All roles together, within the limits of the budget."""
+    notes: tuple[str, ...]
+    price_version: str
+    calls_with_retries: float | None
+    """Most calls, with every allowed retry."""
+    unaffordable: str | None
+    """Purposes of which `budget.max_usd` affords no call, and the fix; ``None`` if it affords one of each."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON value; `validate --json` has the sizes."""
+        names = (
+            "config",
+            "system",
+            "notes",
+            "price_version",
+            "calls_with_retries",
+            "unaffordable",
+        )
+        return {
+            **{name: getattr(self, name) for name in names},
+            "roles": [asdict(role) for role in self.roles],
+            "total": asdict(self.total),
+        }
+
+
+def estimate(loaded: "Loaded") -> RunEstimate:
+    """Return the estimate of a run of this configuration, without a call.
+
+    Raises:
+        ConfigurationError: the target cannot be made, or no model judges.
+        StoreError: the store cannot be read.
+
+    Example:
+        >>> estimate(load("optimization.yaml")).total.usd
+        Amount(expected=0.41, high=2.6)
+    """
+    from tasks.inputs.environment import Environment  # noqa: PLC0415 - as below
+    from tasks.inputs.factories import make_target  # noqa: PLC0415 - brings clients
+
+    check_judges(loaded.configuration)
+    world = Environment.unchecked(loaded.configuration)
+    target = make_target(loaded, world)
+    try:
+        return _Estimator(loaded, world, target).estimate()
+    finally:
+        asyncio.run(target.aclose())
+
+
+class _Estimator:
+    """Quotes of all roles of one run."""
+
+    def __init__(self, loaded: "Loaded", world: "Environment", target: Target) -> None:
+        self._loaded, self._world, self._target = loaded, world, target
+        self._configuration = loaded.configuration
+        self._history = _history(loaded)
+        self._schedule = schedule_of(loaded, champion_now(loaded))
+        self._is_chat = self._configuration.api.kind in CHAT_KINDS
+        by_length = sorted(
+            loaded.cases, key=lambda case: (-len(json.dumps(case.input)), case.case_id)
+        )
+        rest = by_length[N_LONGEST:]
+        self._cases = by_length[:N_LONGEST] + rest[:: max(1, -(-len(rest) // N_CASES))]
+        self._quotes = self._target_quotes()
+
+    def estimate(self) -> RunEstimate:
+        """Return the estimate of the run."""
+        configuration, schedule = self._configuration, self._schedule
+        budget = configuration.budget
+        size, n_candidates, n_search = self._size()
+        n_final = schedule.final_quota().n_cells * schedule.n_subjects
+        n_rounds = self._n_game_rounds()
+        cells = self._cells(n_search, n_final, n_rounds)
+        # A champion may answer further cases, as the opponent of pairwise judges.
+        calls = cells + Amount(0, schedule.champion_calls)
+        roles = (
+            self._target_role(calls),
+            *(
+                self._judge(name, metric, cells)
+                for name, metric in configuration.evaluation.judges.items()
+            ),
+            *self._thoughts(),
+            *self._texts(),
+            *self._games(n_rounds),
+        )
+        n_attempts = configuration.optimization.execution.most_attempts
+        n_calls = sum((role.calls for role in roles), NOTHING)
+        total = RoleEstimate(
+            role="total",
+            calls=n_calls.at_most(budget.max_calls),
+            tokens=sum((role.tokens for role in roles), NOTHING).at_most(budget.max_tokens),
+            usd=sum((role.usd for role in roles), NOTHING),
+            unknown=next((role.unknown for role in roles if role.unknown is not None), None),
+            least_usd=max((r.least_usd for r in roles if r.least_usd is not None), default=None),
+        )
+        unaffordable = _unaffordable(roles, budget.max_usd)
+        notes = [*self._notes(total, roles), *([unaffordable] if unaffordable else [])]
+        usd = total.usd if total.unknown is not None else total.usd.at_most(budget.max_usd)
+        return RunEstimate(
+            config=str(self._loaded.config_path),
+            system=configuration.api.name,
+            schedule=schedule,
+            space_size=size,
+            n_candidates=n_candidates,
+            n_search_cells=n_search,
+            n_final_cells=n_final,
+            roles=roles,
+            total=replace(total, usd=usd),
+            notes=tuple(notes),
+            price_version=self._world.prices.version,
+            calls_with_retries=(n_calls * Amount(1, n_attempts)).at_most(budget.max_calls).high,
+            unaffordable=unaffordable,
+        )
+
+    def _n_game_rounds(self) -> int:
+        every = self._configuration.society.games.every
+        return 0 if every is None else max(0, self._schedule.n_generations - 1) // every
+
+    def _cells(self, n_search: int, n_final: int, n_rounds: int) -> Amount:
+        """Return the cells that a run evaluates; a round of games looks at held-out cases."""
+        schedule, configuration = self._schedule, self._configuration
+        stopping, n_least = (
+            configuration.optimization.execution.early_stopping,
+            schedule.n_generations,
+        )
+        if stopping.enabled and configuration.evaluation.objective == "reward":
+            n_least = min(n_least, stopping.patience + 1)  # flat ones after the first end the run
+        least = -(-n_search * n_least // schedule.n_generations) + n_final
+        most, looks = n_search + n_final, n_rounds * schedule.n_holdout_cases
+        return Amount((least + most + looks) / 2, most + looks)
+
+    def _size(self) -> tuple[int | None, int | None, int]:
+        """Return the possible candidates, and the most candidates and cells of the search."""
+        configuration, schedule = self._configuration, self._schedule
+        size, races = self._loaded.space.size(), configuration.optimization.algorithm in RACING
+        population = configuration.optimization.evolution.population_size
+        n_candidates = None if races else schedule.n_generations * population
+        n_cells = schedule.planned_cells()
+        grows = configuration.writes_prompts or (
+            configuration.has_mutable_texts and configuration.society.prefers
+        )
+        if size is not None and not grows:
+            n_candidates = size if n_candidates is None else min(n_candidates, size)
+            per_candidate = schedule.n_search_cases * (schedule.repeats + races * schedule.n_again)
+            n_cells = min(n_cells, n_candidates * per_candidate)
+            n_candidates = min(n_candidates, n_cells)
+        return size, n_candidates, n_cells
+
+    def _role(
+        self,
+        role: Role,
+        name: str,
+        n: Amount,
+        quotes: Sequence[CallQuote],
+        *,
+        share: float = 1.0,
+        lowered_by: str = "",
+    ) -> RoleEstimate:
+        """Return the estimate of n calls, within a share of the run's dollars."""
+        tokens, usd, basis = self._history.get(role, (UNKNOWN, UNKNOWN, ""))
+        unknown = None
+        if usd.expected is None:
+            tokens = _over([quote.tokens for quote in quotes])
+            usd, basis = _over([quote.usd for quote in quotes]), OF_REQUESTS
+            unknown = next((quote.unknown for quote in quotes if quote.unknown is not None), None)
+        reserved = [quote.reserved_usd for quote in quotes]
+        least = None
+        if n.high and None not in reserved:
+            # The search leaves a part of the limit to the final test.
+            least = max(usd or 0.0 for usd in reserved) / min(share, 1.0 - FINAL_SHARE)
+        limit = self._configuration.budget.max_usd
+        spent = UNKNOWN if unknown is not None else n * usd
+        return RoleEstimate(
+            role=role,
+            name=name,
+            calls=n,
+            tokens=n * tokens,
+            usd=spent if limit is None or share == 1.0 else spent.at_most(share * limit),
+            basis=basis,
+            unknown=unknown,
+            least_usd=least,
+            lowered_by=lowered_by,
+        )
+
+    # -- the target
+
+    def _target_role(self, n: Amount) -> RoleEstimate:
+        provider, key = self._target.provider, TARGET_KEY if self._is_chat else ""
+        if self._configuration.api.kind != "agno":
+            return self._role("evaluation", provider, n, self._quotes, lowered_by=key)
+        most = self._configuration.api.agent.max_model_calls
+        if "agent" not in self._history:
+            why = f"an agent calls its models up to {most} times; the first run shows how often."
+            calls = n * Amount(None, 1 + most)
+            return RoleEstimate(role="evaluation", name=provider, calls=calls, tokens=UNKNOWN,
+                                usd=UNKNOWN, unknown=why)  # fmt: skip
+        tokens, usd, basis = self._history["agent"]
+        calls = n * Amount((1 + most) / 2, most)
+        return RoleEstimate(role="evaluation", name=provider, calls=n + calls,
+                            tokens=calls * tokens, usd=calls * usd, basis=basis)  # fmt: skip
+
+    def _target_quotes(self) -> list[CallQuote]:
+        """Return quotes of sampled candidates, and of the most expensive one with its neighbours."""
+        space = self._loaded.space
+        rng = np.random.default_rng(self._configuration.optimization.seed)
+        baseline = space.baseline()
+        points: list[Params] = [] if baseline is None else [baseline]
+        points += [space.sample(rng) for _ in range(N_CANDIDATES)]
+        quotes = [quote for point in points for quote in self._quotes_at(point, self._cases)]
+        longest = self._cases[:N_LONGEST]
+        for _ in range(2):
+            point = max(points, key=lambda point: _most(self._quotes_at(point, longest)))
+            points = [point]
+            for name, parameter in space.parameters.items():
+                values = [parameter.from_unit(0.0), parameter.from_unit(1.0)]
+                if parameter.kind not in ("int", "float") and (parameter.n_values or 0) <= N_CASES:
+                    values = [parameter.value_at(i) for i in range(parameter.n_values or 0)]
+                neighbours = [space.complete({**points[0], name: value}, rng) for value in values]
+                allowed = [p for p in neighbours if name in p and space.satisfied(p)]
+                points = [
+                    max([*points, *allowed], key=lambda p: _most(self._quotes_at(p, longest)))
+                ]
+        return [*quotes, *self._quotes_at(points[0], longest)]
+
+    def _quotes_at(self, params: Params, cases: Sequence[Case]) -> list[CallQuote]:
+        """Return the quotes of one candidate's requests."""
+        quotes = []
+        for case in cases:
+            try:
+                request = self._target.request(params, case)
+                worst = self._target.worst_case(params, case)
+            except CandidateFault as fault:
+                why = f"no request can be made: {fault}"
+                quotes.append(CallQuote(tokens=UNKNOWN, usd=UNKNOWN, answer=UNKNOWN, reserved_usd=None,
+                                   unknown=why))  # fmt: skip
+                continue
+            if not self._is_chat:
+                kind, why = self._configuration.api.kind, None
+                if worst.usd is None:
+                    why = f"the price of a call is unknown. Write `prices: {{{kind}: {{request: …}}}}`."
+                quotes.append(CallQuote(tokens=UNKNOWN, usd=Amount(worst.usd, worst.usd),
+                                   answer=UNKNOWN, reserved_usd=worst.usd, unknown=why))  # fmt: skip
+                continue
+            fields = request if isinstance(request, dict) else {}
+            model, url = (
+                value if isinstance(value := fields.get(name), str) else None
+                for name in ("model", "base_url")
+            )
+            bound = prompt_bound(fields.get("body"))
+            # A compatible endpoint may belong to another provider, at other prices.
+            price = self._world.prices.find(provider_of(self._target.provider, url), model)
+            prompt, answer = UNKNOWN, UNKNOWN
+            if bound is not None:
+                prompt = Amount(max(1, bound - TOKENS_PER_REQUEST) / BYTES, bound)
+            if bound is not None and worst.tokens is not None:
+                expected = 0 if case.expected is None else len(json.dumps(case.expected)) / BYTES
+                longest = worst.tokens - bound
+                answer = Amount(min(longest, max(USUAL_ANSWER, expected)), longest)
+            quote = CallQuote.of(model, price, prompt, answer)
+            usd = replace(quote.usd, high=worst.usd)
+            quotes.append(replace(quote, usd=usd, reserved_usd=worst.usd))
+        return quotes
+
+    # -- language models
+
+    def _model(
+        self, llm: LlmConfig, name: str | None = None
+    ) -> tuple[str, Callable[[Amount, Amount, float], CallQuote]]:
+        """Return a model and what quotes its call, given prompt, answer and the reserved prompt."""
+        from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
+
+        if name is not None:
+            llm = llm.model_copy(update={"model": name})
+        seller, model = billing_provider(llm)
+        price = self._world.prices.find(seller, model)
+
+        def quote(prompt: Amount, answer: Amount, reserved: float) -> CallQuote:
+            call = CallQuote.of(model, price, prompt, answer)
+            if price is None or answer.high is None:
+                return call
+            return replace(
+                call, reserved_usd=price.worst_case(round(reserved), round(answer.high))
+            )
+
+        return model, quote
+
+    def _judge(self, name: str, metric: JudgeMetric, cells: Amount) -> RoleEstimate:
+        """Return the cost of one judge's calls; the judged answers are as long as the target allows."""
+        from tasks.json_values import as_text  # noqa: PLC0415 - as below
+        from tasks.metrics.judge import call_count  # noqa: PLC0415 - brings clients
+        from tasks.metrics.judge.prompts import judge_messages  # noqa: PLC0415 - as above
+
+        llm = self._configuration.judge_of(metric)
+        assert llm is not None  # noqa: S101 - ``check_judges`` was called
+        _, quote = self._model(llm)
+        rubric = self._loaded.rubrics.get(name, metric.rubric or "")
+        n_shown = 2 if metric.mode == "pairwise" else 1
+        answers = _over([call.answer for call in self._quotes])
+        answers = replace(answers, expected=answers.expected or USUAL_ANSWER)
+        shown = answers * Amount(n_shown, n_shown * OTHER_TOKENIZER)
+        quotes = []
+        for case in self._cases:
+            blocks = [("INPUT", as_text(case.input))]
+            if case.expected is not None:
+                blocks.append(("REFERENCE", as_text(case.expected)))
+            messages = judge_messages(metric.mode, rubric=rubric, blocks=blocks)
+            bound = prompt_bound([*messages]) or 0
+            quotes.append(
+                quote(
+                    Amount(bound / BYTES, bound) + shown,
+                    Amount(min(llm.max_tokens, USUAL_ANSWER), llm.max_tokens),
+                    bound + BYTES * (shown.expected or 0),
+                )
+            )
+        n = cells * Amount(call_count(metric), call_count(metric))
+        return self._role("judge", name, n, quotes, lowered_by="llm.max_tokens")
+
+    def _thoughts(self) -> Iterator[RoleEstimate]:
+        """Yield RLP's thoughts: one call a generation, one more where a reply cannot be read."""
+        configuration, rlp = self._configuration, self._configuration.society.rlp
+        if configuration.llm is None or not configuration.society.thinks:
+            return
+        steers = configuration.optimization.algorithm in RACING
+        n = self._schedule.n_generations if steers else 0
+        bound = _thought_bound(self._loaded)
+        model, quote = self._model(configuration.llm)
+        answer = Amount(min(rlp.thought_length, USUAL_THOUGHT), rlp.thought_length)
+        call = quote(Amount(bound / BYTES, bound), answer, bound)
+        yield self._role("thought", model, Amount(n, 2 * n), [call], share=rlp.max_share_usd,
+                         lowered_by="society.rlp.thought_length")  # fmt: skip
+
+    def _texts(self) -> Iterator[RoleEstimate]:
+        """Yield written prompts, their embeddings and preferences."""
+        configuration, prompts = self._configuration, self._configuration.prompts
+        if configuration.llm is None:
+            return
+        from convergence_core.prompts.editor import N_FAILURES  # noqa: PLC0415 - brings NumPy
+        from tasks.prompts.factory import (  # noqa: PLC0415 - brings clients
+            LONGEST_SHOWN,
+            mutable_parameters,
+        )
+
+        parameters = mutable_parameters(configuration)
+        n = prompts.n_texts * -(-(self._schedule.n_generations - 1) // prompts.every)
+        share, longest = prompts.max_share_usd, prompts.max_length
+        if configuration.writes_prompts and prompts.writer == "llm":
+            model, quote = self._model(configuration.llm)
+            likely = FRAME + N_FAILURES * USUAL_ANSWER * BYTES
+            prompt = Amount(likely / BYTES, likely + N_FAILURES * 2 * LONGEST_SHOWN + 2 * longest)
+            answer = Amount(min(prompts.max_tokens, USUAL_ANSWER), prompts.max_tokens)
+            call = quote(prompt, answer, likely)
+            yield self._role("writing", model, Amount(n, N_REQUESTS * n), [call], share=share,
+                             lowered_by="prompts.max_tokens")  # fmt: skip
+        if configuration.embeds_prompts:
+            model, quote = self._model(configuration.llm, prompts.embedding_model)
+            space = self._loaded.space.parameters
+            n += sum(space[name].n_values or 0 for name in parameters)
+            call = quote(Amount(longest / BYTES, longest), NOTHING, longest)
+            yield self._role("writing", model, Amount(n, n), [call], share=share,
+                             lowered_by="prompts.max_length")  # fmt: skip
+        if configuration.society.prefers:
+            yield self._preferences(configuration.llm, len(parameters))
+
+    def _preferences(self, llm: LlmConfig, n_texts: int) -> RoleEstimate:
+        from tasks.sao.writer import LONGEST_PROMPT  # noqa: PLC0415 - brings NumPy
+
+        sao = self._configuration.society.sao
+        n_rounds = min(sao.iterative_rounds, (self._schedule.n_generations - 1) // sao.every)
+        # Two orders of each pair, and in the most expensive form of judging two calls of each order.
+        judged = sao.n_samples * comb(sao.response_pairs, 2) + sao.audit_items
+        other = sao.n_samples + n_texts
+        n = Amount(
+            n_rounds * (2 * judged + other),
+            n_rounds * (4 * judged + other) + bool(n_rounds) * N_JUDGE_PROBES,
+        )
+        model, quote = self._model(llm)
+        longest = BYTES * LONGEST_PROMPT
+        prompt = FRAME + longest
+        call = quote(
+            Amount(prompt / BYTES + USUAL_ANSWER, prompt + 2 * LONGEST_ANSWER),
+            Amount(min(USUAL_ANSWER, longest), longest),
+            prompt + BYTES * USUAL_ANSWER,
+        )
+        role = self._role("sao", model, n, [call], share=sao.max_share_usd)
+        n_answers = n_rounds * sao.n_samples * sao.response_pairs
+        answers = Amount(n_answers, n_answers)
+        return replace(
+            role,
+            calls=role.calls + answers,
+            tokens=role.tokens + answers * _over([quote.tokens for quote in self._quotes]),
+            usd=role.usd + answers * _over([quote.usd for quote in self._quotes]),
+        )
+
+    def _games(self, n_rounds: int) -> Iterator[RoleEstimate]:
+        """Yield the replies in games, by player; half of the games are expected in a round."""
+        settings, llm = self._configuration.society.games, self._configuration.llm
+        if settings.every is None:
+            return
+        from tasks.games.configured_games import configured_games  # noqa: PLC0415 - brings NumPy
+
+        if names := " ".join(_unaudited(self._loaded)):
+            why = f"no audit of {names} is stored. Run `convergence games audit {names}`."
+            yield RoleEstimate(role="game", name="real tasks", calls=UNKNOWN, tokens=UNKNOWN,
+                               usd=UNKNOWN, unknown=why)  # fmt: skip
+            return
+        games = configured_games(self._loaded, self._world, str)
+        most: dict[str | None, int] = {}
+        for game in games.values():
+            of_game: dict[str | None, int] = {}
+            for role, n in game.game.cost.items():
+                if role in game.seats or role in game.of_system:
+                    name = game.seats[role].name if role in game.seats else None
+                    of_game[name] = of_game.get(name, 0) + n
+            most |= {name: max(n, most.get(name, 0)) for name, n in of_game.items()}
+            game.close()
+        share, longest = settings.max_share_usd, settings.max_tokens
+        for name, n in most.items():
+            replies = Amount(n_rounds * settings.plays * n / 2, n_rounds * settings.plays * n)
+            if name is None or llm is None:
+                yield self._role("game", "the system", replies, self._quotes, share=share,
+                                 lowered_by=TARGET_KEY)  # fmt: skip
+                continue
+            _, quote = self._model(llm, name)
+            prompt = Amount(GAME_PROMPT / BYTES, GAME_PROMPT)
+            call = quote(prompt, Amount(min(USUAL_MOVE, longest), longest), GAME_PROMPT)
+            yield self._role("game", name, replies, [call], share=share,
+                             lowered_by="society.games.max_tokens")  # fmt: skip
+
+    # -- words
+
+    def _notes(self, total: RoleEstimate, roles: Sequence[RoleEstimate]) -> Iterator[str]:
+        configuration, limit = self._configuration, self._configuration.budget.max_usd
+        execution = configuration.optimization.execution
+        if execution.max_retries:
+            yield (
+                f"Numbers exclude retries: up to {execution.most_attempts} attempts of a call "
+                "(max_retries, max_rate_limit_retries)."
+            )
+        if (judge := judge_note(configuration)) is not None:
+            yield f"judge: {judge}."
+        if (shortage := self._schedule.final_shortage()) is not None:
+            yield f"{shortage}."
+        if total.least_usd:
+            dearest = max(roles, key=lambda role: role.least_usd or 0.0)
+            lower = f"; `{dearest.lowered_by}` lowers it" if dearest.lowered_by else ""
+            yield (
+                "The smallest budget.max_usd that affords a call of each purpose: "
+                f"{_rounded_up(total.least_usd)}, for {dearest.role}{lower}."
+            )
+        likely, is_measured = total.usd.expected, all(r.basis != OF_REQUESTS for r in roles)
+        if limit is not None and is_measured and likely is not None and likely > limit:
+            yield (
+                f"budget.max_usd={limit:.12g} will probably stop the run early: {dollars(likely)} "
+                "expected."
+            )
+        if limit is not None and total.unknown and not configuration.budget.allow_unknown_prices:
+            yield f"budget.max_usd={limit:.12g} refuses calls whose price is unknown."
+
+
+def _most(quotes: Sequence[CallQuote]) -> tuple[float, float]:
+    """Return the most dollars and tokens of several calls."""
+    return (
+        max((quote.usd.high or 0.0 for quote in quotes), default=-1.0),
+        max((quote.tokens.high or 0.0 for quote in quotes), default=-1.0),
+    )
+
+
+def _history(loaded: "Loaded") -> dict[str, tuple[Amount, Amount, str]]:
+    """Return purpose → tokens and dollars of a call in earlier runs of the system, and their source."""
+    path = loaded.base_dir / loaded.configuration.storage.folder
+    if not (path / "store.json").is_file():
+        return {}
+    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+
+    store = ParquetStore(path)
+    try:
+        rows: Sequence[dict[str, Any]] = store.rows(
+            _HISTORY, {"name": loaded.configuration.api.name}
+        )
+    finally:
+        store.close()
+    history = {}
+    for row in rows:
+        runs = "1 earlier run" if row["n_runs"] == 1 else f"{row['n_runs']:,} earlier runs"
+        history[row["purpose"]] = (
+            Amount(row["tokens"], row["high_tokens"]),
+            Amount(row["usd"], row["high_usd"]),
+            f"calibrated by {row['n_calls']:,} calls of {runs}",
+        )
+    return history
+
+
+def _thought_bound(loaded: "Loaded") -> int:
+    """Return the most tokens of a thought's prompt: one with as many random trials as it shows."""
+    from convergence_core.rlp.quantiles import Quantiles  # noqa: PLC0415 - as below
+    from tasks.rlp.factory import prompts_of  # noqa: PLC0415 - brings clients
+    from tasks.rlp.prompts import MOST_ROWS, ThoughtRequest, TrialRow  # noqa: PLC0415 - as above
+
+    space, rng = loaded.space, np.random.default_rng(loaded.configuration.optimization.seed)
+    n_predicted = loaded.configuration.society.rlp.n_predicted
+    sampled = [space.candidate(space.sample(rng)) for _ in range(MOST_ROWS + n_predicted)]
+    trials = [
+        TrialRow(candidate_id=f"{i}-{candidate.candidate_id}", params=candidate.params, n=100,
+                 mean=0.12345, se=0.00123, forecast=Quantiles(0.123, 0.234, 0.345))
+        for i, candidate in enumerate(sampled[:MOST_ROWS])
+    ]  # fmt: skip
+    request = ThoughtRequest(
+        generation=1,
+        kind="notes",
+        space=space,
+        around={},
+        trials=trials,
+        reserved={candidate.candidate_id: candidate.params for candidate in sampled[MOST_ROWS:]},
+        notes="word " * 120,
+    )
+    bound = prompt_bound({"messages": [*prompts_of(loaded.configuration).messages(request)]})
+    assert bound is not None  # noqa: S101 - texts only
+    return bound
+
+
+def _unaudited(loaded: "Loaded") -> list[str]:
+    """Return the generators of real tasks without a stored audit."""
+    from tasks.games.reasoning_audits import stored_audit  # noqa: PLC0415 - brings NumPy
+    from tasks.games.reasoning_tasks import why_missing  # noqa: PLC0415 - as above
+    from tasks.inputs.storage import store_path  # noqa: PLC0415 - brings DuckDB
+
+    games = loaded.configuration.society.games.games.items()
+    names = [
+        name.removeprefix(REAL_TASK).replace("-", "_")
+        for name, config in games
+        if is_real_task(name, config)
+    ]
+    if not names or why_missing():
+        return []
+    known = stored_audit(store_path(loaded)).audits
+    return [name for name in names if name not in known]
+
+
+def _unaffordable(roles: Sequence[RoleEstimate], limit: float | None) -> str | None:
+    """Return a sentence on purposes that `budget.max_usd` cannot pay, or ``None``."""
+    short = [role for role in roles if limit is not None and (role.least_usd or 0.0) > limit]
+    if not short:
+        return None
+    each = "; ".join(
+        f"{role.role} from {_rounded_up(role.least_usd or 0)}"
+        + (f" (lower `{role.lowered_by}`)" if role.lowered_by else "")
+        for role in short
+    )
+    return f"budget.max_usd={limit:.12g} affords no call of {each}."
+
+
+def _rounded_up(usd: float) -> str:
+    """Return dollars rounded up to two digits."""
+    unit = 10.0 ** (math.floor(math.log10(usd)) - 1) if usd > 0 else 1.0
+    return dollars(math.ceil(usd / unit - 1e-9) * unit)

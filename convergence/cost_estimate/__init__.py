@@ -1,1 +1,0 @@
-"""Estimates of what a run costs before it makes a call."""
