@@ -601,8 +601,8 @@ class _Estimator:
             of_game: dict[str | None, int] = {}
             for role, n in game.game.cost.items():
                 if role in game.seats or role in game.of_system:
-                    name = game.seats[role].name if role in game.seats else None
-                    of_game[name] = of_game.get(name, 0) + n
+                    player = game.seats[role].name if role in game.seats else None
+                    of_game[player] = of_game.get(player, 0) + n
             most |= {name: max(n, most.get(name, 0)) for name, n in of_game.items()}
             game.close()
         share, longest = settings.max_share_usd, settings.max_tokens
