@@ -253,6 +253,8 @@ class _Estimator:
         )
         rest = by_length[N_LONGEST:]
         self._cases = by_length[:N_LONGEST] + rest[:: max(1, -(-len(rest) // N_CASES))]
+        self._refused = ""
+        """Why the last rejected request cannot be made."""
         self._quotes = self._target_quotes()
 
     def estimate(self) -> RunEstimate:
@@ -355,9 +357,10 @@ class _Estimator:
             tokens = _over([quote.tokens for quote in quotes])
             usd, basis = _over([quote.usd for quote in quotes]), OF_REQUESTS
             unknown = next((quote.unknown for quote in quotes if quote.unknown is not None), None)
+            unknown = unknown if quotes else self._refused
         reserved = [quote.reserved_usd for quote in quotes]
         least = None
-        if n.high and None not in reserved:
+        if n.high and reserved and None not in reserved:
             # The search leaves a part of the limit to the final test.
             least = max(usd or 0.0 for usd in reserved) / min(share, 1.0 - FINAL_SHARE)
         limit = self._configuration.budget.max_usd
@@ -422,16 +425,22 @@ class _Estimator:
                 request = self._target.request(params, case)
                 worst = self._target.worst_case(params, case)
             except CandidateFault as fault:
-                why = f"no request can be made: {fault}"
-                quotes.append(CallQuote(tokens=UNKNOWN, usd=UNKNOWN, answer=UNKNOWN, reserved_usd=None,
-                                   unknown=why))  # fmt: skip
+                self._refused = f"no request can be made: {fault}"
                 continue
             if not self._is_chat:
-                kind, why = self._configuration.api.kind, None
-                if worst.usd is None:
-                    why = f"the price of a call is unknown. Write `prices: {{{kind}: {{request: …}}}}`."
-                quotes.append(CallQuote(tokens=UNKNOWN, usd=Amount(worst.usd, worst.usd),
-                                   answer=UNKNOWN, reserved_usd=worst.usd, unknown=why))  # fmt: skip
+                kind = self._configuration.api.kind
+                why = (
+                    f"the price of a call is unknown. Write `prices: {{{kind}: {{request: …}}}}`."
+                )
+                quotes.append(
+                    CallQuote(
+                        tokens=UNKNOWN,
+                        usd=Amount(worst.usd, worst.usd),
+                        answer=UNKNOWN,
+                        reserved_usd=worst.usd,
+                        unknown=why if worst.usd is None else None,
+                    )
+                )
                 continue
             fields = request if isinstance(request, dict) else {}
             model, url = (
