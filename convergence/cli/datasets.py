@@ -2,11 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +13,6 @@ from convergence.cli import locations, options
 from convergence.cli.learn import preferences
 from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from tasks.inputs.foreign_cases.case_import import CaseImport
 
 exporting = typer.Typer(no_args_is_help=True, help="Write datasets out of a store.")
 importing = typer.Typer(no_args_is_help=True, help="Read datasets into a store.")
@@ -37,80 +32,6 @@ exporting.command("preferences")(preferences.export_preferences)
 importing.command("preferences")(preferences.import_preferences)
 
 
-@importing.command("cases")
-def import_cases(  # noqa: PLR0917 - options of a command
-    file: Annotated[Path, typer.Argument(help="File of the other tool.")],
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="TOOL",
-            help="promptfoo, langfuse, langsmith, openai-evals, or table (any other rows).",
-        ),
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File of test cases.")] = Path(
-        "cases.jsonl"
-    ),
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="FIELD", help="Field of the input. Repeatable."),
-    ] = None,
-    expected: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Field of the expected answer.")
-    ] = None,
-    answers: Annotated[
-        bool,
-        typer.Option("--answers-as-expected", help="Use the tool's answers as expected answers."),
-    ] = False,
-    size: Annotated[
-        int | None,
-        typer.Option("--sample", min=1, help="Most test cases to keep. Default: all."),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="Sample equally from each value of this field."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
-    _json: options.AsJson = False,
-) -> None:
-    """Convert test cases of other tools, or any table, to a file of test cases."""
-    from tasks.inputs.foreign_cases.case_forms import FieldNames  # noqa: PLC0415 - with its only user
-    from tasks.inputs.foreign_cases.case_import import (  # noqa: PLC0415 - as above
-        CaseForm,
-        guess_form,
-        import_cases,
-    )
-
-    tool = guess_form(file) if form is None else form
-    if tool is None and (inputs or expected):
-        tool = CaseForm.TABLE
-    if tool not in set(CaseForm):
-        rule = "must name the tool" if form is None else "must be one of the known tools"
-        fix = f"Write one of: {', '.join(CaseForm)}."
-        raise ConfigurationError.of("--format", rule, fix, value=form or "")
-    if output.is_dir() or (output.exists() and not overwrite):
-        fix = "Name another file, or add --overwrite."
-        raise ConfigurationError.of("--output", "must name a new file", fix, value=str(output))
-    try:
-        report = import_cases(
-            file,
-            output,
-            CaseForm(tool),
-            names=FieldNames(tuple(inputs or ()), expected, answers),
-            size=size,
-            by=by,
-            seed=seed,
-        )
-    except (OSError, ValueError) as error:
-        fix = f"Name what {tool} exports; docs/test-cases.md shows the forms."
-        raise ConfigurationError.of(str(file), str(error), fix) from error
-    console.emit(asdict(report) | {"file": str(output)}, "\n".join(_import_lines(report, output)))
-    if not report.n_written:
-        raise typer.Exit(EXIT_NO)
-
-
 @importing.command("promptfoo")
 def import_promptfoo(
     file: Annotated[Path, typer.Argument(help="Configuration of promptfoo.")],
@@ -126,7 +47,7 @@ def import_promptfoo(
     import yaml  # noqa: PLC0415 - with its only user
 
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - as above
-    from tasks.inputs.foreign_cases.promptfoo_project import promptfoo_project  # noqa: PLC0415
+    from tasks.inputs.promptfoo import promptfoo_project  # noqa: PLC0415
     from tasks.store.layout import write_file  # noqa: PLC0415 - as above
 
     cases = output.with_name("cases.jsonl")
@@ -148,35 +69,6 @@ def import_promptfoo(
     for feature, n in project.lost.most_common():
         console.say(f"Not carried, {n:,}: {feature}.")
     console.say(f"Next: convergence validate {output}")
-
-
-def _import_lines(report: "CaseImport", output: Path) -> Iterator[str]:
-    """Yield what an import of test cases did, line by line."""
-    yield (
-        f"Read {report.n_read:,} rows, none a test case: {output} is not written."
-        if not report.n_written
-        else f"Read {report.n_read:,}, wrote {report.n_written:,} test cases to {output}: "
-        f"{report.n_expected:,} with an expected answer, {report.n_written - report.n_expected:,} without."
-    )
-    if report.n_written < report.n_distinct:
-        yield f"Sampled from {report.n_distinct:,} distinct test cases."
-    if len(report.strata) > 1:
-        most = sorted(report.strata.items(), key=lambda item: (-item[1][1], item[0]))
-        listed = ", ".join(f"{name or '(none)'} {n:,} of {of:,}" for name, (n, of) in most[:8])
-        more = f", and {len(most) - 8:,} more" if len(most) > 8 else ""
-        yield f"Of each: {listed}{more}."
-    if report.n_repeated:
-        yield f"Left out {report.n_repeated:,} duplicates (same input and expected answer)."
-    if report.n_same_id:
-        yield f"{report.n_same_id:,} rows share an id; their new id comes from their content."
-    for reason, n in report.skipped.items():
-        yield f"Left out {n:,}: {reason}."
-    for feature, n in report.not_carried.items():
-        yield f"Not carried from {n:,}: {feature}."
-    if report.n_redacted:
-        yield f"Masked secrets in {report.n_redacted:,}."
-    for metric, n in report.metrics.items():
-        yield f"{n:,} need{'s' if n == 1 else ''} a metric of type {metric}."
 
 
 @exporting.command("config")

@@ -1,6 +1,5 @@
 """The guides are walked through: files and commands as they stand on the pages, in a fresh folder."""
 
-import json
 import os
 import re
 import socket
@@ -117,18 +116,6 @@ def test_cases_of_all_forms_are_read(tmp_path: Path):
         assert len(cases) == n
         assert isinstance(cases[0].input, dict)
         assert set(cases[0].input) == fields
-
-
-def test_cases_of_another_tool_are_imported_as_printed(tmp_path: Path):
-    write_files("promptfooconfig.yaml", to=tmp_path)
-    expected = next(b for b in blocks(PAGES["test-cases"], "text") if "capitals.jsonl" in b)
-    script = f"exec 2>&1\n{commands('test-cases', 'import cases')}"
-    assert in_shell(script, tmp_path) == expected
-    cases = [json.loads(line) for line in (tmp_path / "capitals.jsonl").read_text().splitlines()]
-    assert cases[0] == {
-        "input": {"tone": "plain", "country": "France"}, "expected": "Paris", "tags": ["promptfoo:equals"],
-    }  # fmt: skip
-    assert [case["input"]["country"] for case in cases] == ["France", "Spain", "Italy"]
 
 
 def test_a_configuration_of_promptfoo_runs_as_printed(tmp_path: Path):

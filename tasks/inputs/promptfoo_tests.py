@@ -1,7 +1,6 @@
-"""Tests of a promptfoo configuration as test cases."""
+"""Tests of a promptfoo configuration, with everything that they inherit and refer to."""
 
 import itertools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,51 +12,27 @@ import yaml
 
 from convergence_core.records import Json
 from tasks.inputs.case_files import csv_mappings
-from tasks.inputs.foreign_cases.case_forms import ForeignCase, SkippedCaseError
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
-CARRIED = {
-    "equals": "exact_match",
-    "contains": "contains",
-    "icontains": "contains",
-    "regex": "regex",
-    "similar": "similarity",
-    "is-json": "json_schema",
-    "contains-json": "json_schema",
-}
-"""Assertions whose value becomes the expected answer → the metric that compares with it."""
-_CODE = ("javascript", "fn", "eval", "python", "file")
+_KNOWN = (
+    *("equals", "contains", "icontains", "regex", "similar", "grade", "llm-rubric", "starts-with"),
+    *("levenshtein", "javascript", "fn", "eval", "python", "file"),
+)
+"""Assertions that a cell of CSV may begin with, besides families such as ``not-…``."""
 _ASSERTION = re.compile(r"(?s)((?:not-)?[a-z][a-z-]*)(?:\(([\d.]+)\))?:\s*(.*)")
 _CODE_SUFFIXES = (".js", ".ts", ".mjs", ".cjs", ".py")
-_EXPRESSION = re.compile(r"(?s)\{[{%].*?[%}]\}")
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 MAX_EXPANSION = 10_000
 """Combinations of one test's lists of values."""
-MAX_PATH = 200
-"""Characters of a prompt that may be the name of a file."""
 
-Row = Mapping[str, Any] | SkippedCaseError
+
+class SkippedTestError(ValueError):
+    """A test cannot be read; the text is the reason, which is counted."""
+
+
+Row = Mapping[str, Any] | SkippedTestError
 """A test, or why one cannot be read."""
-
-
-def read_promptfoo(path: Path) -> Iterator[ForeignCase | SkippedCaseError]:
-    """Yield each test of a configuration, or the reason why it is no test case.
-
-    Raises:
-        ValueError: the file is no configuration of promptfoo.
-        OSError: it cannot be read.
-    """
-    document = read_document(path)
-    prompt_names = _prompt_variables(document, path.parent)
-    for test in expanded_tests(document, path.parent):
-        try:
-            if isinstance(test, SkippedCaseError):
-                raise test
-            yield _case(*test, prompt_names)
-        except SkippedCaseError as error:
-            yield error
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
@@ -77,70 +52,25 @@ def read_document(path: Path) -> Mapping[str, Any]:
 
 def expanded_tests(
     document: Mapping[str, Any], folder: Path
-) -> Iterator[tuple[dict[str, Any], dict[str, Json]] | SkippedCaseError]:
+) -> Iterator[tuple[dict[str, Any], dict[str, Json]] | SkippedTestError]:
     """Yield each test with what is set for all, and its variables; or why it cannot be read."""
     default = _mapping(document.get("defaultTest"))
     rows = itertools.chain(_tests(document.get("tests"), folder), _scenarios(document, folder))
     for row in rows:
         try:
-            if isinstance(row, SkippedCaseError):
+            if isinstance(row, SkippedTestError):
                 raise row
             whole = _merged(default, row)
             for variables in _expanded(whole, folder):
                 yield whole, variables
-        except SkippedCaseError as error:
+        except SkippedTestError as error:
             yield error
-
-
-def _prompt_variables(document: Mapping[str, Any], folder: Path) -> frozenset[str] | None:
-    """Return the names that prompts and providers use; ``None`` if no prompt is known."""
-    prompts = document.get("prompts") or ()
-    used: set[str] = set()
-    is_known = False
-    for prompt in prompts if isinstance(prompts, list) else [prompts]:
-        text = prompt if isinstance(prompt, str) else json.dumps(prompt, default=str)
-        names = _names_in(text)
-        if not names and len(text) < MAX_PATH and "\n" not in text:
-            for file in _files(text.removeprefix("file://"), folder):
-                with suppress(OSError, UnicodeDecodeError):
-                    content = file.read_text(encoding="utf-8-sig")
-                    names |= _names_in(content, is_code=file.suffix in _CODE_SUFFIXES)
-        used |= names
-        is_known = is_known or bool(names)
-    providers = [document.get(key) for key in ("providers", "targets")]
-    return frozenset(used | _names_in(json.dumps(providers, default=str))) if is_known else None
-
-
-def _names_in(text: str, *, is_code: bool = False) -> set[str]:
-    """Return the words of a template's expressions, or of code."""
-    parts = [text] if is_code else _EXPRESSION.findall(text)
-    return {name for part in parts for name in _NAME.findall(part)}
-
-
-def _answers_alone(
-    test: Mapping[str, Any],
-    variables: Mapping[str, Json],
-    expected: Json,
-    prompt_names: frozenset[str] | None,
-) -> set[str]:
-    """Return the variables that only assertions use; where no prompt is known, those that are the answer."""
-    checked: set[str] = set()
-    for assertion in assertions_of(test.get("assert") or ()):
-        is_code = str(assertion.get("type")).removeprefix("not-") in _CODE
-        checked |= _names_in(json.dumps(assertion, default=str), is_code=is_code)
-    within = {name for value in variables.values() for name in _names_in(str(value))}
-    return {
-        name
-        for name, value in variables.items()
-        if name in checked - within
-        and (value == expected if prompt_names is None else name not in prompt_names)
-    }
 
 
 def _load(path: Path) -> Any:
     text = path.read_text(encoding="utf-8-sig")
     if path.suffix == ".csv":
-        wrong = SkippedCaseError("a line has another number of columns than the first")
+        wrong = SkippedTestError("a line has another number of columns than the first")
         return [wrong if row is None else _of_table(row) for row in csv_mappings(text)]
     if path.suffix in (".jsonl", ".ndjson"):
         return [orjson.loads(line) for line in text.split("\n") if line.strip()]
@@ -168,24 +98,25 @@ def _tests(tests: Any, folder: Path) -> Iterator[Row]:
             continue
         name = entry.get("path") if isinstance(entry, Mapping) else entry
         if not isinstance(name, str):
-            yield SkippedCaseError("a test is neither a mapping nor a file")
+            yield SkippedTestError("a test is neither a mapping nor a file")
             continue
         files = _files(name.removeprefix("file://"), folder)
         if not files:
-            yield SkippedCaseError(f"tests in {_shown(name)}, which is no file here")
+            yield SkippedTestError(f"tests in {shortened(name)}, which is no file here")
         for file in files:
             try:
                 loaded = _load(file)
             except (OSError, ValueError) as error:
-                yield SkippedCaseError(f"tests in {_shown(name)}: {error}")
+                yield SkippedTestError(f"tests in {shortened(name)}: {error}")
                 continue
             for test in loaded if isinstance(loaded, list) else [loaded]:
-                is_row = isinstance(test, Mapping | SkippedCaseError)
-                yield test if is_row else SkippedCaseError("a test is no mapping")
+                is_row = isinstance(test, Mapping | SkippedTestError)
+                yield test if is_row else SkippedTestError("a test is no mapping")
 
 
-def _shown(name: str) -> str:
-    return one_line(name, 80, redacted_text)
+def shortened(value: object) -> str:
+    """Return a value as one redacted line of at most 80 characters."""
+    return one_line(str(value), 80, redacted_text)
 
 
 def _files(name: str, folder: Path) -> list[Path]:
@@ -198,12 +129,12 @@ def _scenarios(document: Mapping[str, Any], folder: Path) -> Iterator[Row]:
     """Yield each test of each scenario with each of its sets of variables."""
     for scenario in document.get("scenarios") or ():
         if not isinstance(scenario, Mapping):
-            yield SkippedCaseError("a scenario in a file of its own")
+            yield SkippedTestError("a scenario in a file of its own")
             continue
         bases: Sequence[Mapping[str, Any]] = scenario.get("config") or ({},)
         for base in bases:
             for test in _tests(scenario.get("tests"), folder):
-                yield test if isinstance(test, SkippedCaseError) else _merged(base, test)
+                yield test if isinstance(test, SkippedTestError) else _merged(base, test)
 
 
 def _merged(base: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,7 +162,7 @@ def _expanded(test: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Json]
     for value in lists.values():
         n *= len(value)
     if n > MAX_EXPANSION:
-        raise SkippedCaseError(f"a test of more than {MAX_EXPANSION:,} combinations of its lists")
+        raise SkippedTestError(f"a test of more than {MAX_EXPANSION:,} combinations of its lists")
     for chosen in itertools.product(*lists.values()):
         yield {**variables, **dict(zip(lists, chosen, strict=True))}
 
@@ -242,53 +173,13 @@ def _read(value: Any, folder: Path) -> Json:
         return value  # type: ignore[no-any-return]  # of YAML, checked where it is written
     file = (folder / value.removeprefix("file://")).resolve()
     if file.suffix in _CODE_SUFFIXES:
-        raise SkippedCaseError("a variable is made by code, which is not run")
+        raise SkippedTestError("a variable is made by code, which is not run")
     if not file.is_relative_to(folder.resolve()):
-        raise SkippedCaseError("a variable is a file outside of the configuration's folder")
+        raise SkippedTestError("a variable is a file outside of the configuration's folder")
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        raise SkippedCaseError("a variable is a file that cannot be read as text") from None
-
-
-def _case(
-    test: Mapping[str, Any], variables: dict[str, Json], prompt_names: frozenset[str] | None
-) -> ForeignCase:
-    if not variables:
-        raise SkippedCaseError("a test without variables")
-    expected: Json = None
-    kind, lost = None, []
-    for assertion in assertions_of(test.get("assert") or ()):
-        name, value = _shown(str(assertion.get("type"))), assertion.get("value")
-        if name in CARRIED and kind is None and value is not None:
-            kind, expected = name, filled(value, variables)
-        elif name in CARRIED and kind is not None:
-            lost.append(f"a second assertion ({name} beside {kind})")
-        else:
-            lost.append(f"assertion {name}")
-    tags = [] if kind is None else [f"promptfoo:{kind}"]
-    alone = _answers_alone(test, variables, expected, prompt_names)
-    metadata = _mapping(test.get("metadata"))
-    description = test.get("description")
-    return ForeignCase(
-        input={name: value for name, value in variables.items() if name not in alone} or variables,
-        expected=expected,
-        description=description if isinstance(description, str) else "",
-        tags=tuple(tags),
-        facts={**metadata, **variables},
-        not_carried=tuple(lost),
-    )
-
-
-def assertions_of(assertions: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield assertions; those of a set one by one."""
-    for assertion in assertions:
-        if not isinstance(assertion, Mapping):
-            continue
-        if assertion.get("type") == "assert-set":
-            yield from assertions_of(assertion.get("assert") or ())
-        else:
-            yield assertion
+        raise SkippedTestError("a variable is a file that cannot be read as text") from None
 
 
 def filled(value: Json, variables: Mapping[str, Json]) -> Json:
@@ -322,8 +213,7 @@ def _of_cell(cell: str) -> dict[str, Any]:
         return {"type": cell.strip()}
     match = _ASSERTION.fullmatch(cell)
     known = match is not None and (
-        match[1] in CARRIED
-        or match[1] in (*_CODE, "grade", "llm-rubric", "starts-with", "levenshtein")
+        match[1] in _KNOWN
         or match[1].startswith(
             ("not-", "contains-", "icontains-", "is-", "model-graded", "context-")
         )

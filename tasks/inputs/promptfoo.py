@@ -16,12 +16,17 @@ import yaml
 
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json
-from tasks.inputs.foreign_cases.case_forms import SkippedCaseError
-from tasks.inputs.foreign_cases.promptfoo import expanded_tests, filled, read_document
+from tasks.inputs.promptfoo_tests import (
+    SkippedTestError,
+    expanded_tests,
+    filled,
+    read_document,
+    shortened,
+)
 from tasks.json_values import Missing, pick
 from tasks.metrics.comparisons import check_problem
 from tasks.secrets.process_redaction import redacted_text
-from tasks.secrets.redaction import one_line, redact_json
+from tasks.secrets.redaction import redact_json
 
 _SERVICES: Final[Mapping[str, tuple[str, str | None, str | None]]] = {
     "openai": ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
@@ -102,7 +107,7 @@ def promptfoo_project(path: Path, cases_name: str) -> Project:
     document, project = read_document(path), Project()
     for key in document.keys() - _IGNORED:
         where = ": move it below `defaultTest`" if key == "assert" else ""
-        project.lost[f"top-level `{_short(key)}`{where}"] += 1
+        project.lost[f"top-level `{shortened(key)}`{where}"] += 1
     lost: Counter[str] = Counter()
     names, prompts = _prompts(document.get("prompts"), path.parent, lost)
     if not prompts:
@@ -135,10 +140,6 @@ def promptfoo_project(path: Path, cases_name: str) -> Project:
     return project
 
 
-def _short(value: object) -> str:
-    return one_line(str(value), 80, redacted_text)
-
-
 # -- prompts
 
 
@@ -149,7 +150,7 @@ def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], 
     for text in _prompt_texts(written, folder, lost):
         messages = _chat(text)
         if _IMAGE.search(text):
-            lost[f"{_IMAGES} {_short(text)}"] += 1
+            lost[f"{_IMAGES} {shortened(text)}"] += 1
             continue
         if any(_has_code(message["content"]) for message in messages):
             lost["prompt with code of its template language"] += 1
@@ -203,7 +204,7 @@ def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[st
                 if _IMAGE.search(source_text)
                 else "prompt that is neither text nor a file:"
             )
-            lost[f"{kind} {_short(source_text)}"] += prompt is not None
+            lost[f"{kind} {shortened(source_text)}"] += prompt is not None
             continue
         name = text.removeprefix("file://")
         # A function may follow the name of a script.
@@ -221,11 +222,11 @@ def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[st
                 if suffix in _SCRIPTS or name.startswith("exec:")
                 else kind
             )
-            lost[f"{kind} {_short(name)}"] += 1
+            lost[f"{kind} {shortened(name)}"] += 1
             continue
         files = sorted(folder.glob(name)) if not name.startswith("/") else [Path(name)]
         if not any(file.is_file() for file in files):
-            lost[f"prompt in {_short(name)}, which is no file here"] += 1
+            lost[f"prompt in {shortened(name)}, which is no file here"] += 1
         for file in files:
             content = file.read_text(encoding="utf-8-sig")
             if suffix in (".txt", ".md", ".j2"):
@@ -293,12 +294,12 @@ def _models(
         name, config = _provider(entry)
         if isinstance(entry, Mapping) and "id" in entry:
             for key in entry.keys() - {"id", "label", "config"}:
-                lost[f"`{_short(key)}` of providers"] += 1
+                lost[f"`{shortened(key)}` of providers"] += 1
         prefix, _, rest = name.partition(":")
         form, _, model = rest.partition(":")
         model = model if form in _FORMS else rest
         if prefix not in _SERVICES or not model or form in ("embedding", "image", "assistant"):
-            lost[f"provider {_short(name)}"] += entry is not None
+            lost[f"provider {shortened(name)}"] += entry is not None
             continue
         kind, endpoint, key = _SERVICES[prefix]
         endpoint = config.get("apiBaseUrl", endpoint)
@@ -309,7 +310,7 @@ def _models(
     chosen = max(groups, key=lambda group: len(groups[group]))
     for group, members in groups.items():
         for model, _ in members if group != chosen else ():
-            lost[f"provider of another service than {chosen[0]}: {_short(model)}"] += 1
+            lost[f"provider of another service than {chosen[0]}: {shortened(model)}"] += 1
     (kind, endpoint, key), members = chosen, groups[chosen]
     models = [*dict.fromkeys(model for model, _ in members)]
     parameters = {"model": {"type": "categorical", "choices": models, "default": models[0]}}
@@ -332,7 +333,7 @@ def _options(
         distinct = [v for i, v in enumerate(values) if v not in values[:i]]
         is_file = any(isinstance(v, str) and v.startswith("file://") for v in distinct)
         if name not in _OPTIONS or is_file:
-            lost[f"option `{_short(name)}` of providers"] += name != "apiBaseUrl"
+            lost[f"option `{shortened(name)}` of providers"] += name != "apiBaseUrl"
         elif len(distinct) == 1 or any(isinstance(v, dict | list | None) for v in distinct):
             options[name] = distinct[0]
             if len(values) < len(configs) or len(distinct) > 1:
@@ -375,10 +376,10 @@ def _add_cases(
     if not document.get("tests") and not document.get("scenarios"):
         document = {**document, "tests": [{}]}  # promptfoo asks each prompt once then
     if not isinstance(document.get("defaultTest", {}), Mapping):
-        project.lost[f"`defaultTest` in {_short(document['defaultTest'])}"] += 1
+        project.lost[f"`defaultTest` in {shortened(document['defaultTest'])}"] += 1
     limits: dict[str, set[float]] = {}
     for number, expanded in enumerate(expanded_tests(document, folder), 1):
-        if isinstance(expanded, SkippedCaseError):
+        if isinstance(expanded, SkippedTestError):
             project.lost[str(expanded)] += 1
             continue
         test, variables = expanded
@@ -439,7 +440,7 @@ def _expected(
     """Return what a case expects: checks, and a text for the judge."""
     options = test.get("options")
     for key in (*test, *(options if isinstance(options, Mapping) else ())):
-        lost[f"`{_short(key)}` of tests"] += key not in _OF_TESTS
+        lost[f"`{shortened(key)}` of tests"] += key not in _OF_TESTS
     checks, rubrics = _of_assertions(test.get("assert") or (), variables, limits, lost)
     threshold = test.get("threshold")
     if isinstance(threshold, int | float) and checks:
@@ -461,7 +462,7 @@ def _of_assertions(
             lost["assertion that is no mapping"] += 1
             continue
         for key in assertion:
-            lost[f"`{_short(key)}` of assertions"] += key not in _OF_ASSERTIONS
+            lost[f"`{shortened(key)}` of assertions"] += key not in _OF_ASSERTIONS
         kind, value = str(assertion.get("type", "$ref")), filled(assertion.get("value"), variables)
         weight, threshold = assertion.get("weight"), assertion.get("threshold")
         about: dict[str, Any] = {} if weight is None else {"weight": weight}
@@ -482,9 +483,11 @@ def _of_assertions(
         elif check is not None and weight != 0 and check_problem({**check, **about}) is None:
             checks.append({**check, **about})
         else:
-            text = f" ({_short(value)})" if isinstance(value, str) and "file://" in value else ""
+            text = (
+                f" ({shortened(value)})" if isinstance(value, str) and "file://" in value else ""
+            )
             text = " with `transform`" if "transform" in assertion else text
-            lost[f"assertion {_short(kind)}{text}"] += 1
+            lost[f"assertion {shortened(kind)}{text}"] += 1
     return checks, rubrics
 
 

@@ -1,1 +1,0 @@
-"""Test cases as other tools keep them."""
