@@ -45,7 +45,7 @@ def draw_effects(rng: np.random.Generator) -> Effects:
 
 def value_of(effects: Effects) -> Value:
     """Return the target with these effects, in [0, 1]."""
-    models, prompts = (list(SPACE.parameters[name].choices) for name in ("model", "prompt"))  # type: ignore[attr-defined]  # both are choices
+    models, prompts = (list(SPACE.parameters[name].choices) for name in ("model", "prompt"))  # type: ignore[union-attr]  # both are choices
 
     def value(params: Params) -> float:
         m, p = models.index(params["model"]), prompts.index(params["prompt"])

@@ -7,15 +7,13 @@ state after an earlier generation can be rebuilt.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 from convergence_core.objective import RewardModel
 from convergence_core.records import Candidate, Evaluation, Json, Origin, Trial
 
 KEPT = "kept"
 """Quantity: 1 for a cell that satisfies every hard constraint, else 0."""
-COST = "cost"
-"""Quantity: cost of a cell, in US dollars or seconds."""
 METRIC = "metric:"
 """Prefix of quantities that are scaled metrics in [0, 1], where 1 is good."""
 
@@ -57,8 +55,6 @@ class Measures:
     """Whether to count cells that satisfy the hard constraints."""
     metrics: tuple[str, ...] = ()
     """Metrics whose scaled values are summed."""
-    cost: Literal["usd", "seconds"] | None = None
-    """Unit of the summed cost of a cell; ``None`` to sum no cost."""
 
     def of(self, evaluation: Evaluation) -> dict[str, float]:
         """Return quantity → value of a cell with a reward; unknown quantities are absent.
@@ -66,7 +62,7 @@ class Measures:
         If a candidate fails before the measurement, every metric is 0, as the reward is; whether
         the cell would have satisfied the constraints stays unknown.
         """
-        quantities: dict[str, float | None] = {COST: self._cost(evaluation)}
+        quantities: dict[str, float | None] = {}
         if self.constraints:
             broken = self.rewards.breaks(evaluation.metrics)
             quantities[KEPT] = None if broken is None else float(not broken)
@@ -74,14 +70,6 @@ class Measures:
         unknown = 0.0 if evaluation.fault == "candidate" else None
         quantities |= {METRIC + name: parts.get(name, unknown) for name in self.metrics}
         return {name: value for name, value in quantities.items() if value is not None}
-
-    def _cost(self, evaluation: Evaluation) -> float | None:
-        """Return the cost of a cell; a cached answer does not report its price."""
-        if self.cost == "usd":
-            return None if evaluation.cached else evaluation.cost_usd
-        if self.cost == "seconds" and evaluation.latency_ms is not None:
-            return evaluation.latency_ms / 1000.0
-        return None
 
     def tallies(
         self,

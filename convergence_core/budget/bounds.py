@@ -130,32 +130,7 @@ def _are_local(tools: Json) -> bool:
 
 def _n_shown(value: Json) -> int:
     """Return the bytes of a value as the most spacious template shows it: indented JSON."""
-    return _n_indented(value, 0)
-
-
-def _n_indented(value: Json, depth: int) -> int:
-    """Return the bytes of ``json.dumps`` with an indent of 4, which writes fast without one only."""
-    if not _holds(value):
-        return _n_bytes(_compact(value))
-    assert isinstance(value, (dict, list))  # noqa: S101 - see ``_holds``
-    n = len(value)
-    n_blank = n * (1 + 4 * (depth + 1)) + 1 + 4 * depth  # ends of lines, and indents
-    if isinstance(value, dict):
-        n_blank += n  # after each colon
-        hollow: Json = {key: 0 if _holds(part) else part for key, part in value.items()}
-        parts = list(value.values())
-    else:
-        hollow = [0 if _holds(part) else part for part in value]
-        parts = value
-    nested = sum(_n_indented(part, depth + 1) - 1 for part in parts if _holds(part))
-    return n_blank + _n_bytes(_compact(hollow)) + nested
-
-
-def _holds(value: Json) -> bool:
-    return isinstance(value, (dict, list)) and bool(value)
-
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    return _n_bytes(json.dumps(value, ensure_ascii=False, indent=4))
 
 
 def _n_bytes(text: str) -> int:

@@ -5,15 +5,12 @@ cost = (uncached x input + cached x cached_input + written x cache_write + answe
 cost *unknown*; it is never taken for 0.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Usage
 
 if TYPE_CHECKING:
@@ -54,9 +51,12 @@ _USD = {
     "minute": "minute_usd",
     "proxy_gb": "proxy_gb_usd",
 }
-_FACTORS = ("long_input_factor", "long_output_factor")
-_COUNTS = ("max_output_tokens", "context_tokens", "long_prompt_tokens")
-_FIELDS = {**_USD, **{name: name for name in (*_FACTORS, *_COUNTS)}}
+_OTHERS = (
+    *("max_output_tokens", "context_tokens", "long_prompt_tokens"),
+    *("long_input_factor", "long_output_factor"),
+)
+_FIELDS = {**_USD, **{name: name for name in _OTHERS}}
+"""Key of a price → field of ``Price``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,45 +161,19 @@ class PriceTable:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object]) -> Self:
-        """Build a table from the content of a price file.
-
-        Raises:
-            ConfigurationError: contains every problem of the file.
-        """
-        problems: list[Problem] = []
-        version = str(mapping.get("version", ""))
-        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", version):
-            problems.append(_problem("version", "must be a date", version, "Write YYYY-MM-DD."))
-        for key in mapping.keys() - {"version", "providers"}:
-            known = "Known are version and providers."
-            problems.append(_problem(str(key), "is not known", "", known))
-        providers = mapping.get("providers")
-        if not isinstance(providers, Mapping):
-            problems.append(
-                _problem("providers", "must map providers to models", repr(providers), _EXAMPLE)
-            )
-            raise ConfigurationError(problems)
-        entries: dict[str, Mapping[str, Price]] = {}
-        aliases: dict[str, str] = {}
-        for provider, models in providers.items():
-            at = f"providers.{provider}"
-            if isinstance(models, str):
-                aliases[provider] = models
-            elif isinstance(models, Mapping):
-                entries[provider] = MappingProxyType(dict(_models(at, models, problems)))
-            else:
-                rule = "must map models to prices, or name another provider"
-                problems.append(_problem(at, rule, repr(models), _EXAMPLE))
-        for provider, other in aliases.items():
-            if other in entries:
-                entries[provider] = entries[other]
-            else:
-                rule = "must name a provider of this file"
-                fix = f"Known are {', '.join(sorted(entries))}."
-                problems.append(_problem(f"providers.{provider}", rule, other, fix))
-        if problems:
-            raise ConfigurationError(problems)
-        return cls(version=version, entries=MappingProxyType(entries))
+        """Build a table from the content of the shipped file; a text names another provider's models."""
+        providers: Any = mapping["providers"]
+        entries = {
+            provider: dict(_models(models))
+            for provider, models in providers.items()
+            if not isinstance(models, str)
+        }
+        aliases = {
+            provider: entries[models]
+            for provider, models in providers.items()
+            if isinstance(models, str)
+        }
+        return cls(version=str(mapping["version"]), entries={**entries, **aliases})
 
     def with_overrides(
         self, prices: "Mapping[str, PriceConfig | Mapping[str, object]]"
@@ -208,18 +182,12 @@ class PriceTable:
 
         Fields that an override does not name keep the table's value, but for the prices of the
         cache: these follow a new ``input``. ``http``, ``function``, ``plugin`` and ``browserbase`` price kinds of target.
-
-        Raises:
-            ConfigurationError: a price is not a price.
         """
-        problems: list[Problem] = []
-        overrides = dict(self.overrides)
-        for name, price in prices.items():
-            fields = price if isinstance(price, Mapping) else price.model_dump()
-            overrides[name] = _price(f"prices.{name}", fields, problems)
-        if problems:
-            raise ConfigurationError(problems)
-        return replace(self, overrides=MappingProxyType(overrides))
+        overrides = {
+            name: _price(price if isinstance(price, Mapping) else price.model_dump())
+            for name, price in prices.items()
+        }
+        return replace(self, overrides={**self.overrides, **overrides})
 
     def find(self, provider: str, model: str | None) -> Price | None:
         """Return the price of a model, or ``None`` if it is unknown.
@@ -286,9 +254,7 @@ class PriceTable:
             ``None`` when the price is unknown, or a bound that has a price.
         """
         price = self.find(provider, model)
-        if price is None:
-            return None
-        return price.worst_case(prompt_tokens, max_output_tokens)
+        return None if price is None else price.worst_case(prompt_tokens, max_output_tokens)
 
     def _override(self, provider: str, model: str | None) -> Price | None:
         if model is None:
@@ -341,9 +307,6 @@ def provider_of(kind: str, endpoint: str | None) -> str:
     return kind
 
 
-_EXAMPLE = "Write e.g. `openai: {gpt-4o-mini: {input: 0.15, output: 0.6}}`."
-
-
 def _times(tokens: int | None, usd: float | None) -> float | None:
     """Return what tokens cost at a price per million; nothing is free of unknowns but nothing."""
     if usd == 0 or tokens == 0:
@@ -368,54 +331,13 @@ def _merged(override: Price, shipped: Price | None, provider: str) -> Price:
     return merged
 
 
-def _models(
-    at: str, models: Mapping[object, object], problems: list[Problem]
-) -> Iterator[tuple[str, Price]]:
+def _models(models: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Price]]:
+    """Yield each name of each model with its price."""
     for model, facts in models.items():
-        if not isinstance(facts, Mapping):
-            problems.append(
-                _problem(f"{at}.{model}", "must map fields to numbers", repr(facts), _EXAMPLE)
-            )
-            continue
-        names = facts.get("names", ())
-        if not isinstance(names, list | tuple):
-            problems.append(
-                _problem(f"{at}.{model}.names", "must be a list", repr(names), "Write [a, b].")
-            )
-            names = ()
-        price = _price(f"{at}.{model}", {k: v for k, v in facts.items() if k != "names"}, problems)
-        for name in (model, *names):
-            yield str(name), price
+        price = _price({key: value for key, value in facts.items() if key != "names"})
+        for name in (model, *facts.get("names", ())):
+            yield name, price
 
 
-def _price(at: str, facts: Mapping[str, object], problems: list[Problem]) -> Price:
-    values: dict[str, float | int] = {}
-    for key, value in facts.items():
-        if value is None:
-            continue
-        name = _FIELDS.get(key)
-        if name is None:
-            fix = f"Known are {', '.join(_FIELDS)}."
-            problems.append(_problem(f"{at}.{key}", "is not known", "", fix))
-        elif (wrong := _wrong(key, value)) is not None:
-            problems.append(_problem(f"{at}.{key}", wrong, repr(value), "Correct or remove it."))
-        else:
-            values[name] = value if key in _COUNTS else float(value)  # type: ignore[arg-type, assignment]  # numbers, as just checked
-    return Price(**values)  # type: ignore[arg-type]  # as above
-
-
-def _wrong(key: str, value: object) -> str | None:
-    """Return the rule that a value breaks."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "must be a number"
-    if key in _COUNTS:
-        return None if isinstance(value, int) and value >= 1 else "must be a whole number from 1"
-    if not math.isfinite(value) or value < 0:
-        return "must be a finite number from 0"
-    if key.startswith("long_") and value < 1:
-        return "must be at least 1: it bounds what a long prompt costs"
-    return None
-
-
-def _problem(key: str, rule: str, value: str, fix: str) -> Problem:
-    return Problem(key=key, rule=rule, value=value, fix=fix)
+def _price(facts: Mapping[str, Any]) -> Price:
+    return Price(**{_FIELDS[key]: value for key, value in facts.items() if value is not None})

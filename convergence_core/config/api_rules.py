@@ -4,10 +4,13 @@ Field names, choices and bounds are those of ``POST /v1/sessions`` as the provid
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import PydanticCustomError
 
 from convergence_core.config.api import (
     CHAT_KINDS,
@@ -16,7 +19,7 @@ from convergence_core.config.api import (
     ApiConfig,
     AuthConfig,
 )
-from convergence_core.config.base import unread_keys
+from convergence_core.config.base import Text, unread_keys
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report, guessed, listing, nearest
 from convergence_core.config.schema import is_default
@@ -37,10 +40,8 @@ MAX_SESSION_S: Final = 21_600
 """Longest time-out of a session, in seconds."""
 REGIONS: Final = ("us-west-2", "us-east-1", "eu-central-1", "ap-southeast-1")
 
-_SYSTEMS = ("windows", "mac", "linux", "mobile", "tablet")
 _FIELD = re.compile(r"\{[A-Za-z_]")
-_Rule: TypeAlias = Callable[[Json], str | None]
-"""Returns what a value must be; ``None``: it is."""
+_SYSTEMS = Literal["windows", "mac", "linux", "mobile", "tablet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,74 +56,53 @@ class SessionProblem:
     """Whether the field itself may not stand there."""
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """The problem as one sentence."""
         value = "" if self.of_key else f", but got {shown(self.value)}"
         return f"`{'.'.join(self.path)}` {self.rule}{value}. {self.fix}"
 
 
-def _truth(value: Json) -> str | None:
-    return None if isinstance(value, bool) else "must be true or false"
+def _without_password(proxies: Any) -> Any:
+    is_list = isinstance(proxies, list) and all(isinstance(item, Mapping) for item in proxies)
+    if not is_list and not isinstance(proxies, bool):
+        raise PydanticCustomError("proxies", "must be true, false or a list of proxies")
+    if is_list and any("password" in item for item in proxies):
+        rule = "must hold no password, which would be stored with the request"
+        raise PydanticCustomError("password", rule)
+    return proxies
 
 
-def _text(value: Json) -> str | None:
-    return None if isinstance(value, str) and value else "must be a text"
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def _whole(low: int, high: int) -> _Rule:
-    def rule(value: Json) -> str | None:
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        return None if is_whole and low <= value <= high else f"must be {low} to {high}, whole"  # type: ignore[operator]  # a number
-
-    return rule
+def _part(**fields: Any) -> type[BaseModel]:
+    """Return the model of a mapping with some of these fields, and no others."""
+    optional: Any = {name: (kind, None) for name, kind in fields.items()}
+    return create_model("Part", __base__=_Part, **optional)
 
 
-def _one_of(*choices: str) -> _Rule:
-    return lambda value: None if value in choices else f"must be one of {', '.join(choices)}"
-
-
-def _texts(value: Json) -> str | None:
-    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return None if is_list else "must be a list of texts"
-
-
-def _proxies(value: Json) -> str | None:
-    if isinstance(value, bool):
-        return None
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        return "must be true, false or a list of proxies"
-    if any("password" in item for item in value if isinstance(item, Mapping)):
-        return "must hold no password, which would be stored with the request"
-    return None
-
-
-_FIELDS: Mapping[str, "_Rule | Mapping[str, _Rule | Mapping[str, _Rule]]"] = {
-    "browserSettings": {
-        **dict.fromkeys(
-            (
-                *("advancedStealth", "blockAds", "ignoreCertificateErrors", "logSession"),
-                *("recordSession", "solveCaptchas", "verified"),
-            ),
-            _truth,
+_SESSION = _part(
+    browserSettings=_part(
+        **dict.fromkeys(("advancedStealth", "blockAds", "ignoreCertificateErrors"), bool),
+        **dict.fromkeys(("logSession", "recordSession", "solveCaptchas", "verified"), bool),
+        **dict.fromkeys(("captchaImageSelector", "captchaInputSelector", "extensionId"), Text),
+        allowedDomains=list[str],
+        context=_part(id=Text, persist=bool),
+        os=_SYSTEMS,
+        viewport=_part(
+            **dict.fromkeys(("width", "height"), Annotated[int, Field(ge=1, le=10_000)])
         ),
-        **dict.fromkeys(
-            ("captchaImageSelector", "captchaInputSelector", "extensionId"),
-            _text,
-        ),
-        "allowedDomains": _texts,
-        "context": {"id": _text, "persist": _truth},
-        "os": _one_of(*_SYSTEMS),
-        "viewport": {"width": _whole(1, 10_000), "height": _whole(1, 10_000)},
-    },
-    "extensionId": _text,
-    "keepAlive": _truth,
-    "projectId": _text,
-    "proxies": _proxies,
-    "proxySettings": {"caCertificates": _texts},
-    "region": _one_of(*REGIONS),
-    "timeout": _whole(MIN_SESSION_S, MAX_SESSION_S),
-}
-"""Fields of a session and their rules; ``userMetadata`` holds the mark by which sessions are swept."""
+    ),
+    extensionId=Text,
+    keepAlive=bool,
+    projectId=Text,
+    proxies=Annotated[Any, AfterValidator(_without_password)],
+    proxySettings=_part(caCertificates=list[str]),
+    region=Literal[REGIONS],
+    timeout=Annotated[int, Field(ge=MIN_SESSION_S, le=MAX_SESSION_S)],
+)
+"""Request of a session; ``userMetadata`` holds the mark by which sessions are swept."""
 
 
 def session_problems(body: Json) -> Iterator[SessionProblem]:
@@ -131,31 +111,33 @@ def session_problems(body: Json) -> Iterator[SessionProblem]:
     Args:
         body: as written, or with its placeholders filled.
     """
-    yield from _problems_of({} if body is None else body, _FIELDS, ())
+    try:
+        _SESSION.model_validate({} if body is None else body)
+    except ValidationError as error:
+        for item in error.errors(include_url=False):
+            value, path = item["input"], tuple(map(str, item["loc"]))
+            if item["type"] == "extra_forbidden":
+                known = _known_fields(path[:-1])
+                fix = guessed(path[-1], known, f"Known are {listing(sorted(known))}.")
+                if path == ("userMetadata",):
+                    fix = "Remove it: a run marks its sessions there, to find and release them."
+                rule = "is no field of a Browserbase session"
+                yield SessionProblem(path, rule, fix, of_key=True)
+            elif isinstance(value, str) and _FIELD.search(value):
+                continue
+            elif item["type"] == "model_type":
+                fix = "Write fields of a session."
+                yield SessionProblem(path, "must be a mapping", fix, value)
+            else:
+                rule = item["msg"].replace("Input should be", "must be")
+                yield SessionProblem(path, rule, "Correct or remove it.", value)
 
 
-def _problems_of(
-    value: Json,
-    fields: Mapping[str, "_Rule | Mapping[str, _Rule | Mapping[str, _Rule]]"],
-    path: tuple[str, ...],
-) -> Iterator[SessionProblem]:
-    if not isinstance(value, dict):
-        yield SessionProblem(path, "must be a mapping", "Write fields of a session.", value)
-        return
-    for key, item in value.items():
-        place = (*path, key)
-        known = fields.get(key)
-        if known is None:
-            fix = guessed(key, list(fields), f"Known are {listing(sorted(fields))}.")
-            if place == ("userMetadata",):
-                fix = "Remove it: a run marks its sessions there, to find and release them."
-            yield SessionProblem(place, "is no field of a Browserbase session", fix, of_key=True)
-        elif isinstance(item, str) and _FIELD.search(item):
-            continue
-        elif isinstance(known, Mapping):
-            yield from _problems_of(item, known, place)
-        elif (rule := known(item)) is not None:
-            yield SessionProblem(place, rule, "Correct or remove it.", item)
+def _known_fields(path: tuple[str, ...]) -> list[str]:
+    model: Any = _SESSION
+    for part in path:
+        model = model.model_fields[part].annotation
+    return list(model.model_fields)
 
 
 def check_session(api: ApiConfig, report: Report) -> None:

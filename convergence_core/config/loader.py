@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from convergence_core.config.models import Configuration
-from convergence_core.config.normalize import mapping_at, normalize
+from convergence_core.config.normalize import normalize
 from convergence_core.config.problems import Report, meant_by, path_of, problems_of, value_at
 from convergence_core.config.rules import check
 from convergence_core.config.secrecy import shown
@@ -77,9 +77,6 @@ def parse_stored(text: str) -> Configuration:
 def stored_mapping(text: str) -> dict[str, Any]:
     """Read the mapping of a stored run's configuration, without the keys that this version lacks."""
     tree: dict[str, Any] = json.loads(text)
-    response = mapping_at(tree, "api", "response")
-    if response.get("result_required") is False:  # the default of then, written out
-        response.pop("result_field", None)
     try:
         Configuration.model_validate(tree)
     except ValidationError as error:

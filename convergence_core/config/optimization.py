@@ -34,8 +34,6 @@ class EvolutionConfig(Section):
     """Probability that a child has two parents (`evolution`)."""
     elite_size: int = Field(default=2, ge=0)
     """Best candidates that survive unchanged (`evolution`)."""
-    selection: Literal["tournament", "rank"] = "tournament"
-    """Choice of parents (`evolution`): best of a few at random, or by rank."""
 
 
 class EarlyStoppingConfig(Section):
@@ -103,9 +101,6 @@ class OptimizationConfig(Section):
     mab: MabConfig = Field(default_factory=MabConfig)
     evolution: EvolutionConfig = Field(default_factory=EvolutionConfig)
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
-    cost_aware: Literal["usd", "seconds"] | None = None
-    """Unit of predicted cost; expensive candidates must promise more (`thompson`,
-    `mab_evolution`). Absent: cost does not count."""
     warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
 
 

@@ -38,7 +38,6 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     check_games(configuration, report)
     _check_prompts(configuration, report)
     _check_evolution(configuration, report)
-    _check_cost_aware(configuration, report)
     _check_execution(configuration, report)
     _check_rates(configuration, report)
     _check_storage(configuration, report)
@@ -246,24 +245,6 @@ def _check_evolution(configuration: Configuration, report: Report) -> None:
         rule = f"must exceed `elite_size` ({elite} unless written)"
         fix = f"Write {elite + 1} or more, or a smaller `elite_size`."
         report.add(population, rule, fix, value=str(size))
-    if evolution.selection == "rank" and not is_evolution:
-        why = f"with `optimization.algorithm: {configuration.optimization.algorithm}`"
-        fix = "Remove it, or write `algorithm: evolution`."
-        report.no_effect((*path, "selection"), why, fix, about=("optimization.algorithm",))
-
-
-def _check_cost_aware(configuration: Configuration, report: Report) -> None:
-    optimization, path = configuration.optimization, "optimization.cost_aware"
-    if optimization.cost_aware is None:
-        return
-    if optimization.algorithm in ("evolution", "random"):
-        why = f"with `optimization.algorithm: {optimization.algorithm}`"
-        fix = "Remove it, or write `algorithm: mab_evolution`."
-        report.no_effect(path, why, fix, about=("optimization.algorithm",))
-    elif configuration.evaluation.objective == "pareto":
-        why = "with `evaluation.objective: pareto`, which knows no leader"
-        fix = "Remove it, and give the metric `cost_usd` or `latency_ms` a weight."
-        report.no_effect(path, why, fix, about=("evaluation.objective",))
 
 
 _EXECUTION: Path = ("optimization", "execution")
@@ -358,7 +339,7 @@ def _check_telemetry(configuration: Configuration, report: Report) -> None:
 # They are shown, not refused: a configuration may be kept for several algorithms, and those of the
 # original write the rates of its genetic algorithm whatever searches.
 
-_RATES = ("mutation_rate", "crossover_rate", "elite_size", "selection")
+_RATES = ("mutation_rate", "crossover_rate", "elite_size")
 READ_BY: dict[tuple[str, str, str], tuple[str, ...]] = {
     **{("optimization", "evolution", key): ("evolution",) for key in _RATES},
     ("optimization", "mab", "exploration_rate"): ("thompson", "mab_evolution"),

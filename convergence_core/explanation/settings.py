@@ -13,7 +13,7 @@ import numpy as np
 
 from convergence_core.records import ParamValue
 from convergence_core.search.evolution import PoolBreeder
-from convergence_core.space import Choice, Float, Integer, Parameter, Space
+from convergence_core.space import Choice, Parameter, Space
 from convergence_core.space.arrays import Encoding
 
 N_LEVELS = 12
@@ -45,8 +45,7 @@ class Levels:
             )
         else:
             levels = cls.at(parameter, np.linspace(0.0, 1.0, n))
-        is_log = isinstance(parameter, Float | Integer) and parameter.log
-        if len(levels.values) == 1 or (is_short and not is_log):
+        if len(levels.values) == 1 or (is_short and not parameter.log):
             return levels
         edges = np.concatenate([[0.0], (levels.genes[1:] + levels.genes[:-1]) / 2, [1.0]])
         return replace(levels, weights=np.diff(edges))

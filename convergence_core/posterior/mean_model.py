@@ -22,7 +22,7 @@ from convergence_core.posterior.gaussian_process import (
     GaussianProcess,
 )
 from convergence_core.posterior.kernel import Kernel
-from convergence_core.posterior.warped_posterior import Bounds, Warp, WarpedPosterior
+from convergence_core.posterior.warped_posterior import Warp, WarpedPosterior
 from convergence_core.records import Candidate
 from convergence_core.space.arrays import Encoding, Points
 
@@ -56,12 +56,12 @@ class Means:
         rows = np.array([moments for _, moments in seen], dtype=np.float64).reshape(-1, 3)
         count, total, squares = rows.T
         mean = total / np.maximum(count, 1.0)
-        within = float((squares - count * mean**2).sum())
+        within, dof = float((squares - count * mean**2).sum()), float((count - 1.0).sum())
         return cls(
             candidates=tuple(candidate for candidate, _ in seen),
             mean=mean,
             count=count,
-            variance=pooled_variance(within, count),
+            variance=max(within / dof, MIN_VARIANCE) if dof >= MIN_DOF else None,  # (eq. 1)
         )
 
     def __len__(self) -> int:
@@ -78,17 +78,6 @@ class Means:
         )
 
 
-def pooled_variance(within: float, count: np.ndarray) -> float | None:
-    """Return the variance of one cell; ``None`` if too few cells tell.
-
-    Args:
-        within: sum of squares within candidates.
-        count: cells of each, (n,).
-    """
-    dof = float((count - 1.0).sum())
-    return max(within / dof, MIN_VARIANCE) if dof >= MIN_DOF else None  # (eq. 1)
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FittedMeans:
     """Fitted surrogate of one number."""
@@ -97,7 +86,6 @@ class FittedMeans:
     warp: Warp
     row: Mapping[str, int]
     """Candidate → training row."""
-    bounds: Bounds
 
     @classmethod
     def fit(
@@ -105,7 +93,6 @@ class FittedMeans:
         encoding: Encoding,
         means: Means,
         *,
-        bounds: Bounds = (0.0, 1.0),
         start: Sequence[float] | None = None,
         start_steps: int = 0,
     ) -> "FittedMeans":
@@ -114,7 +101,6 @@ class FittedMeans:
         Args:
             encoding: of the space.
             means: of the quantity.
-            bounds: of the number.
             start: log hyper-parameters of an earlier fit to begin at; ``None``, or of another
                 kernel: the prior's medians.
             start_steps: iterations of the optimizer from there.
@@ -141,7 +127,7 @@ class FittedMeans:
             n_steps=start_steps if is_known else N_STEPS,
         )
         row = {candidate.candidate_id: i for i, candidate in enumerate(means.candidates)}
-        return cls(process=process, warp=warp, row=row, bounds=bounds)
+        return cls(process=process, warp=warp, row=row)
 
     def posterior_at(self, ids: Sequence[str], points: Points) -> WarpedPosterior:
         """Return the joint posterior of candidates at these points; an empty id is no one's."""
@@ -151,5 +137,5 @@ class FittedMeans:
             warp=self.warp,
             points=points,
             rows=np.array([self.row.get(name, -1) for name in ids], dtype=np.intp),
-            bounds=self.bounds,
+            bounds=(0.0, 1.0),
         )

@@ -167,7 +167,7 @@ def _value(parameter: Parameter, name: str, value: Any) -> ParamValue:
     if isinstance(parameter, Choice):
         value = next((c for c in parameter.choices if value == parameter.show(c)), value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = parameter.min, parameter.max  # type: ignore[attr-defined]  # the others are numbers
+        low, high = parameter.min, parameter.max
         if low <= value <= high:
             value = parameter.canonical(round(value) if parameter.kind == "int" else value)
     problem = parameter.problem(value)

@@ -1,4 +1,4 @@
-"""Goals besides a high mean reward: hard constraints, a Pareto front, costs.
+"""Goals besides a high mean reward: hard constraints, a Pareto front.
 
 **Constraints.** A cell that breaks a metric's ``min`` or ``max`` is worth reward 0, but a candidate
 that breaks it in one cell of three may still have the highest mean. So a candidate counts as
@@ -12,114 +12,22 @@ uniformly, and the candidate whose joint draw reaches furthest along it gets the
 Kandasamy & Póczos 2020, Alg. 1, with the scalarization of Golovin & Zhang 2020). Metrics are drawn
 independently of each other.
 
-**Cost-aware draws.** The gain of a drawn reward over the leader is divided by the candidate's
-predicted cost.
-
-A draw's value becomes its gain over the leader per predicted cost of a cell, as expected improvement
-per second is (Snoek, Larochelle & Adams 2012, §3.2). Per whole cost alone a search would hardly leave
-the cheap end, so the exponent of cost falls from 1 to 0 with what is spent (Lee, Perrone, Archambeau
-& Seeger 2020, CArBO, §3, "cost-cooling"):
-
-    gain / cost^(1 - spent)                                                                        (1)
-
-Costs are known per candidate asked, as means over its cells. Their logarithms have a surrogate over
-the space, so candidates no one asked have a cost too.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr
 
-from convergence_core.evidence import COST, KEPT, METRIC, Archive, Measures, total_of
+from convergence_core.evidence import KEPT, METRIC, Archive, Measures
 from convergence_core.objective import RewardModel, best_first, on_front, scalarize
-from convergence_core.posterior.mean_model import FittedMeans, Means, pooled_variance
+from convergence_core.posterior.mean_model import FittedMeans, Means
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Json
-from convergence_core.search.schedule import FINAL_SHARE
 from convergence_core.space import Space
 from convergence_core.space.arrays import Encoding, Points
-
-if TYPE_CHECKING:
-    from convergence_core.config import Configuration
-
-Per: TypeAlias = Literal["usd", "seconds"]
-
-MIN_COST = 1e-9
-"""Dollars or seconds; a cheaper cell counts as this."""
-MAX_RATIO = 100.0
-"""Of a candidate's cost to the median one's, or the inverse, at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostAwareSettings:
-    """Settings of cost-aware draws."""
-
-    per: Per
-    budget: float | None = None
-    """What the search may spend, in these units; ``None`` means no limit, generations alone count.
-    """
-
-    @classmethod
-    def of(cls, configuration: "Configuration") -> "CostAwareSettings | None":
-        """Return the settings of a configuration; ``None`` means cost does not count."""
-        per, max_usd = configuration.optimization.cost_aware, configuration.budget.max_usd
-        if per is None:
-            return None
-        if per == "seconds" or max_usd is None:
-            return cls(per=per)
-        return cls(per=per, budget=(1.0 - FINAL_SHARE) * max_usd)
-
-    def exponent(self, archive: Archive, generation: int, n_generations: int) -> float:
-        """Return the exponent of cost in a generation: from 1 at first to 0 when all is spent.
-
-        A function of the evidence, so that a resumed run continues as the unbroken one.
-
-        Args:
-            archive: told with this cost.
-            generation: to plan, from 0.
-            n_generations: of the run.
-        """
-        spent = generation / n_generations
-        if self.budget is not None:
-            paid = sum(total_of(member.tallies, COST)[1] for member in archive)
-            spent = max(spent, paid / self.budget)
-        return max(0.0, 1.0 - spent)
-
-
-def per_cost(
-    values: np.ndarray, leader: np.ndarray, costs: np.ndarray, exponent: float
-) -> np.ndarray:
-    """Return gains over the leader per cost; values without a gain keep their order behind.
-
-    Args:
-        values: of n candidates, (..., n).
-        leader: its value, (...,).
-        costs: predicted, of one cell each, (n,).
-        exponent: of the costs; 0: they change no order.
-    """
-    ratio = np.clip(costs / float(np.median(costs)), 1.0 / MAX_RATIO, MAX_RATIO)
-    gain = values - leader[..., None]
-    return np.asarray(np.where(gain > 0, gain * ratio**-exponent, gain), np.float64)  # (eq. 1)
-
-
-def log_costs(archive: Archive) -> Means:
-    """Return the logarithm of each candidate's mean cost of a cell.
-
-    A cell's error is the pooled relative one, since what costs more varies more.
-    """
-    known = Means.gather(archive, COST)
-    cost = np.maximum(known.mean, MIN_COST)
-    sums = [total_of(archive.members[c.candidate_id].tallies, COST) for c in known.candidates]
-    within = sum(
-        max(squares - n * mean**2, 0.0) / mean**2
-        for (n, _, squares), mean in zip(sums, cost.tolist(), strict=True)
-    )
-    variance = pooled_variance(float(within), known.count)
-    return replace(known, mean=np.log(cost), variance=variance)
-
 
 if TYPE_CHECKING:
     from convergence_core.config import Configuration
@@ -143,8 +51,6 @@ class Goals:
     measures: Measures
     tolerance: float = TOLERANCE
     """See ``TOLERANCE``; in [0, 1)."""
-    costs: CostAwareSettings | None = None
-    """How cost counts; ``None`` if not at all."""
 
     @classmethod
     def of(cls, configuration: "Configuration") -> "Goals | None":
@@ -152,8 +58,7 @@ class Goals:
         evaluation = configuration.evaluation
         rewards = RewardModel.from_config(evaluation.metrics)
         is_pareto = evaluation.objective == "pareto"
-        costs = CostAwareSettings.of(configuration)
-        if not is_pareto and not rewards.has_constraints and costs is None:
+        if not is_pareto and not rewards.has_constraints:
             return None
         objectives = tuple(rule.name for rule in rewards.rules if rule.weight > 0)
         return cls(
@@ -161,10 +66,8 @@ class Goals:
                 rewards=rewards,
                 constraints=rewards.has_constraints,
                 metrics=objectives if is_pareto else (),
-                cost=None if costs is None else costs.per,
             ),
             tolerance=evaluation.max_broken,
-            costs=costs,
         )
 
     @property
@@ -175,9 +78,8 @@ class Goals:
     @property
     def _quantities(self) -> list[str]:
         """Tallies that have a surrogate."""
-        wanted = [KEPT] if self.measures.constraints else []
-        wanted += [METRIC + metric for metric in self.measures.metrics]
-        return wanted if self.costs is None else [*wanted, COST]
+        kept = [KEPT] if self.measures.constraints else []
+        return kept + [METRIC + metric for metric in self.measures.metrics]
 
     def fit(
         self,
@@ -203,14 +105,13 @@ class Goals:
         starts = kept if isinstance(kept, dict) else {}
         fitted: dict[str, FittedMeans] = {}
         for name in self._quantities:
-            means = log_costs(archive) if name == COST else Means.gather(archive, name)
+            means = Means.gather(archive, name)
             if not len(means) or (name == KEPT and means.mean.min() >= 1.0):
                 continue
             start = starts.get(name)
             fitted[name] = FittedMeans.fit(
                 encoding,
                 means,
-                bounds=None if name == COST else (0.0, 1.0),
                 start=[float(x) for x in start if isinstance(x, int | float)]
                 if isinstance(start, list)
                 else None,
@@ -280,9 +181,6 @@ class FittedGoals:
         sd: np.ndarray,
         ids: Sequence[str],
         points: Points,
-        *,
-        leader: float,
-        exponent: float,
     ) -> np.ndarray:
         """Return candidates in the order of their upper confidence bounds, (n,).
 
@@ -291,14 +189,11 @@ class FittedGoals:
             sd: of the same, (n,).
             ids: of the candidates.
             points: of the candidates.
-            leader: mean of the leader's warped reward.
-            exponent: of predicted costs.
         """
         if self.objectives:
             rank = _ranks(self._upper_bounds(ids, points))
         else:
-            best = mean + UCB_SDS * sd
-            rank = -self._per_cost(best, np.array(leader), ids, points, exponent)
+            rank = -(mean + UCB_SDS * sd)
         violation = np.zeros(len(ids))
         if self.is_constrained:
             share, error = self.fitted[KEPT].posterior_at(ids, points).marginals
@@ -311,22 +206,18 @@ class FittedGoals:
         ids: Sequence[str],
         points: Points,
         rng: np.random.Generator,
-        *,
-        exponent: float,
     ) -> np.ndarray:
         """Return the values of draws by all goals; the highest of a row wins.
 
         Args:
             rewards: joint draws of warped rewards, (n_draws, n).
-            ids: of the n candidates, the leader first.
+            ids: of the n candidates.
             points: of the candidates.
             rng: for the draws of the other surrogates.
-            exponent: of predicted costs.
         """
+        values = rewards
         if self.objectives:
             values = self._scalarized(len(rewards), ids, points, rng)
-        else:
-            values = self._per_cost(rewards, rewards[:, 0], ids, points, exponent)
         violation = self.violations(len(rewards), ids, points, rng)
         if violation is None:
             return values
@@ -355,24 +246,6 @@ class FittedGoals:
         """Return the ends of credible intervals of the objectives, (n, n_objectives) each."""
         ends = [posterior.interval(level) for posterior in self._posteriors(ids, points)]
         return np.stack([low for low, _ in ends], 1), np.stack([high for _, high in ends], 1)
-
-    def costs(self, ids: Sequence[str], points: Points) -> np.ndarray | None:
-        """Return what one cell of each candidate is predicted to cost, (n,); ``None``: unknown."""
-        if COST not in self.fitted:
-            return None
-        posterior = self.fitted[COST].posterior_at(ids, points)
-        return np.asarray(np.exp(posterior.rewards(posterior.marginals[0])), np.float64)
-
-    def _per_cost(
-        self,
-        values: np.ndarray,
-        leader: np.ndarray,
-        ids: Sequence[str],
-        points: Points,
-        exponent: float,
-    ) -> np.ndarray:
-        costs = self.costs(ids, points)
-        return values if costs is None else per_cost(values, leader, costs, exponent)
 
     @property
     def _threshold(self) -> float:

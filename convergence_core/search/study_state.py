@@ -186,7 +186,7 @@ class StudyState:
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
-        """Rebuild the state from a checkpoint of this version or an earlier one."""
+        """Rebuild the state from a checkpoint."""
         progress = json.loads(checkpoint.progress_json)
         search = SearchState.from_json(json.loads(checkpoint.sampler_state_json))
         learner_states = {
@@ -199,19 +199,14 @@ class StudyState:
             next_generation=checkpoint.generation + 1,
             stopper=StopperState.from_json(progress["stopper"]),
             n_calls=progress["n_calls"],
-            n_repairs=progress.get("n_repairs", 0),
+            n_repairs=progress["n_repairs"],
             is_exhausted=progress["exhausted"],
-            is_answered=progress.get("answered", _has_reward(search)),
-            no_reward=progress.get("no_reward"),
-            limit=progress.get("spent"),
+            is_answered=progress["answered"],
+            no_reward=progress["no_reward"],
+            limit=progress["spent"],
             learned={
                 names.get(key, key): state
                 for key, state in progress.items()
                 if key not in learner_states and state is not None
             },
         )
-
-
-def _has_reward(search: SearchState) -> bool:
-    """Whether any reward is above 0, which replaces ``is_answered`` in older checkpoints."""
-    return any(reward > 0 for member in search.archive for reward in member.rewards.values())

@@ -1,7 +1,7 @@
 """Builder of the ``Space`` of a configuration.
 
-The configuration checks its own rules with file and line; what is checked here are the
-invariants of the space, and what only the content of text files can show.
+The configuration has checked its own rules with file and line; what is checked here are the
+defaults, and what only the content of text files can show.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from convergence_core.config import (
     SearchSpaceConfig,
     TextParam,
 )
-from convergence_core.config.expressions import Expression, parse
+from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import ParamValue
 from convergence_core.space.parameters import Choice, Float, Integer, Parameter, When
@@ -41,22 +41,9 @@ def build_space(cfg: SearchSpaceConfig, texts: Mapping[str, str]) -> Space:
         except ValueError as error:
             key, fix = f"search_space.parameters.{name}", "Correct the parameter."
             problems.append(Problem(key=key, rule=str(error), fix=fix))
-    constraints: list[Expression] = []
-    for i, text in enumerate(cfg.constraints):
-        try:
-            constraints.append(parse(text))
-        except ValueError as error:
-            problems.append(
-                Problem(
-                    key=f"search_space.constraints[{i}]",
-                    rule=f"must be an expression over parameters: {error}",
-                    value=text[:60],
-                    fix="Write e.g. `min_tokens <= max_tokens`.",
-                )
-            )
     if problems:
         raise ConfigurationError(problems)
-    space = Space(parameters=parameters, constraints=tuple(constraints))
+    space = Space(parameters=parameters, constraints=tuple(map(parse, cfg.constraints)))
     _check_baseline(space)
     return space
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -25,66 +25,6 @@ LONGEST_SHOWN = 40
 
 When: TypeAlias = tuple[tuple[str, tuple[ParamValue, ...]], ...]
 """Conditions, all of which must hold: (parameter, values it may have)."""
-
-
-class Parameter(Protocol):
-    """What the space asks of each parameter."""
-
-    @property
-    def kind(self) -> Literal["float", "int", "categorical", "boolean", "text"]:
-        """Its type in the configuration."""
-        ...
-
-    @property
-    def when(self) -> When:
-        """When it is active."""
-        ...
-
-    @property
-    def default(self) -> ParamValue | None:
-        """The user's value; ``None`` if not given."""
-        ...
-
-    @property
-    def n_values(self) -> int | None:
-        """How many values it has; ``None`` means a continuum."""
-        ...
-
-    def value_at(self, index: int) -> ParamValue:
-        """Return the value of that index, from 0, of a parameter with ``n_values``."""
-        ...
-
-    def canonical(self, value: object) -> ParamValue:
-        """Return the nearest value the parameter has.
-
-        Raises:
-            ValueError: there is none, because of the value's type.
-        """
-        ...
-
-    def problem(self, value: object) -> str | None:
-        """Return the rule that a value breaks, e.g. "must lie in [0, 1]"; ``None``: it is fine."""
-        ...
-
-    def to_unit(self, value: ParamValue) -> float:
-        """Return where a canonical value lies on [0, 1]."""
-        ...
-
-    def from_unit(self, unit: float) -> ParamValue:
-        """Return the canonical value at a place of [0, 1]; places outside are clipped."""
-        ...
-
-    def sample(self, rng: np.random.Generator) -> ParamValue:
-        """Draw a value, uniform on the parameter's scale."""
-        ...
-
-    def show(self, value: ParamValue) -> str:
-        """Return a value as people read it in a label."""
-        ...
-
-    def to_json(self) -> dict[str, Json]:
-        """Describe the parameter, without its conditions."""
-        ...
 
 
 def same_value(a: object, b: object) -> bool:
@@ -411,6 +351,9 @@ class Choice:
             return f"#{index + 1}"
         stems = [_stem(other) for other in self.names]
         return _stem(name) if stems.count(_stem(name)) == 1 else name
+
+
+Parameter: TypeAlias = Float | Integer | Choice
 
 
 def _described(parameter: Float | Integer) -> dict[str, Json]:

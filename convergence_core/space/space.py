@@ -63,34 +63,8 @@ class Space:
     )
 
     def __post_init__(self) -> None:
-        """Order the parameters by their conditions.
-
-        Raises:
-            ConfigurationError: unknown names, impossible values, circles of conditions.
-        """
-        problems = [
-            *self._condition_problems(),
-            *(
-                Problem(
-                    key=f"search_space.constraints[{i}]",
-                    rule=f"must use parameters of the space, not `{name}`",
-                    value=str(constraint),
-                    fix=f"Known are: {', '.join(self.parameters)}.",
-                )
-                for i, constraint in enumerate(self.constraints)
-                for name in sorted(constraint.names - self.parameters.keys())
-            ),
-        ]
-        order = self._topological_order()
-        circle = [name for name in self.parameters if name not in order]
-        if circle and not problems:
-            key = f"search_space.parameters.{circle[0]}.when"
-            rule = "must not depend on itself by way of other conditions"
-            fix = "Remove one of the conditions of the circle."
-            problems.append(Problem(key=key, rule=rule, value=", ".join(circle), fix=fix))
-        if problems:
-            raise ConfigurationError(problems)
-        object.__setattr__(self, "_order", order)
+        """Order the parameters by their conditions, which lead in no circle."""
+        object.__setattr__(self, "_order", self._topological_order())
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -441,27 +415,10 @@ class Space:
             for other, values in parameter.when
         }
 
-    def _condition_problems(self) -> Iterator[Problem]:
-        for name, parameter in self.parameters.items():
-            for other, values in parameter.when:
-                key = f"search_space.parameters.{name}.when.{other}"
-                if other not in self.parameters:
-                    fix = f"Known are: {', '.join(self.parameters)}."
-                    rule = "must name a parameter of the space"
-                    yield Problem(key=key, rule=rule, value=other, fix=fix)
-                    continue
-                for value in values:
-                    broken = self.parameters[other].problem(value)
-                    if broken is not None:
-                        fix = f"Write a value that `{other}` can take."
-                        yield Problem(key=key, rule=broken, value=str(value)[:60], fix=fix)
-
     def _topological_order(self) -> tuple[str, ...]:
-        """Return names after those they depend on; names of a circle are left out."""
+        """Return names after those they depend on."""
         order: list[str] = []
-        n_before = -1
-        while len(order) > n_before:
-            n_before = len(order)
+        for _ in self.parameters:
             order += [
                 name
                 for name, parameter in self.parameters.items()

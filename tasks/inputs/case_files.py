@@ -205,7 +205,8 @@ def load_json(
         at = {"line": line + error.lineno - 1, "column": error.colno}
         raise report.error(rule, fix, **at) from None
     except _TwiceError as error:
-        raise FileProblem(_twice(error, report, line)) from None
+        rule = f"must not have the key {shown_key(str(error))} twice in one object"
+        raise report.error(rule, "Remove or rename one of them.", line=line) from None
     except (ValueError, RecursionError) as error:
         rule, fix = f"must be valid JSON: {error}", "JSON has finite numbers of moderate size."
         raise report.error(rule, fix, line=line) from None
@@ -227,11 +228,6 @@ def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _twice(error: _TwiceError, report: Reporter, line: int, column: int | None = None) -> Problem:
-    rule = f"must not have the key {shown_key(str(error))} twice in one object"
-    return report.problem(rule, "Remove or rename one of them.", line=line, column=column)
-
-
 def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
     """Return the list of cases and the key it stands under.
 
@@ -248,13 +244,7 @@ def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
 
 
 def _json(text: str, report: Reporter) -> RawCases:
-    try:
-        cases, key = _cases_of(load_json(text, report, read_float=_WrittenFloat), report)
-    except FileProblem:
-        problems = _twice_in_cases(text, report)
-        if not problems:
-            raise
-        return RawCases((), tuple(problems))
+    cases, key = _cases_of(load_json(text, report, read_float=_WrittenFloat), report)
     places = _places(text, _starts(text, key))
     pairs = zip(cases, places, strict=True)
     return RawCases(tuple(_of_json(value, line, column) for value, (_, line, column) in pairs))
@@ -269,23 +259,7 @@ def _places(text: str, starts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
         yield start, line, start - text.rfind("\n", 0, start)
 
 
-def _twice_in_cases(text: str, report: Reporter) -> list[Problem]:
-    """Return a problem for each case with a key twice, at the line where the case begins."""
-    try:
-        _, key = _cases_of(json.loads(text), report)
-    except (ValueError, RecursionError, FileProblem):
-        return []
-    problems = []
-    for start, line, column in _places(text, _starts(text, key)):
-        try:
-            _STRICT_DECODER.raw_decode(text, start)
-        except _TwiceError as error:
-            problems.append(_twice(error, report, line, column))
-    return problems
-
-
 _DECODER = json.JSONDecoder()
-_STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_of_pairs)
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 

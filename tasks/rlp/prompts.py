@@ -145,10 +145,10 @@ def space_text(space: Space) -> str:
             domain = f"one of {values}"
         else:
             kind = "whole number" if parameter.kind == "int" else "number"
-            domain = f"{kind} from {parameter.min:g} to {parameter.max:g}"  # type: ignore[attr-defined]  # the others are numbers
-            step = getattr(parameter, "step", None)
+            domain = f"{kind} from {parameter.min:g} to {parameter.max:g}"
+            step = parameter.step
             domain += f" in steps of {step:g}" if step is not None else ""
-            domain += ", log scale" if parameter.log else ""  # type: ignore[attr-defined]  # as above
+            domain += ", log scale" if parameter.log else ""
         if name in defaults:
             domain += f"; default {parameter.show(defaults[name])}"
         lines.append(f"- {name}: {domain}")

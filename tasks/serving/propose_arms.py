@@ -72,7 +72,6 @@ def proposed_arms(
         space=space,
         mutation_rate=settings.mutation_rate,
         crossover_rate=settings.crossover_rate,
-        selection=settings.selection,
     )
     n = settings.population_size if "population_size" in (evolution or {}) else top_n
     children = [dict(child.params) for child in breeder.brood(parents[:top_n], rng, seen, n)]

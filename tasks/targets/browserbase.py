@@ -167,7 +167,7 @@ class BrowserbaseTarget:
         problem = next(session_problems(body), None)
         if problem is not None:
             raise CandidateFault(
-                f"the session that these parameters ask for: {problem.told}",
+                f"the session that these parameters ask for: {problem.sentence}",
                 error_type="invalid_session",
             )
         settings = dict(body) if isinstance(body, dict) else {}

@@ -47,7 +47,7 @@ evaluation: {test_cases: [{input: 1, expected: 1}], metrics: {exact_match: {}}}
 def test_a_stored_configuration_opens_without_the_keys_that_this_version_lacks():
     now = parse_configuration(EXAMPLES["function"])
     then = json.loads(now.to_json())
-    then["api"]["response"] |= {"result_field": "result", "result_required": False}
+    then["api"]["response"]["result_required"] = False
     then["society"]["rlp"]["gamma"] = 0.99
     for metric in then["evaluation"]["metrics"].values():
         metric["strip"] = True

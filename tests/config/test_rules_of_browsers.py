@@ -37,9 +37,9 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         "Did you mean `blockAds`?",
     ),
     "our mark": body({"userMetadata": {}}, ".userMetadata", "is no field", "find and release"),
-    "no region": body({"region": "mars"}, ".region", "must be one of us-west-2", "Correct"),
-    "short": body({"timeout": 59}, ".timeout", "must be 60 to 21600, whole", "Correct"),
-    "no truth": body({"keepAlive": "yes"}, ".keepAlive", "must be true or false", "Correct"),
+    "no region": body({"region": "mars"}, ".region", "must be 'us-west-2'", "Correct"),
+    "short": body({"timeout": 59}, ".timeout", "must be greater than or equal to 60", "Correct"),
+    "no truth": body({"keepAlive": "yes"}, ".keepAlive", "must be a valid boolean", "Correct"),
     "password": body(
         {"proxies": [{"type": "external", "password": "hunter2hunter2"}]},
         ".proxies",
@@ -50,7 +50,7 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
     "wide": body(
         {"browserSettings": {"viewport": {"width": 0}}},
         ".browserSettings.viewport.width",
-        "must be 1 to 10000, whole",
+        "must be greater than or equal to 1",
         "Correct",
     ),
     "unknown parameter": body(

@@ -113,28 +113,6 @@ EVALUATION: dict[str, Rule] = {
         "must be below `population_size` (4)",
         "3 or less",
     ),
-    "cost where nothing is drawn": (
-        {"optimization/cost_aware": "usd", "optimization/algorithm": "random"},
-        "optimization.cost_aware",
-        "has no effect with `optimization.algorithm: random`",
-        "algorithm: mab_evolution",
-    ),
-    "cost without a leader": (
-        {
-            "optimization/cost_aware": "usd",
-            "evaluation/objective": "pareto",
-            M + "latency_ms": {"weight": 1},
-        },
-        "optimization.cost_aware",
-        "has no effect with `evaluation.objective: pareto`",
-        "give the metric `cost_usd`",
-    ),
-    "selection where nobody selects": (
-        {"optimization/evolution": {"selection": "rank"}},
-        "optimization.evolution.selection",
-        "has no effect with `optimization.algorithm: mab_evolution`",
-        "algorithm: evolution",
-    ),
 }
 
 

@@ -6,21 +6,25 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from convergence_core.config import parse_mapping
+from convergence_core.config.optimization import Algorithm
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.sampler import Advice, Plan, Sampler, SearchState
-from convergence_core.search.samplers import SAMPLERS, ThompsonSampler, make_sampler
+from convergence_core.search.samplers import ThompsonSampler, make_sampler
 from convergence_core.space.builder import build_space
 from tests.support.problems import World, configuration, request, search, space
+
+ALGORITHMS = get_args(Algorithm)
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=sorted(SAMPLERS))
+@pytest.fixture(params=sorted(ALGORITHMS))
 def sampler(request: pytest.FixtureRequest) -> Sampler:
     return make_sampler(configuration(request.param), space())
 
@@ -37,8 +41,8 @@ def told(sampler: Sampler, world: World, n: int) -> tuple[SearchState, np.random
 
 def test_it_is_a_sampler_and_bears_the_name_that_selects_it(sampler: Sampler):
     assert isinstance(sampler, Sampler)
-    assert sampler.name in SAMPLERS
-    assert SAMPLERS.keys() == {"mab_evolution", "thompson", "evolution", "random"}
+    assert sampler.name in ALGORITHMS
+    assert set(ALGORITHMS) == {"mab_evolution", "thompson", "evolution", "random"}
 
 
 def test_plans_keep_their_limits_and_repeat_nothing(sampler: Sampler):
@@ -150,7 +154,7 @@ def test_repeats_are_asked_when_everything_else_is_known(sampler: Sampler):
         state = sampler.tell(state, world.trials(plan, generation))
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLERS))
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_an_exhausted_space_ends_in_an_empty_plan(name: str):
     cfg = parse_mapping(
         {

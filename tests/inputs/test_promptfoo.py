@@ -177,7 +177,7 @@ scenarios:
     )
     project = promptfoo_project(tmp_path / "promptfooconfig.yaml", "cases.jsonl")
     assert [
-        (case["input"]["q"], *case["expected"]["checks"])  # type: ignore[call-overload,index]
+        (case["input"]["q"], *case["expected"]["checks"])  # type: ignore[call-overload,index,misc]
         for case in project.cases
     ] == [
         ("one", {"type": "exact_match", "expected": "1"}),

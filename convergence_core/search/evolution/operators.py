@@ -3,27 +3,17 @@
 Every operator returns a valid, canonical point that keeps bounds, conditions and constraints,
 and that differs from its parents wherever the space has such a point. With probability
 ``crossover_rate`` a child is the uniform crossover of two parents, unmutated; else one parent
-mutated, numbers by N(0, .1 range). Linear ranking (Baker 1985) chooses rank i of n with probability
-
-    (s - 2 (s - 1) i / (n - 1)) / n                                                                (1)
-
-where s is ``PRESSURE``.
+mutated, numbers by N(0, .1 range).
 """
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 
 from convergence_core.records import Candidate, Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Parameter, Space, same_value
 
-Selection: TypeAlias = Literal["tournament", "rank"]
-"""How parents are chosen."""
-
-PRESSURE = 1.5
-"""Children of the best parent for each one of the average parent, by ranking; in [1, 2]."""
 N_TRIES = 20
 """Attempts at one child before any other point of the space is drawn."""
 MAX_ENUMERATED = 20_000
@@ -104,16 +94,6 @@ def tournament(n: int, size: int, rng: np.random.Generator) -> int:
     return int(rng.choice(n, size=min(size, n), replace=False).min())
 
 
-def rank_selection(n: int, rng: np.random.Generator) -> int:
-    """Return one of ``n`` ranks (0 is best), more likely the better, by linear ranking.
-
-    Unlike a tournament it lets the last have children too, and it knows no size.
-    """
-    rank = np.arange(n) / max(1, n - 1)
-    share = (PRESSURE - 2.0 * (PRESSURE - 1.0) * rank) / n  # (eq. 1)
-    return int(rng.choice(n, p=share / share.sum()))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breeder:
     """Makes children of parents."""
@@ -123,7 +103,6 @@ class Breeder:
     """Probability that one parameter of a mutated child is changed."""
     crossover_rate: float = 0.7
     """Probability that a child has two parents."""
-    selection: Selection = "tournament"
 
     def child(self, parents: Sequence[Candidate], rng: np.random.Generator) -> Candidate:
         """Return one child; parents come best first."""
@@ -138,8 +117,6 @@ class Breeder:
         return self.space.candidate(point, "mutation", (a.candidate_id,))
 
     def _parent(self, parents: Sequence[Candidate], rng: np.random.Generator) -> Candidate:
-        if self.selection == "rank":
-            return parents[rank_selection(len(parents), rng)]
         size = max(2, len(parents) // 4)
         return parents[tournament(len(parents), size, rng)]
 

@@ -31,16 +31,12 @@ N_RESCUED = 8
 """Points drawn one by one where constraints refused all rows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreedingStyle:
-    """Rates and steps by which children are made."""
-
-    crossover_rate: float = 0.5
-    """Probability that a child has two parents."""
-    log_steps: tuple[float, float] = (-2.0, -0.5)
-    """Decimal logarithms of the finest and the coarsest step, in shares of the range."""
-    n_hits: tuple[int, int] = (1, 3)
-    """Genes that a mutation is expected to change, at least and at most."""
+CROSSOVER_RATE = 0.5
+"""Probability that a child has two parents."""
+LOG_STEPS = (-2.0, -0.5)
+"""Decimal logarithms of the finest and the coarsest step, in shares of the range."""
+N_HITS = (1, 3)
+"""Genes that a mutation is expected to change, at least and at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +84,6 @@ class PoolBreeder:
     levels: Mapping[str, int] = field(default_factory=dict)
     """Free number → steps to which it is snapped, so that evidence gathers on few candidates; absent
     ones move freely."""
-    style: BreedingStyle = BreedingStyle()
 
     @cached_property
     def _parameters(self) -> tuple[Parameter, ...]:
@@ -183,7 +178,7 @@ class PoolBreeder:
         first = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         second = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         parent, other = parents[first], parents[second]
-        crosses = rng.random(n) < self.style.crossover_rate
+        crosses = rng.random(n) < CROSSOVER_RATE
         taken = crosses[:, None] & (rng.random((n, n_dims)) < 0.5)
         taken &= ~np.isnan(other) & (other != parent)
         second = np.where(taken.any(axis=1), second, -1)
@@ -210,13 +205,13 @@ class PoolBreeder:
         n, n_dims = genes.shape
         is_active = ~np.isnan(genes)
         movable = is_active & self._movable
-        fewest, most = self.style.n_hits
+        fewest, most = N_HITS
         rate = np.minimum(rng.integers(fewest, most + 1, size=n) / n_dims, 1.0)
         hits = movable & (rng.random((n, n_dims)) < rate[:, None])
         # Where chance hit nothing, the movable gene with the highest lot moves.
         lots = np.where(movable, rng.random((n, n_dims)), -1.0)
         hits[np.arange(n), lots.argmax(axis=1)] |= ~hits.any(axis=1) & movable.any(axis=1)
-        step = 10.0 ** rng.uniform(*self.style.log_steps, size=n)
+        step = 10.0 ** rng.uniform(*LOG_STEPS, size=n)
         moved = genes.copy()
         for j, n_values in enumerate(self._n_values):
             rows = np.flatnonzero(hits[:, j])

@@ -95,8 +95,6 @@ class Competitors:
     fitted: FittedSpaceModel
     goals: FittedGoals | None = None
     """What counts besides the mean reward; ``None``: nothing."""
-    exponent: float = 0.0
-    """Exponent of predicted costs in draws; 0 ignores them."""
     _kept_draws: dict[str, PosteriorDraws] = field(default_factory=dict, repr=False)
 
     def posterior_draws(
@@ -217,14 +215,8 @@ class Competitors:
         mean, sd = self.posterior_at(pool.genes, unseen(len(pool))).marginals
         order = np.argsort(-(mean + POOL_SDS * sd), kind="stable")  # (eq. 2)
         if self.goals is not None:
-            order = self.goals.promising(
-                mean,
-                sd,
-                ("",) * len(pool),
-                self.encoding.places(pool.genes),
-                leader=float(self.marginals[0][self.ranking[0]]),
-                exponent=self.exponent,
-            )
+            points = self.encoding.places(pool.genes)
+            order = self.goals.promising(mean, sd, ("",) * len(pool), points)
         return pool.take(np.sort(order[: self.rules.n_kept]))
 
     def parent_ids(self, pool: Pool, row: int) -> tuple[str, ...]:
@@ -274,7 +266,7 @@ class Competitors:
         """Return n joint draws of what candidates are worth, (n, n_known + n_new).
 
         Args:
-            known: members, the leader first, (n_known,).
+            known: members, (n_known,).
             new: genes of candidates no one has asked, (n_new, n_dims).
             rng: source of chance.
             n: draws.
@@ -288,8 +280,7 @@ class Competitors:
         if self.goals is None:
             return drawn
         ids = (*self._ids(known), *("",) * len(new))
-        points = self.encoding.places(genes)
-        return self.goals.values(drawn, ids, points, rng, exponent=self.exponent)
+        return self.goals.values(drawn, ids, self.encoding.places(genes), rng)
 
     @property
     def _is_leaderless(self) -> bool:

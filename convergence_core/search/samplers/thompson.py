@@ -81,7 +81,7 @@ class ThompsonSampler:
             self._open(builder, rng)
             return builder.plan()
         chunk = self.chunk(request, fitted.cells_worth_the_prior)
-        competitors = self._competing(state, fitted, request)
+        competitors = self._competing(state, fitted)
         self._group_cases(builder, chunk)
         CellAllocation(
             competitors=competitors,
@@ -156,9 +156,7 @@ class ThompsonSampler:
         )
         return SelectionBias.of_generation(before, state.archive, after, archive)
 
-    def _competing(
-        self, state: SearchState, fitted: FittedSpaceModel, request: AskRequest
-    ) -> Competitors:
+    def _competing(self, state: SearchState, fitted: FittedSpaceModel) -> Competitors:
         """Return the competitors of a generation: the last ones again, if they are of this fit."""
         last = self._last.get("competitors")
         if last is not None and last.fitted is fitted and last.archive is state.archive:
@@ -166,11 +164,6 @@ class ThompsonSampler:
         competitors = self.competitors(state.archive, fitted, state.memory, n_steps=0)
         if self.goals is None:  # with goals they depend on more than the fit
             self._last["competitors"] = competitors
-        elif self.goals.costs is not None:
-            exponent = self.goals.costs.exponent(
-                state.archive, request.generation, request.n_generations
-            )
-            competitors = replace(competitors, exponent=exponent)
         return competitors
 
     @cached_property

@@ -10,7 +10,6 @@ from hypothesis import given, strategies as st
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import Price, PriceTable, provider_of
 from convergence_core.config.models import PriceConfig
-from convergence_core.errors import ConfigurationError
 from convergence_core.records import NO_USAGE, Json, Usage
 
 SHIPPED = Path(__file__).parents[3] / "data" / "prices" / "prices.yaml"
@@ -238,10 +237,6 @@ class TestOverrides:
         assert mine.find("openai", "new") is None
         assert mine.cost("http", "some-model", NO_USAGE) == 0.01
 
-    def test_wrong_override_names_its_key(self):
-        with pytest.raises(ConfigurationError, match=r"prices\.m\.input.*from 0.*-1"):
-            self.BASE.with_overrides({"m": {"input": -1}})
-
 
 class TestReading:
     def test_shipped_table_is_read_whole(self, shipped: PriceTable):
@@ -254,38 +249,16 @@ class TestReading:
                 assert price.output_usd == 0 or price.output_usd >= price.input_usd
                 assert (price.cached_input_usd or 0) <= price.input_usd
 
-    @pytest.mark.parametrize(
-        ("models", "message"),
-        [
-            ({"m": {"input": "1"}}, r"providers\.openai\.m\.input` must be a number, but got '1'"),
-            ({"m": {"input": True}}, r"m\.input` must be a number"),
-            ({"m": {"output": -1}}, r"m\.output` must be a finite number from 0"),
-            ({"m": {"output": float("nan")}}, r"m\.output` must be a finite number"),
-            ({"m": {"long_input_factor": 0.5}}, r"must be at least 1"),
-            ({"m": {"max_output_tokens": 1.5}}, r"must be a whole number from 1"),
-            ({"m": {"ouput": 1}}, r"m\.ouput` is not known\. Known are input, output"),
-            ({"m": 3}, r"providers\.openai\.m` must map fields to numbers"),
-            ({"m": {"names": "x"}}, r"m\.names` must be a list"),
-            ("nobody", r"providers\.openai` must name a provider of this file"),
-            (3, r"providers\.openai` must map models to prices"),
-        ],
-    )
-    def test_problems_are_named(self, models: object, message: str):
-        with pytest.raises(ConfigurationError, match=message):
-            table(openai=models)
-
-    def test_all_problems_are_told_at_once(self):
-        with pytest.raises(ConfigurationError) as caught:
-            PriceTable.from_mapping(
-                {"version": "now", "more": 1, "providers": {"a": {"m": {"input": -1, "x": 1}}}}
-            )
-        assert {p.key for p in caught.value.problems} == {
-            "version", "more", "providers.a.m.input", "providers.a.m.x",
-        }  # fmt: skip
-
-    def test_table_without_providers_is_refused(self):
-        with pytest.raises(ConfigurationError, match="providers"):
-            PriceTable.from_mapping({"version": "2026-01-01"})
+    def test_shipped_prices_are_numbers(self):
+        providers = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))["providers"].values()
+        models = [
+            facts for models in providers if isinstance(models, dict) for facts in models.values()
+        ]
+        numbers = [value for facts in models for key, value in facts.items() if key != "names"]
+        assert len(numbers) > 200
+        assert all(type(number) in (int, float) and 0 <= number < 1e9 for number in numbers)
+        factors = [facts.get("long_input_factor", 1) for facts in models]
+        assert min(factors) >= 1
 
 
 class TestPromptBound:

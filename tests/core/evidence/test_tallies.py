@@ -1,12 +1,11 @@
 """Tallies: which cells count, once each, in any order, and through JSON."""
 
 import json
-from typing import Literal
 
 import numpy as np
 import pytest
 
-from convergence_core.evidence import COST, KEPT, METRIC, Archive, Measures, total_of
+from convergence_core.evidence import KEPT, METRIC, Archive, Measures, total_of
 from convergence_core.objective import MetricRule, RewardModel
 from convergence_core.records import Candidate, Cell, Evaluation, Trial, canonical_json
 
@@ -102,25 +101,6 @@ def test_a_failed_cell_is_worth_nothing_and_keeps_and_breaks_nothing():
     archive = told(evaluation("c1", {}, fault="candidate", reward=0.0, status="error"))
     assert sums(archive, METRIC + "quality") == (1, 0.0, 0.0)
     assert sums(archive, KEPT)[0] == 0
-
-
-def test_costs_are_those_of_cells_that_were_paid_for():
-    """A stored answer does not say its price; how long it took is known all the same."""
-    cells = [
-        evaluation("c1", GOOD, cost_usd=0.02, latency_ms=500.0),
-        evaluation("c2", GOOD, cost_usd=0.0, latency_ms=700.0, cached=True),
-        evaluation("c3", GOOD),
-    ]
-
-    def cost(unit: Literal["usd", "seconds"]) -> tuple[int, float, float]:
-        measures = Measures(rewards=REWARDS, constraints=False, cost=unit)
-        trial = Trial(
-            candidate=Candidate(candidate_id="a", params={"x": 1}), evaluations=tuple(cells)
-        )
-        return sums(Archive().tell([trial], 0, measures), COST)
-
-    assert cost("usd") == pytest.approx((1, 0.02, 0.0004))
-    assert cost("seconds") == pytest.approx((2, 1.2, 0.25 + 0.49))
 
 
 def test_tallies_go_through_json_and_old_states_have_none():

@@ -17,7 +17,6 @@ from convergence_core.search.evolution.operators import (
     Breeder,
     crossover,
     fresh,
-    rank_selection,
     tournament,
 )
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
@@ -297,15 +296,6 @@ def test_the_best_of_the_drawn_wins():
     assert {tournament(4, 1, g) for _ in range(60)} == {0, 1, 2, 3}
 
 
-def test_ranks_are_chosen_by_linear_ranking():
-    g = rng(13)
-    chosen = Counter(rank_selection(5, g) for _ in range(2000))
-    expected = [2000 * share for share in (0.3, 0.25, 0.2, 0.15, 0.1)]  # 1.5 to .5 of a fifth
-    observed = [chosen[rank] for rank in range(5)]
-    assert stats.chisquare(observed, expected).pvalue > 1e-3, chosen
-    assert rank_selection(1, g) == 0
-
-
 # -- breeding ----------------------------------------------------------------------------------
 
 
@@ -332,21 +322,13 @@ def test_children_are_new_points_that_know_their_parents(seed, rate, crossover_r
 def test_the_crossover_rate_is_the_share_of_children_of_two():
     parents = family(RICH, 10)
     g = rng(10)
-    breeder = Breeder(space=RICH, selection="rank")
+    breeder = Breeder(space=RICH)
     n_of_two = sum(breeder.child(parents, g).origin == "crossover" for _ in range(400))
-    # one pair in nine or so is a parent with itself: sum of p^2 for p from .15 down to .05
-    assert stats.binomtest(n_of_two, 400, 0.7 * (1 - 0.1 * (1 + 11 / 108))).pvalue > 1e-3, n_of_two
+    # Of ten parents the better of two wins: p falls from 9/45 to 0, and sum p^2 pairs are alike.
+    n_alike = sum((rank / 45) ** 2 for rank in range(10))
+    assert stats.binomtest(n_of_two, 400, 0.7 * (1 - n_alike)).pvalue > 1e-3, n_of_two
     never = Breeder(space=RICH, crossover_rate=0.0)
     assert {never.child(parents, g).origin for _ in range(40)} == {"mutation"}
-
-
-def test_by_rank_the_last_has_children_too_and_the_best_most():
-    parents = family(RICH, 5)
-    g = rng(14)
-    breeder = Breeder(space=RICH, crossover_rate=0, selection="rank")
-    counts = Counter(breeder.child(parents, g).parent_ids[0] for _ in range(500))
-    observed = [counts[parent.candidate_id] for parent in parents]
-    assert stats.chisquare(observed, [150, 125, 100, 75, 50]).pvalue > 1e-3, counts
 
 
 def test_better_parents_have_more_children():

@@ -1,11 +1,13 @@
 """Constraints and fronts: what they change, what they leave alone, and what they are worth."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from convergence_core.config import parse_mapping
+from convergence_core.config.optimization import Algorithm
 from convergence_core.evidence import METRIC
 from convergence_core.explanation.explain import discards
 from convergence_core.objective import best_first
@@ -16,7 +18,7 @@ from convergence_core.search.goals import MEMORY_KEY, PROBABLY, UCB_SDS, Goals
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState
-from convergence_core.search.samplers import SAMPLERS, ThompsonSampler, make_sampler
+from convergence_core.search.samplers import ThompsonSampler, make_sampler
 from convergence_core.space import Space
 from convergence_core.space.arrays import Encoding
 from convergence_core.space.builder import build_space
@@ -30,6 +32,8 @@ from tests.support.goals_problem import (
     two_metrics,
 )
 from tests.support.mixed_problem import mixed_space
+
+ALGORITHMS = get_args(Algorithm)
 
 SPACE, EFFORT = mixed_space(), effort_space()
 PLAIN = ThompsonSampler(name="mab_evolution", space=SPACE, surrogate=SpaceModel(space=SPACE))
@@ -122,7 +126,7 @@ def test_without_constraints_and_objective_there_are_no_goals():
     assert not front.measures.constraints
 
 
-@pytest.mark.parametrize("algorithm", sorted(SAMPLERS))
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
 def test_every_sampler_tallies_what_its_goals_need(algorithm):
     cfg = parse_mapping(
         {
@@ -170,7 +174,7 @@ def test_draws_put_every_infeasible_one_behind_every_feasible_one(searched):
     ids = [candidate.candidate_id for candidate in members]
     places = fitted.encoding.encode([candidate.params for candidate in members])
     rewards = np.random.default_rng(1).standard_normal((50, len(ids)))
-    values = fitted.values(rewards, ids, places, np.random.default_rng(7), exponent=0.0)
+    values = fitted.values(rewards, ids, places, np.random.default_rng(7))
     violation = fitted.violations(50, ids, places, np.random.default_rng(7))
     assert violation is not None
     for row, drawn, worth in zip(violation, rewards, values, strict=True):
@@ -290,7 +294,7 @@ def test_newcomers_of_a_front_are_kept_by_what_they_may_be_at_best(fronted):
         beliefs = goals.fitted[METRIC + name].posterior_at(nobody, places)
         mean, sd = beliefs.marginals
         at_best.append(beliefs.rewards(mean + UCB_SDS * sd))
-    found = goals.promising(np.zeros(40), np.ones(40), nobody, places, leader=0.0, exponent=0.0)
+    found = goals.promising(np.zeros(40), np.ones(40), nobody, places)
     assert found.tolist() == best_first(np.stack(at_best, axis=1)).tolist()
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError
 from convergence_core.search.evolution import PoolBreeder
-from convergence_core.search.evolution.pool import N_LEVELS, BreedingStyle, _nearest
+from convergence_core.search.evolution.pool import N_LEVELS, _nearest
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
 from convergence_core.space.arrays import Encoding
 from tests.support.random_spaces import points, random_space
@@ -17,10 +17,10 @@ EXAMPLES = settings(max_examples=60)
 SEEDS = st.integers(0, 10_000)
 
 
-def breeder(space: Space, levels: int | None = None, crossover_rate: float = 0.5) -> PoolBreeder:
-    style, encoding = BreedingStyle(crossover_rate=crossover_rate), Encoding.of(space)
+def breeder(space: Space, levels: int | None = None) -> PoolBreeder:
+    encoding = Encoding.of(space)
     names = [encoding.names[j] for j in encoding.free_columns if levels is not None]
-    return PoolBreeder(encoding=encoding, levels=dict.fromkeys(names, levels or 0), style=style)
+    return PoolBreeder(encoding=encoding, levels=dict.fromkeys(names, levels or 0))
 
 
 def of(**parameters: Parameter) -> PoolBreeder:
@@ -54,11 +54,11 @@ def test_every_row_keeps_bounds_steps_conditions_and_constraints(seed, levels, c
 
 
 @EXAMPLES
-@given(SEEDS, st.sampled_from([None, 4]), st.sampled_from([0.0, 0.5, 1.0]))
-def test_every_child_differs_from_its_first_parent(seed, levels, crossover_rate):
+@given(SEEDS, st.sampled_from([None, 4]))
+def test_every_child_differs_from_its_first_parent(seed, levels):
     space = random_space(seed)
     rng = np.random.default_rng(seed)
-    bred = breeder(space, levels, crossover_rate)
+    bred = breeder(space, levels)
     parents = bred.encoding.genes(points(space, 4, rng))
     pool = bred.breed(parents, 40, rng)
     for row, (first, _) in enumerate(pool.parents):
@@ -136,7 +136,7 @@ def test_the_crossover_rate_is_the_share_of_children_of_two_parents():
             f"c{j}": Choice(kind="categorical", choices=tuple(range(40))) for j in range(8)
         }
     )
-    bred = breeder(space, crossover_rate=0.8)
+    bred = breeder(space)
     rng = np.random.default_rng(0)
     parents = np.repeat(np.arange(20.0)[:, None], 8, axis=1)
     origins = [
@@ -146,9 +146,9 @@ def test_the_crossover_rate_is_the_share_of_children_of_two_parents():
         for row in range(len(pool))
     ]
     n = origins.count("crossover")
-    # Eight in ten cross; one in 7 of these with itself (four of 20 compete), 1 in 256 takes no gene.
+    # Half of them cross; one in 7 of these with itself (four of 20 compete), 1 in 256 takes no gene.
     both = np.diff((1 - np.arange(21) / 20) ** 4) ** 2
-    expected = 0.8 * (1 - both.sum()) * (1 - 2**-8)
+    expected = 0.5 * (1 - both.sum()) * (1 - 2**-8)
     assert stats.binomtest(n, len(origins), expected).pvalue > 1e-3, (n / len(origins), expected)
 
 

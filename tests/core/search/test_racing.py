@@ -218,19 +218,18 @@ def test_a_proposal_that_is_new_and_valid_is_evaluated_once(sampler):
 # -- settings ----------------------------------------------------------------------------------
 
 
-def test_selection_and_elitism_are_chosen_in_the_configuration():
-    wanted = {"selection": "rank", "elite_size": 0, "population_size": 8, "generations": 10}
+def test_elitism_is_chosen_in_the_configuration():
+    wanted = {"elite_size": 0, "population_size": 8, "generations": 10}
     cfg = problems.configuration("evolution", evolution=wanted)
     sampler = make_sampler(cfg, problems.space())
     assert isinstance(sampler, EvolutionSampler)
-    assert sampler.breeder.selection == "rank"
     state, plans = problems.search(sampler, seed=3)
     last = {assignment.candidate.candidate_id for assignment in plans[-1].assignments}
     # Without an elite nobody outlives the generation after its own.
     assert {candidate.candidate_id for candidate in sampler.population(state)} == last
     plain = make_sampler(problems.configuration("evolution"), problems.space())
     assert isinstance(plain, EvolutionSampler)
-    assert (plain.breeder.selection, plain.elite_size) == ("tournament", 2)
+    assert plain.elite_size == 2
     assert (plain.breeder.mutation_rate, plain.breeder.crossover_rate) == (0.2, 0.7)
 
 

@@ -2,21 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from convergence_core.config.optimization import EarlyStoppingConfig
+from convergence_core.config.optimization import Algorithm, EarlyStoppingConfig
 from convergence_core.posterior import SpaceModel
-from convergence_core.records import Evaluation, Params, Trial, canonical_json
+from convergence_core.records import Evaluation, Params, Trial
 from convergence_core.search.sampler import Advice, Plan
-from convergence_core.search.samplers import SAMPLERS
 from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import PlannedGeneration, StopReason, Study, limit_reached
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.mixed_problem import trial
 from tests.support.problems import World, configuration, space
+
+ALGORITHMS = get_args(Algorithm)
 
 SPACE = space()
 WORLD = World(seed=1, n_cases=12)
@@ -61,7 +62,7 @@ def search(own: Study, state: StudyState | None = None) -> tuple[StudyState, lis
     return state, plans
 
 
-@pytest.mark.parametrize("algorithm", SAMPLERS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_search_ends_with_a_recommendation_and_is_the_same_again(algorithm: str):
     own = study(algorithm)
     state, plans = search(own)
@@ -91,19 +92,6 @@ def test_a_search_that_goes_on_from_its_checkpoint_is_the_same_search():
     after, rest = search(own, resumed)
     assert rest == plans[1:]
     assert replace(after, learned={}) == replace(state, learned={})
-
-
-def test_a_checkpoint_of_an_earlier_version_is_answered_as_far_as_it_has_rewards():
-    own = study()
-    good, _ = step(own, own.start())
-    bad, _ = step(own, own.start(), lambda e: replace(e, status="error", reward=0.0))
-    for state in (good, bad):
-        checkpoint = state.to_checkpoint()
-        flag = f'"answered":{canonical_json(state.is_answered)},'
-        assert flag in checkpoint.progress_json
-        old = replace(checkpoint, progress_json=checkpoint.progress_json.replace(flag, ""))
-        assert StudyState.from_checkpoint(old) == state
-    assert (good.is_answered, bad.is_answered) == (True, False)
 
 
 def test_asking_changes_nothing_and_advice_reaches_the_sampler():
