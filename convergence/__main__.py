@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from convergence_core.errors import ConvergenceError
 from convergence_core.packages import check_packages
-from tasks.prefect_support.garbage_collection import collect_rarely
+from tasks.prefect_support.program import collect_rarely
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from convergence_core.events import GenerationFinished
 from tasks.artifacts import show_progress, show_thought
 from tasks.prefect_support.flow_runs import attended_generation, quoted
-from tasks.run.active_runs import run_of
+from tasks.run.run import run_of
 from tasks.steps import (
     evaluate,
     learn,

@@ -4,7 +4,7 @@ from prefect import flow, runtime
 
 from tasks.artifacts import notices, show_rounds, show_tags
 from tasks.prefect_support.flow_runs import attended, label_of_round, task_runs_have_no_tags
-from tasks.run.active_runs import is_open
+from tasks.run.run import is_open
 from tasks.run.sao_rounds import finish, open_rounds, should_continue
 from tasks.steps import prefer, save_round
 

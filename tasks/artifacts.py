@@ -36,9 +36,8 @@ from tasks.report.rlp_section import thinking_blocks
 from tasks.report.sao_section import preference_blocks, preference_report
 from tasks.report.stills import learning_curve_png
 from tasks.report.tables import CAUTIOUS, leaderboard_rows, racing_rows, ranked_by, spending
-from tasks.run.active_runs import run_of
 from tasks.run.result import collect_progress
-from tasks.run.run import Run
+from tasks.run.run import Run, run_of
 from tasks.secrets.process_redaction import redacted_text
 
 if TYPE_CHECKING:

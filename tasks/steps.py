@@ -15,10 +15,9 @@ from convergence_core.records import Assignment, Trial
 from convergence_core.search.sampler import Plan
 from tasks.policy.policy_round import round_of
 from tasks.run import sao_rounds
-from tasks.run.active_runs import run_of
 from tasks.run.games_round import games_round_of
 from tasks.run.publication import publish_generation
-from tasks.run.run import StepResult
+from tasks.run.run import StepResult, run_of
 from tasks.secrets.process_redaction import redacted_errors
 
 

@@ -274,10 +274,9 @@ def _build_parts(loaded: "Loaded") -> None:
     import asyncio  # noqa: PLC0415 - only here
 
     from convergence_core.config.evaluation_rules import check_judges  # noqa: PLC0415 - as above
-    from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
+    from tasks.inputs.environment import Environment, check_priced  # noqa: PLC0415 - as above
     from tasks.inputs.factories import make_metrics, make_target  # noqa: PLC0415 - as above
-    from tasks.inputs.prices import check_priced  # noqa: PLC0415 - as above
-    from tasks.run.destinations import check_destinations  # noqa: PLC0415 - as above
+    from tasks.run.opener import check_destinations  # noqa: PLC0415 - as above
     from tasks.runners import check_runner  # noqa: PLC0415 - as above
     from tasks.secrets.redaction import journal_url  # noqa: PLC0415 - as above
     from tasks.telemetry.listeners import check_listeners  # noqa: PLC0415 - as above

@@ -56,7 +56,7 @@ def emit_estimate(
 
 def _show(run: "RunEstimate") -> None:
     console.answer(f"\n{run.system}: nothing was called.", style="bold")
-    from convergence_core.budget.terms import dollars  # noqa: PLC0415 - with the answer only
+    from convergence_core.budget.limits import dollars  # noqa: PLC0415 - with the answer only
 
     columns: dict[str, Callable[[RoleEstimate], str]] = {
         "role": lambda role: role.role,

@@ -7,10 +7,12 @@ candidates asked and unasked, jointly.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
+from convergence_core.config import Configuration
+from convergence_core.config.search_space import TextParam
 from convergence_core.evidence import Archive, Member
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
@@ -22,7 +24,6 @@ from convergence_core.posterior.gaussian_process import (
     Repeats,
 )
 from convergence_core.posterior.kernel import Kernel
-from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.posterior.prior_runs import (
     EarlierRun,
     newest_within,
@@ -35,8 +36,49 @@ from convergence_core.posterior.warped_posterior import (
     WarpedPosterior,
 )
 from convergence_core.records import Candidate, Json
-from convergence_core.space import Space
+from convergence_core.space import Choice, Space
 from convergence_core.space.arrays import Encoding, Points
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthPrice:
+    """What texts of some parameters cost by their length."""
+
+    per_1000: float
+    """Reward that 1,000 characters cost."""
+    parameters: tuple[str, ...]
+    """Text parameters that are priced."""
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> Self | None:
+        """Return ``prompts.length_price`` of texts with ``mutate``; ``None``: length is free."""
+        price = configuration.prompts.length_price
+        named = tuple(
+            name
+            for name, parameter in configuration.search_space.parameters.items()
+            if isinstance(parameter, TextParam) and parameter.mutate
+        )
+        return cls(per_1000=price, parameters=named) if price and named else None
+
+    def of_text(self, text: str) -> float:
+        """Return what a text costs."""
+        return self.per_1000 * len(text) / 1000.0
+
+    def of_points(self, encoding: Encoding, points: Points) -> np.ndarray:
+        """Return what candidates' texts cost together (eq. 1), inactive ones nothing, (n,)."""
+        prices = np.zeros(len(points))
+        for j, name in enumerate(encoding.choice_names):
+            parameter = encoding.space.parameters[name]
+            if name in self.parameters and isinstance(parameter, Choice):
+                costs = [self.of_text(str(text)) for text in parameter.choices]
+                prices += np.array([*costs, 0.0])[points.codes[:, j]]
+        return prices
+
+
+def prices(price: LengthPrice | None, texts: Mapping[str, object]) -> dict[str, float]:
+    """Return text → what it costs; ``None`` is no price."""
+    return {text: 0.0 if price is None else price.of_text(text) for text in texts}
+
 
 MAX_ROWS = 300
 """Candidates that a process is trained on: its cost grows with their cube."""

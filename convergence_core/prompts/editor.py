@@ -8,7 +8,7 @@ import numpy as np
 
 from convergence_core.config.prompts import OperatorName, PromptsConfig
 from convergence_core.evidence import Archive
-from convergence_core.posterior.length_price import LengthPrice, prices
+from convergence_core.posterior.space_model import LengthPrice, prices
 from convergence_core.prompts.demonstrations import drawn
 from convergence_core.prompts.evidence import (
     TextEvidence,

@@ -4,6 +4,7 @@ A parameter that is not active lies, as a number, in the middle and, as a choice
 own; the kernel stays positive definite and inactive parameters tell candidates apart no further.
 """
 
+import base64
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ import numpy as np
 from convergence_core.records import Params
 from convergence_core.space.parameters import Choice, Float
 from convergence_core.space.space import Space
-from convergence_core.space.text_variants import unpacked
 
 N_HASHED = 256
 """Buckets of a text's n-grams."""
+LARGEST = 127
+"""Of a packed coordinate."""
 TINY = 1e-9
 """A distance between directions that is none."""
 
@@ -162,3 +164,19 @@ def _hashed(text: str) -> np.ndarray:
     counts[N_HASHED] = float(not words)
     vector = np.sqrt(counts)
     return np.asarray(vector / np.linalg.norm(vector), np.float64)
+
+
+def packed(vector: Sequence[float]) -> str:
+    """Return a direction, (n_dims,), as a short text: a byte per coordinate, in base 64.
+
+    A cosine of two moves by less than .01.
+    """
+    values = np.asarray(vector, np.float64)
+    whole = np.round(values * (LARGEST / np.abs(values).max())).astype(np.int8)
+    return base64.b64encode(whole.tobytes()).decode("ascii")
+
+
+def unpacked(text: str) -> np.ndarray:
+    """Return the direction that ``packed`` wrote, (n_dims,), of length 1."""
+    values = np.frombuffer(base64.b64decode(text), np.int8).astype(np.float64)
+    return np.asarray(values / np.linalg.norm(values), np.float64)

@@ -1,10 +1,11 @@
-"""Builder of the ``Space`` of a configuration.
+"""Builder of the ``Space`` of a configuration, and of wider ones while a run continues.
 
 The configuration has checked its own rules with file and line; what is checked here are the
 defaults, and what only the content of text files can show.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from convergence_core.config import (
     BooleanParam,
@@ -114,3 +115,30 @@ def _check_baseline(space: Space) -> None:
             if not constraint.evaluate(spelled)
         ]
     )
+
+
+def widened(
+    space: Space,
+    variants: Mapping[str, Sequence[str]],
+    vectors: Mapping[str, str] | None = None,
+) -> Space:
+    """Return the space with further variants of text parameters, the same where there are none.
+
+    A variant's name is its text, as of one that was written into the configuration. Candidates keep
+    their identity: it is a hash of their values.
+
+    Args:
+        space: to be widened.
+        variants: text parameter → texts.
+        vectors: as of ``Space.vectors``, further ones.
+    """
+    parameters = dict(space.parameters)
+    for name, texts in variants.items():
+        parameter = parameters.get(name)
+        if not isinstance(parameter, Choice) or parameter.kind != "text":
+            continue
+        new = tuple(text for text in dict.fromkeys(texts) if text not in parameter.choices)
+        parameters[name] = replace(
+            parameter, choices=(*parameter.choices, *new), names=(*parameter.names, *new)
+        )
+    return replace(space, parameters=parameters, vectors={**space.vectors, **(vectors or {})})

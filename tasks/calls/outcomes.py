@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Reservation
+from convergence_core.budget.limits import Budget, Reservation
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.ports import CallIntent, Settlement, StoredAnswer
 from convergence_core.records import (

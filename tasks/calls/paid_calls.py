@@ -17,8 +17,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Exhausted, Reservation, Wait
+from convergence_core.budget.limits import Budget, Exhausted, Reservation, Wait
 from convergence_core.config.optimization import ExecutionConfig
 from convergence_core.errors import (
     CandidateFault,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
-from convergence_core.budget.terms import Exhausted, Reservation
+from convergence_core.budget.limits import Exhausted, Reservation
 from convergence_core.config import CacheConfig
 from convergence_core.errors import EvaluationFault, EvaluatorFault, InfrastructureFault
 from convergence_core.ports import CallIntent

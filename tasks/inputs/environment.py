@@ -1,17 +1,128 @@
 """Environment of a run: secrets, prices, and the mock server."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import yaml
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
+from convergence_core.errors import CandidateFault, ConfigurationError
+from convergence_core.ports import Target
+from tasks.calls.metric_calls import ComposedTarget
 from tasks.http.authentication import check_environment
 from tasks.http.environment import check_network_environment
-from tasks.inputs.prices import prices_of
 from tasks.secrets.process_redaction import hide
 from tasks.secrets.redaction import Redactor, Secrets, journal_url, target_secret_names
+
+
+def shipped(name: str) -> Path:
+    """Return the path of a shipped file, e.g. ``prices/prices.yaml``."""
+    # Installed, the data lie in the package of the front door, which lies beside this one.
+    root = Path(__file__).resolve().parents[2]
+    installed, checkout = root / "convergence/_data" / name, root / "data" / name
+    return installed if installed.is_file() else checkout
+
+
+if TYPE_CHECKING:
+    from tasks.inputs.loader import Loaded
+
+N_PROBES = 64
+"""Candidates whose worst case is looked at before the first call."""
+
+_NAME = "prices/prices.yaml"
+
+
+def shipped_prices() -> PriceTable:
+    """Return the table that comes with this version.
+
+    Raises:
+        FileNotFoundError: the installation is incomplete.
+    """
+    return PriceTable.from_mapping(_read())
+
+
+def prices_of(configuration: Configuration) -> PriceTable:
+    """Return the prices that a configuration's calls are settled at."""
+    written = {name: price.model_dump() for name, price in configuration.prices.items()}
+    return shipped_prices().with_overrides(written)
+
+
+def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str, ...]:
+    """Return what a run would ask without knowing the most it can cost; no call is made.
+
+    Each entry is a model, or the kind of a target that has none. Candidates are drawn as the
+    search would draw them, with a seed of their own.
+    """
+    unknown: dict[str, None] = {}
+    case = loaded.cases[0]
+    rng = np.random.default_rng(0)
+    probes = [loaded.space.baseline(), *(loaded.space.sample(rng) for _ in range(N_PROBES))]
+    for params in (probe for probe in probes if probe is not None):
+        try:
+            worst = target.worst_case(params, case)
+            request = target.request(params, case)
+        except CandidateFault:
+            continue  # it is never asked
+        if worst.usd is None:
+            model = request.get("model") if isinstance(request, dict) else None
+            if model is None and isinstance(target, ComposedTarget):
+                continue  # which models it asks is known when it asks them; each call is refused then
+            unknown[str(model) if isinstance(model, str) else target.provider] = None
+    for metric in loaded.configuration.evaluation.judges.values():
+        llm = loaded.configuration.judge_of(metric)
+        if llm is not None:
+            from tasks.providers import billing_provider  # noqa: PLC0415 - brings httpx
+
+            if prices.find(*billing_provider(llm)) is None:
+                unknown[llm.model] = None
+    return tuple(unknown)
+
+
+def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | None:
+    """Return a warning when some prices are unknown; ``None``: all are known, or do not matter.
+
+    Raises:
+        ConfigurationError: under ``budget.max_usd``, which an unknown price would make worthless.
+    """
+    configuration = loaded.configuration
+    budget = configuration.budget
+    unknown = unpriced(loaded, target, prices)
+    if not unknown:
+        return None
+    names = ", ".join(f"`{name}`" for name in unknown)
+    if budget.max_usd is not None and not budget.allow_unknown_prices:
+        example = "{input: 0.15, output: 0.6}"
+        if configuration.api.kind not in {*CHAT_KINDS, "agno"}:
+            example = "{request: 0.002}"
+        rule = f"needs to know what every call may cost, but not for {names}"
+        fix = (
+            f"Write `prices: {{{unknown[0]}: {example}}}` and, for a chat, a `max_tokens`; or "
+            "`allow_unknown_prices: true` under `budget`."
+        )
+        raise ConfigurationError.of("budget.max_usd", rule, fix, value=f"{budget.max_usd:g}")
+    is_asked = configuration.api.kind in {*CHAT_KINDS, "agno"}
+    if not is_asked and not configuration.evaluation.judges:
+        return None  # most functions and endpoints of one's own cost nothing by the call
+    return (
+        f"The price of {names} is unknown before a call: these calls are counted, and their dollars only where "
+        "an answer tells them."
+    )
+
+
+@cache
+def _read() -> Mapping[str, Any]:
+    # The loader in C, where the system has it, takes a tenth of the time of half a second.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    prices: Mapping[str, Any] = yaml.load(shipped(_NAME).read_text(encoding="utf-8"), loader)  # noqa: S506 - both are safe
+    return prices
+
 
 _PLACEHOLDER = "offline"
 """Placeholder for every key when no external service is called."""

@@ -30,8 +30,15 @@ from tasks.inputs.case_files import (
     read_bytes,
     read_cases,
 )
-from tasks.inputs.case_warnings import leak_warnings, retyped_warnings
-from tasks.inputs.cases import build_cases, hash_of, limited_weights, split_holdout, with_groups
+from tasks.inputs.cases import (
+    build_cases,
+    hash_of,
+    leak_warnings,
+    limited_weights,
+    retyped_warnings,
+    split_holdout,
+    with_groups,
+)
 from tasks.inputs.facts import facts_of
 from tasks.json_values import Missing, names, pick
 from tasks.metrics import judge

@@ -20,7 +20,7 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import Case
 from convergence_core.result import RunResult, case_names
 from convergence_core.space import Space
-from convergence_core.space.text_variants import widened
+from convergence_core.space.builder import widened
 from tasks.inputs.loader import load, load_mapping
 from tasks.report.blocks import Block
 from tasks.report.phrases import clean, iso, settings_text

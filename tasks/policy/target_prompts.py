@@ -22,7 +22,7 @@ from convergence_core.prompts.state import Mutation, text_id_of
 from convergence_core.records import Assignment, Candidate, Cell, Trial, canonical_json, sha256_hex
 from convergence_core.search.study import limit_reached
 from convergence_core.space import Choice
-from convergence_core.space.text_variants import widened
+from convergence_core.space.builder import widened
 from tasks.inputs.environment import Environment
 from tasks.policy.prompt_mutator import PromptMutator
 from tasks.prompts.factory import make_editor, make_text_writer, mutable_parameters

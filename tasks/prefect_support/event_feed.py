@@ -23,7 +23,7 @@ LEFT_OUT: Final = frozenset(
 )
 """Of every other state, such as Failed, Crashed or AwaitingRetry, the feed tells."""
 _CREATES_SERVER: Final = frozenset(
-    {"prefect.server.api.server:create_app", "tasks.prefect_support.temporary_app:create_app"}
+    {"prefect.server.api.server:create_app", "tasks.prefect_support.temporary_server:create_app"}
 )
 _LOGGER = logging.getLogger(__name__)
 

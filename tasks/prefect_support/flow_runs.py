@@ -8,11 +8,10 @@ from prefect import runtime
 from prefect.context import FlowRunContext, TagsContext
 from prefect.utilities.annotations import quote
 
-from tasks.prefect_support.garbage_collection import collecting_rarely
 from tasks.prefect_support.heartbeats import beating, flows_beat_themselves
 from tasks.prefect_support.orphans import cancelling_pending_subflows
-from tasks.run.active_runs import is_open, run_of
-from tasks.run.run import Run
+from tasks.prefect_support.program import collecting_rarely
+from tasks.run.run import Run, is_open, run_of
 from tasks.secrets.process_redaction import redacted_errors
 
 T = TypeVar("T")

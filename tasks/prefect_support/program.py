@@ -2,9 +2,9 @@
 
     python -m tasks.prefect_support.program prefect server start
 
-As ``python -m`` does, but Python looks for garbage in cycles less often
-(``tasks.prefect_support.garbage_collection``), a Prefect server keeps less of task runs in its feed
-of events (``tasks.prefect_support.event_feed``), and a process that its environment names a parent
+As ``python -m`` does, but Python looks for garbage in cycles less often (by default after every 700
+objects more that hold others; Prefect makes them by the ten thousand, and nearly none ends in a
+cycle), a Prefect server keeps less of task runs in its feed of events (``tasks.prefect_support.event_feed``), and a process that its environment names a parent
 to ends soon after it, also after ``kill -9``: no variable of Python's or of Prefect's can tell them.
 
 The dead cannot clean up after themselves, so the process looks at its parent's number, which the kernel
@@ -12,16 +12,40 @@ changes when the parent dies. A pipe would say so too, but a fork of the parent 
 and Linux's parent-death signal fires when the *thread* that started the process ends.
 """
 
+import contextlib
+import gc
 import os
 import runpy
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from tasks.prefect_support.event_feed import is_server, keep_failures
-from tasks.prefect_support.garbage_collection import collect_rarely
+
+RARELY: Final = 50_000
+"""Objects more before Python looks."""
+
+
+def collect_rarely() -> None:
+    """Make garbage collection rarer; a threshold that is higher already stays."""
+    young, *older = gc.get_threshold()
+    if 0 < young < RARELY:  # 0: nobody looks at all, which is somebody's choice
+        gc.set_threshold(RARELY, *older)
+
+
+@contextlib.contextmanager
+def collecting_rarely() -> Iterator[None]:
+    """Make it rarer for a block, in a process that may be another program's."""
+    before = gc.get_threshold()
+    collect_rarely()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
 
 PARENT: Final = "CONVERGENCE_PARENT"
 """Variable of the environment that holds the number of the process it must not outlive."""

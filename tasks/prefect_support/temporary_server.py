@@ -3,23 +3,66 @@
 Prefect would start the same one by itself, but only after importing the server's code into our
 process (three seconds), and would wait for it before anything else. Ours starts while we import the
 flows, and it ends if this process is killed: otherwise it would keep its port, its memory and our
-standard output.
+standard output. At its start a server brings its database up to date and registers what it ships, so
+those of one home start one after the other: together they would each create the same tables.
 """
 
 import atexit
 import contextlib
+import fcntl
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from convergence_core.errors import PrefectServerError
 from tasks.http.environment import exempt_from_proxies
 from tasks.prefect_support.program import PARENT
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+LOCK_FILE: Final = "convergence-server.lock"
+"""In Prefect's home. The kernel frees the lock of a process that is killed."""
+
+
+def create_app() -> "FastAPI":
+    """Return Prefect's application; its start waits for those of other processes of this home."""
+    from prefect.server.api.server import create_app as create  # noqa: PLC0415 - takes seconds
+    from prefect.settings import PREFECT_HOME  # noqa: PLC0415 - as above
+
+    app = create()
+    started = app.router.lifespan_context
+
+    @contextlib.asynccontextmanager
+    async def lifespan(served: Any) -> AsyncIterator[Any]:
+        async with contextlib.AsyncExitStack() as stack:
+            # It may block: until it has started, this process has nothing else to do.
+            with alone(Path(PREFECT_HOME.value())):
+                state = await stack.enter_async_context(started(served))
+            yield state
+
+    app.router.lifespan_context = lifespan
+    return app
+
+
+@contextlib.contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """Wait until no other process of this home is in such a block."""
+    home.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
 
 _OF_A_TEMPORARY_SERVER = {
     "PREFECT_UI_ENABLED": "0",
@@ -104,7 +147,7 @@ class TemporaryServer:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own arguments
                 [
                     sys.executable, "-m", "tasks.prefect_support.program", "uvicorn", "--factory",
-                    "tasks.prefect_support.temporary_app:create_app",
+                    "tasks.prefect_support.temporary_server:create_app",
                     "--fd", str(descriptor), "--log-level", "error", "--lifespan", "on",
                 ],
                 env={

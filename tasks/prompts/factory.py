@@ -8,7 +8,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.evaluation import BaseMetric, ExpectingMetric
 from convergence_core.config.search_space import TextParam
 from convergence_core.errors import PolicyCheckpointError
-from convergence_core.posterior.length_price import LengthPrice
+from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.prompts.editor import Editor
 from convergence_core.prompts.invariants import HeldOutTexts, Invariants, texts_in
 from convergence_core.prompts.operators import WORDING_VERSION

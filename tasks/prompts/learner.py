@@ -32,7 +32,7 @@ from convergence_core.search.sampler import Advice
 from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice
-from convergence_core.space.text_variants import packed
+from convergence_core.space.arrays import packed
 from tasks.json_values import as_text
 from tasks.prompts.writer import TextWriter, Writing
 from tasks.rlp.embeddings import Embedder

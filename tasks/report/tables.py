@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from convergence_core.budget.terms import LimitName, Spent, shown, written
+from convergence_core.budget.limits import LimitName, Spent, shown, written
 from convergence_core.ports import Store
 from convergence_core.result import LeaderboardRow, RoleCost, RunResult, number_text
 from convergence_core.result.number_text import UNKNOWN, plural

@@ -17,8 +17,7 @@ from convergence_core.result import RunResult
 from convergence_core.space import Space
 from tasks.inputs.loader import load
 from tasks.inputs.storage import ready_store
-from tasks.run.active_runs import is_open
-from tasks.run.run import FLOW_RUN_TAG
+from tasks.run.run import FLOW_RUN_TAG, is_open
 from tasks.serving.promotion import HOLDBACK, offer_champion, put_on_offer, retire_champion
 from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us

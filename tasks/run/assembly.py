@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias, TypedDict
 from uuid import uuid4
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Spent
+from convergence_core.budget.limits import Budget, Spent
 from convergence_core.config import Configuration
 from convergence_core.config.problems import listing
 from convergence_core.events import (
@@ -25,20 +24,18 @@ from convergence_core.search.learner import Learner
 from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
 from convergence_core.search.study_state import StudyState
-from convergence_core.space.text_variants import widened
+from convergence_core.space.builder import widened
 from tasks.games.games_learner import make_games
-from tasks.inputs.environment import Environment
+from tasks.inputs.environment import Environment, check_priced
 from tasks.inputs.loader import Loaded
-from tasks.inputs.prices import check_priced
 from tasks.inputs.storage import store_path
 from tasks.metrics.judge.judge import call_count
 from tasks.prompts.factory import make_prompts
 from tasks.rlp.factory import make_rlp
 from tasks.rlp.learner_calls import LearnerParts
-from tasks.run.active_runs import register
 from tasks.run.adoption import tagged_champion
 from tasks.run.prior_runs import read_past
-from tasks.run.run import Run, RunResources
+from tasks.run.run import Run, RunResources, register
 from tasks.runners import WorkerPool, check_runner, make_runner, n_workers_of
 from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec

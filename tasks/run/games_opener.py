@@ -11,12 +11,11 @@ from tasks.games.games_learner import GAMES, GamesLearner, share_of_round
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
-from tasks.run.active_runs import run_of
 from tasks.run.assembly import Caller
 from tasks.run.assessment import champion_of_test, interrupted
 from tasks.run.games_round import GamesRound, held_open
 from tasks.run.opener import open_config, prepare_run, with_overrides
-from tasks.run.run import Run
+from tasks.run.run import Run, run_of
 from tasks.store.tables.lineage import GAMES_TAG
 
 

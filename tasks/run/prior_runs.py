@@ -12,7 +12,7 @@ from convergence_core.config import Configuration
 from convergence_core.errors import ResumeError
 from convergence_core.ports import RunRecord
 from convergence_core.posterior import SpaceModel
-from convergence_core.posterior.length_price import LengthPrice
+from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import make_surrogate
 from convergence_core.search.schedule import Schedule

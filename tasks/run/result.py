@@ -9,7 +9,7 @@ from convergence_core.config import Configuration
 from convergence_core.explanation.explain import explain
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.ports import CallTotals, RunRecord, Store
-from convergence_core.posterior.length_price import LengthPrice
+from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.prompts.state import text_id_of
 from convergence_core.records import Params
 from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within

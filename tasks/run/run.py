@@ -2,7 +2,7 @@
 
 ``convergence_core.search.study`` decides; this module executes the decisions and makes them
 durable. Flows and tasks receive only a run's id, so that Prefect gets no large object and no
-secret (``tasks.run.active_runs``). ``tasks.run.opener`` opens runs.
+secret (``tasks.run.run``). ``tasks.run.opener`` opens runs.
 """
 
 import asyncio
@@ -12,10 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Spent
+from convergence_core.budget.limits import Budget, Spent
 from convergence_core.config import Configuration
-from convergence_core.errors import LeaseHeldError, RunInterruptedError
+from convergence_core.errors import LeaseHeldError, RunInterruptedError, RunNotFoundError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
 from convergence_core.ports import Journal, LostCall, Row, RunRecord, RunStatus
 from convergence_core.records import Assignment, Evaluation, Trial
@@ -25,7 +24,7 @@ from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.schedule import FINAL_SHARE
 from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
-from convergence_core.space.text_variants import widened
+from convergence_core.space.builder import widened
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.loader import Loaded
 from tasks.run.prior_runs import PriorRuns, read_past
@@ -444,3 +443,41 @@ def _is_by_signal(error: BaseException) -> bool:
             return True
         seen.append(earlier)
     return False
+
+
+_ACTIVE: dict[str, Run] = {}
+_LOCK = threading.Lock()
+
+
+def register(run: Run) -> None:
+    """Let a run be found by its id until it is closed."""
+    with _LOCK:
+        _ACTIVE[run.run_id] = run
+    run.held.callback(_unregister, run.run_id)
+
+
+def _unregister(run_id: str) -> None:
+    with _LOCK:
+        _ACTIVE.pop(run_id, None)
+
+
+def run_of(run_id: str) -> Run:
+    """Return an open run of this process.
+
+    Raises:
+        RunNotFoundError: this process holds no such run.
+    """
+    with _LOCK:
+        run = _ACTIVE.get(run_id)
+    if run is None:
+        raise RunNotFoundError(
+            f"run {run_id} is not open in this process. "
+            f"Open it with `convergence resume {run_id}`."
+        )
+    return run
+
+
+def is_open(run_id: str) -> bool:
+    """Whether this process holds the run."""
+    with _LOCK:
+        return run_id in _ACTIVE

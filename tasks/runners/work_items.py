@@ -3,7 +3,7 @@
 import pickle
 from dataclasses import dataclass
 
-from convergence_core.budget.terms import Spent
+from convergence_core.budget.limits import Spent
 from convergence_core.errors import ConvergenceError
 from convergence_core.records import Assignment, Trial
 

@@ -11,8 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Spent
+from convergence_core.budget.limits import Budget, Spent
 from convergence_core.errors import ResumeError
 from convergence_core.records import canonical_json
 from tasks.calls.session import EvaluationSession

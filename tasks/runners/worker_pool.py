@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Grant, Spent
+from convergence_core.budget.limits import Budget, Grant, Spent
 from convergence_core.config import Configuration
 from convergence_core.config.optimization import ExecutionConfig
 from convergence_core.errors import ConfigurationError, WorkerLostError

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Reservation
+from convergence_core.budget.limits import Budget, Reservation
 from convergence_core.config.feedback import SafetyModelConfig
 from convergence_core.errors import ConfigurationError, EvaluationFault
 from convergence_core.ports import Completion

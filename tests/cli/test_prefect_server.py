@@ -7,8 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.prefect_support.temporary_app import LOCK_FILE, alone
-from tasks.prefect_support.temporary_server import ROOM, TemporaryServer, full_disk
+from tasks.prefect_support.temporary_server import (
+    LOCK_FILE,
+    ROOM,
+    TemporaryServer,
+    alone,
+    full_disk,
+)
 from tests.cli.test_running import Session, calls, write_project
 
 

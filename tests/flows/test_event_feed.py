@@ -95,7 +95,7 @@ def test_the_feed_has_flow_runs_and_what_went_wrong_and_no_more(prefect_server: 
     [
         ("prefect server start --host 127.0.0.1", True),
         ("uvicorn --factory prefect.server.api.server:create_app --fd 3", True),
-        ("uvicorn --factory tasks.prefect_support.temporary_app:create_app --fd 3", True),
+        ("uvicorn --factory tasks.prefect_support.temporary_server:create_app --fd 3", True),
         ("prefect worker start --pool local", False),
         ("prefect server database upgrade", False),
     ],

@@ -35,7 +35,7 @@ WORKERS: Final = 4
 """Calls in flight, as ``write_project`` has them."""
 END_S: Final = 900.0
 """Only ends what hangs."""
-SERVER: Final = b"tasks.prefect_support.temporary_app"
+SERVER: Final = b"tasks.prefect_support.temporary_server"
 
 pytestmark = [
     pytest.mark.slow,

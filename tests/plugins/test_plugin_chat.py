@@ -11,9 +11,8 @@ from convergence_core.config import LlmConfig
 from convergence_core.errors import CandidateFault, ConfigurationError, InfrastructureFault
 from convergence_core.ports import LLM
 from convergence_core.records import Case
-from tasks.inputs.environment import Environment
+from tasks.inputs.environment import Environment, prices_of
 from tasks.inputs.factories import make_target
-from tasks.inputs.prices import prices_of
 from tasks.providers import billing_provider, make_llm, split_model
 from tasks.secrets.redaction import Secrets
 from tests.support.configurations import loaded

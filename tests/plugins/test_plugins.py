@@ -16,9 +16,8 @@ from convergence_core.errors import (
 )
 from convergence_core.ports import Target
 from convergence_core.records import Case, canonical_json
-from tasks.inputs.environment import Environment
+from tasks.inputs.environment import Environment, prices_of
 from tasks.inputs.factories import make_metrics, make_target
-from tasks.inputs.prices import prices_of
 from tasks.secrets.redaction import Secrets
 from tests.support.configurations import loaded
 from tests.support.plugin_packages import ECHO, ECHO_ENTRIES, install

@@ -7,7 +7,7 @@ import pytest
 
 from convergence_core.config import parse_mapping
 from convergence_core.posterior import SpaceModel
-from convergence_core.posterior.length_price import LengthPrice
+from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.records import Cell, Params
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import SearchState

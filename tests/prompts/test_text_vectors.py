@@ -15,8 +15,8 @@ from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Choice, Space
-from convergence_core.space.arrays import Encoding
-from convergence_core.space.text_variants import packed, unpacked, widened
+from convergence_core.space.arrays import Encoding, packed, unpacked
+from convergence_core.space.builder import widened
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.mixed_problem import trial
 from tests.support.writing_runs import (

@@ -13,7 +13,7 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.budget.usage import reported_cost
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.records import Reply
-from tasks.inputs.prices import shipped_prices
+from tasks.inputs.environment import shipped_prices
 from tests.docs.test_documents import ROOT, blocks
 from tests.support.chat_servers import (
     CASE,

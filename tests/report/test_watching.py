@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from convergence_core.budget.terms import Spent
+from convergence_core.budget.limits import Spent
 from convergence_core.config.models import BudgetConfig
 from tasks.report.markdown import markdown_of
 from tasks.report.tables import racing_rows, spending

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tasks.prefect_support.garbage_collection import RARELY, collecting_rarely
+from tasks.prefect_support.program import RARELY, collecting_rarely
 from tests.support.children import run_python
 
 

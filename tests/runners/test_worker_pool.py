@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Spent
+from convergence_core.budget.limits import Budget, Spent
 from convergence_core.config.models import BudgetConfig
 from convergence_core.errors import ConfigurationError, WorkerLostError
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation, Trial

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Spent
+from convergence_core.budget.limits import Budget, Spent
 from convergence_core.config import CacheConfig
 from convergence_core.config.models import BudgetConfig
 from convergence_core.objective import MetricRule, RewardModel

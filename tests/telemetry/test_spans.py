@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from convergence.testing import HostileAnswer, LoopbackService
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Spent
+from convergence_core.budget.limits import Budget, Spent
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation
-from tasks.inputs.environment import Environment
-from tasks.inputs.prices import prices_of
+from tasks.inputs.environment import Environment, prices_of
 from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec
 from tasks.secrets.redaction import Secrets

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from convergence_core.config import Configuration
 from convergence_core.posterior import SpaceModel
-from convergence_core.posterior.length_price import LengthPrice
+from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.search.evolution import Breeder
 from convergence_core.search.goals import Goals
 from convergence_core.search.racing import Rules

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import reduce
 from operator import add
 
-from convergence_core.budget.terms import Spent
+from convergence_core.budget.limits import Spent
 from convergence_core.errors import ResumeError
 from convergence_core.ports import Checkpoint, Journal, Row, RunRecord
 from tasks.store import ParquetStore, new_run_id

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Exhausted, Reservation, Spent, Wait, dollars
+from convergence_core.budget.limits import Budget, Exhausted, Reservation, Spent, Wait, dollars
 from convergence_core.config.models import BudgetConfig
 from convergence_core.ports import CallTotals, WorstCase
 
