@@ -1,4 +1,4 @@
-"""Builder of the ``Space`` of a configuration, and of wider ones while a run continues.
+"""Builder of the ``Space`` of a configuration, and of wider ones in a run.
 
 The configuration has checked its own rules with file and line; what is checked here are the
 defaults, and what only the content of text files can show.

@@ -1,4 +1,4 @@
-"""Tests of a promptfoo configuration, with everything that they inherit and refer to."""
+"""Tests of a promptfoo configuration, with all that they inherit and refer to."""
 
 import itertools
 import re
