@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from convergence_core.budget.bounds import TOKENS_PER_REQUEST, prompt_bound
-from convergence_core.budget.prices import Price, provider_of
 from convergence_core.budget.limits import dollars
+from convergence_core.budget.prices import Price, provider_of
 from convergence_core.config import JudgeMetric
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.evaluation import LlmConfig
