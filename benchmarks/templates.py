@@ -77,7 +77,7 @@ def shop_of(folder: Path) -> Iterator[None]:
 
 def found_of(template: str, seed: int, folder: Path, *sets: str) -> dict[str, Any]:
     """Return what a run of a template with this seed ends with."""
-    command("init", ".", "--template", template, "--non-interactive", cwd=folder)
+    command("init", ".", "--template", template, cwd=folder)
     words = [part for one in sets for part in ("--set", one)]
     with shop_of(folder) if template == "browserbase" else nullcontext():
         printed = command(

@@ -29,7 +29,7 @@ def _convergence(arguments: list[str], folder: Path) -> "subprocess.CompletedPro
 
 def printed(folder: Path) -> list[str]:
     """Return the lines of a run, progress first."""
-    init = ["init", "exam", "--template", "recorded-exam", "--non-interactive"]
+    init = ["init", "exam", "--template", "recorded-exam"]
     _convergence(init, folder)
     done = _convergence(COMMAND.split()[1:], folder / "exam")
     return [*done.stderr.splitlines(), *done.stdout.rstrip().splitlines()]

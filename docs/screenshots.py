@@ -161,7 +161,6 @@ def photograph_all(night: Night, run: dict[str, Any], scratch: Path) -> None:
         "prefect-deployments": ("deployments", 560),
         "prefect-leaderboard": (f"artifacts/artifact/{search['leaderboard']}", 700),
         "prefect-learning-curve": (f"artifacts/artifact/{search['learning-curve']}", 640),
-        "prefect-racing": (f"artifacts/artifact/{search['racing']}", 700),
         "prefect-spend": (f"artifacts/artifact/{chat['spend']}", 620),
         "prefect-thoughts": (f"artifacts/artifact/{thought['thoughts']}", 620),
         "prefect-preferences": (f"artifacts/artifact/{judged['preferences']}", 430),

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect import get_client, get_run_logger, runtime
@@ -35,7 +35,7 @@ from tasks.report.prompts_section import prompt_blocks
 from tasks.report.rlp_section import thinking_blocks
 from tasks.report.sao_section import preference_blocks, preference_report
 from tasks.report.stills import learning_curve_png
-from tasks.report.tables import CAUTIOUS, leaderboard_rows, racing_rows, ranked_by, spending
+from tasks.report.tables import CAUTIOUS, leaderboard_rows, ranked_by, spending
 from tasks.run.result import collect_progress
 from tasks.run.run import Run, run_of
 from tasks.secrets.process_redaction import redacted_text
@@ -183,75 +183,19 @@ def show_training(reports: "Sequence[RoundReport]") -> None:
     create_table_artifact(
         key="training", table=rows, description="New adapters and the verdicts on them"
     )
-    trained = [
-        {
-            "role": report.role,
-            "version": report.version or number_text.UNKNOWN,
-            "rows": report.n_rows,
-            "steps": len(report.losses),
-            "first loss": report.losses[0],
-            "last loss": report.losses[-1],
-            "CPU seconds": round(report.cpu_s, 1),
-            "outcome": redacted_text(report.sentence),
-        }
-        for report in reports
-        if report.losses
-    ]
-    if trained:
-        create_table_artifact(
-            key="training-rounds", table=trained, description="Training rounds: rows, loss, time"
-        )
 
 
 def show_policy(report: "PolicyRoundReport") -> None:
     """Show which policy of prompt changes serves and why, learning curves, actions and refusals."""
-    gate, course = report.gate, report.course
+    gate = report.gate
     name = "".join(c if c.isalnum() else "-" for c in report.system.lower())
     create_markdown_artifact(
         markdown=redacted_text(
-            markdown_of(policy_blocks(gate.serves, gate.reason, gate.verdicts, course))
+            markdown_of(policy_blocks(gate.serves, gate.reason, gate.verdicts, report.course))
         ),
         key=f"{name}-policy",
         description=f"Policy of prompt changes of {report.system}",
     )
-    create_table_artifact(
-        key=f"{name}-policy-curve",
-        table=[
-            {
-                "policy": point.policy,
-                "evaluations": point.n_evaluations,
-                "episodes": point.n_episodes,
-                "mean reward": round(point.mean, 4),
-            }
-            for point in course.curve
-        ],
-        description="Mean reward of each policy against evaluations",
-    )
-
-
-def show_thought(run_id: str) -> None:
-    """Show the thought of the generation in progress, with its gain and the weights."""
-    run = run_of(run_id)
-    step = run.learner_step("rlp")
-    if step is None:
-        return
-    payloads, updates = step.tables["payloads"], step.tables["policy_updates"]
-    row: dict[str, Any] = dict(step.tables["thoughts"][0])
-    stats: dict[str, float] = dict(updates[0]["stats"]) if updates else {}  # type: ignore[call-overload]  # a map of numbers
-    gain: float | None = row["information_gain"]
-    numbers = {
-        "kind": row["agent_id"],
-        "information gain, nats": number_text.UNKNOWN if gain is None else f"{gain:+.2f}",
-        "forecasts scored": row["n_outcomes"],
-        "settings of its own": row["n_own"],
-        "weight in the draws before": f"{row['weight']:.3f}",
-        **{name: f"{stats[name]:.3f}" for name in sorted(stats) if name.startswith(("p_", "w_"))},
-    }
-    lines = "\n".join(f"| {name} | {value} |" for name, value in numbers.items())
-    text = _block(redacted_text(str(payloads[0]["text"]))) if payloads else str(row["reason"])
-    markdown = f"| number | value |\n|---|---|\n{lines}\n\n{text}\n"
-    title = f"Thought of generation {row['generation']:02d} of {run.label}"
-    _show_text(run, "thought", markdown, title)
 
 
 def show_games(report: "GamesReport") -> None:
@@ -274,7 +218,6 @@ def report_location(run: Run, result: RunResult) -> str:
         "leaderboard": "Leaderboard",
         "learning-curve": "Learning curve",
         "spend": "Spend",
-        "racing": "Evaluations by configuration and generation",
     }
     if result.prompts is not None:
         shown["prompts"] = "Prompt edits"
@@ -304,13 +247,11 @@ def _show_findings(run: Run, result: RunResult, when: str) -> None:
     of = f"of {run.label} {when}"
     picture = base64.b64encode(learning_curve_png(result)).decode("ascii")
     spent = spending(result, run.configuration.budget, run.spent)
-    racing = f"Racing {of}: which configuration got how many evaluations"
     board = f"Leaderboard {of}, highest {ranked_by(result)} first"
     _show_table(run, "leaderboard", leaderboard_rows(result, n=10), board)
     curve = f"![learning curve](data:image/png;base64,{picture})"
     _show_text(run, "learning-curve", curve, f"Learning curve {of}")
     _show_text(run, "spend", markdown_of(spent), f"Spend {of}")
-    _show_table(run, "racing", racing_rows(run.store, result), racing)
     if result.thinking is not None:
         _show_text(
             run, "thoughts", markdown_of(thinking_blocks(result.thinking)), f"Thoughts {of}"

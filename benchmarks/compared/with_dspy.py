@@ -1,6 +1,6 @@
 """DSPy on a chat's prompt and temperature, then on held-out cases.
 
-    convergence init my-chat --template openai --non-interactive
+    convergence init my-chat --template openai
     convergence mock --port 8765 &
     python -m benchmarks.compared.with_dspy my-chat http://127.0.0.1:8765/v1
 

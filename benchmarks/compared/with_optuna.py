@@ -1,7 +1,7 @@
 """Optuna on the three small tasks: a function's knobs, a chat's prompt and temperature, held out.
 
-    convergence init my-function --template function --non-interactive
-    convergence init my-chat --template openai --non-interactive
+    convergence init my-function --template function
+    convergence init my-chat --template openai
     convergence mock --port 8765 &
     python -m benchmarks.compared.with_optuna function my-function
     python -m benchmarks.compared.with_optuna chat my-chat http://127.0.0.1:8765/v1

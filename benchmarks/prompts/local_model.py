@@ -37,7 +37,7 @@ WITHOUT_SHOTS: Final = """
 
 def written(folder: Path, task: str) -> Path:
     """Write the template; return the task's configuration."""
-    for path, text in plan_files("local-llm", {}).items():
+    for path, text in plan_files("local-llm").items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     return folder / FILES[task]

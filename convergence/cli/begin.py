@@ -1,10 +1,8 @@
 """``init``, ``validate`` and ``schema``: commands before a run."""
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,67 +19,100 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 
-class Template(StrEnum):
-    """Examples that ``init`` writes."""
+_OFFLINE = "convergence optimize --offline   # without a key: a mock answers"
+_KEY = "export OPENAI_API_KEY=…"
 
-    FUNCTION = "function"
-    HTTP = "http"
-    OPENAI = "openai"
-    QUICKSTART = "quickstart"
-    RECORDED_EXAM = "recorded-exam"
-    LOCAL_LLM = "local-llm"
-    PROMPT = "prompt"
-    CHAT = "chat"
-    LOCAL_CHAT = "local-chat"
-    CONNECTOR = "connector"
-    AGNO_DISCORD = "agno-discord"
-    BROWSERBASE = "browserbase"
-    AGNO_REDDIT = "agno-reddit"
-    AGNO_GMAIL = "agno-gmail"
+EXAMPLES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "function": ("a Python function, needs no key", "", ()),
+    "http": (
+        "an endpoint, with a small server to try it on",
+        "",
+        ("python server.py              # in another terminal",),
+    ),
+    "openai": ("any OpenAI-compatible chat endpoint", "", (_OFFLINE, _KEY)),
+    "quickstart": ("a search engine over Python's own documentation", "quickstart", ()),
+    "recorded-exam": ("logged answers of nine language models", "", ()),
+    "local-llm": ("a language model on this machine; needs its extra", "local", ()),
+    "prompt": ("the run writes prompts; offline without a key", "", (_OFFLINE, _KEY)),
+    "chat": (
+        "talk to a model and rate its answers; offline without a key",
+        "",
+        ("convergence chat --offline   # without a key: a mock answers", _KEY, "convergence chat"),
+    ),
+    "local-chat": (
+        "the same with a local model that learns from ratings",
+        "local",
+        (
+            "convergence chat    # ask, and rate each answer by one key",
+            "convergence train   # learn from the ratings",
+        ),
+    ),
+    "connector": (
+        "a package with your own target and metric, and its tests",
+        "",
+        (
+            "python -m pip install --no-deps --no-build-isolation .",
+            "python -m pytest -q tests",
+            "python service.py         # in another terminal",
+        ),
+    ),
+    "agno-discord": (
+        "an agent with Discord's tools, on a simulated server; needs its extra",
+        "agno",
+        (_OFFLINE, _KEY),
+    ),
+    "browserbase": (
+        "a script in browser sessions; offline without a key, needs its extra",
+        "browserbase",
+        (
+            "apt install chromium      # replaces the provider's browsers",
+            "python shop.py            # in another terminal",
+            "convergence optimize --offline   # without a key: Chromium on this machine opens the pages",
+            "export BROWSERBASE_API_KEY=…     # once test_cases.json names public pages",
+        ),
+    ),
+    "agno-reddit": (
+        "an agent with Reddit's tools, on a simulated Reddit; needs its extra",
+        "agno",
+        (_OFFLINE, _KEY),
+    ),
+    "agno-gmail": (
+        "an agent with Gmail's tools, on a simulated Gmail; needs its extra",
+        "agno-gmail",
+        (_OFFLINE, _KEY),
+    ),
+}
+"""Template → what it is, the extra that it needs, and the commands before a run."""
+
+
+def _known_template(name: str) -> str:
+    if name not in EXAMPLES:
+        raise typer.BadParameter(f"must be one of {', '.join(EXAMPLES)}, but got {name!r}.")
+    return name
 
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write to.")] = Path(),
     template: Annotated[
-        Template | None,
+        str,
         typer.Option(
             "--template",
             "-t",
-            help="**function**: a Python function, needs no key. "
-            "**http**: an endpoint, with a small server to try it on. "
-            "**openai**: any OpenAI-compatible chat endpoint. "
-            "**quickstart**: a search engine over Python's own documentation. "
-            "**recorded-exam**: logged answers of nine language models. "
-            "**local-llm**: a language model on this machine; needs its extra. "
-            "**prompt**: the run writes prompts; offline without a key. "
-            "**chat**: talk to a model and rate its answers; offline without a key. "
-            "**local-chat**: the same with a local model that learns from ratings. "
-            "**connector**: a package with your own target and metric, and its tests. "
-            "**agno-discord**: an agent with Discord's tools, on a simulated server; needs its extra. "
-            "**browserbase**: a script in browser sessions; offline without a key, needs its extra. "
-            "**agno-reddit**: an agent with Reddit's tools, on a simulated Reddit; needs its extra. "
-            "**agno-gmail**: an agent with Gmail's tools, on a simulated Gmail; needs its extra.",
+            metavar="NAME",
+            callback=_known_template,
+            help=". ".join(f"**{name}**: {about}" for name, (about, _, _) in EXAMPLES.items())
+            + ".",
         ),
-    ] = None,
-    non_interactive: Annotated[
-        bool, typer.Option("--non-interactive", help="Ask no question; use the defaults.")
-    ] = False,
+    ] = "function",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     _json: options.AsJson = False,
 ) -> None:
     """Write a runnable example: configuration, schema for editors, test cases, code."""
     from convergence.templates import plan_files  # noqa: PLC0415 - loads the schema's models
 
-    asks = sys.stdin.isatty() and not (non_interactive or console.settings.json)
-    replaced: dict[str, str] = {}
-    key_env = "OPENAI_API_KEY"
-    if template is None:
-        template = _ask_template() if asks else Template.FUNCTION
-        if asks and template is Template.OPENAI:
-            replaced, key_env = _ask_endpoint()
-    files = plan_files(template.value, replaced)
+    files = plan_files(template)
     write_files(folder, files, force=force)
-    steps = _next_steps(template, folder, key_env)
+    steps = _next_steps(template, folder)
 
     def show() -> None:
         console.answer(f"Wrote {len(files)} files to {console.short_path(folder)}:")
@@ -91,7 +122,26 @@ def init(
         for step in steps:
             console.answer(f"  {step}")
 
-    console.emit({"template": template.value, "folder": str(folder), "files": sorted(files)}, show)
+    console.emit({"template": template, "folder": str(folder), "files": sorted(files)}, show)
+
+
+def _next_steps(template: str, folder: Path) -> list[str]:
+    from tasks.models.files import EXTRA, install_commands  # noqa: PLC0415 - with its only user
+    from tasks.version import install_command  # noqa: PLC0415 - as above
+
+    _, extra, steps = EXAMPLES[template]
+    local = install_commands() if extra == EXTRA else []
+    install = [install_command(extra)] if extra and extra != EXTRA else local
+    enter = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
+    city = "convergence optimize city.yaml   # extracts names of cities from sentences"
+    return [
+        *enter,
+        *install,
+        *steps,
+        f"convergence validate {locations.CONFIG_NAME}",
+        f"convergence optimize {locations.CONFIG_NAME}",
+        *([city] if template == "local-llm" else []),
+    ]
 
 
 def write_files(folder: Path, files: dict[str, str], *, force: bool) -> None:
@@ -119,120 +169,6 @@ def write_files(folder: Path, files: dict[str, str], *, force: bool) -> None:
 def _exists(value: str, fix: str) -> ConfigurationError:
     fix += ", or overwrite with --force."
     return ConfigurationError.of("", "files must not exist yet", fix, value=value)
-
-
-_QUESTION = """What do you want to optimize?
-  1  a Python function          (runs at once, no key)
-  2  an HTTP endpoint           (with a small server to try it on)
-  3  an OpenAI-compatible chat  (needs a key)
-  4  the quick start            (a search engine; needs its extra)
-  5  a recorded exam            (replays nine language models; no key)
-  6  a local language model     (on this machine; needs its extra, no key)
-  7  a prompt                   (the run writes prompts; offline without a key)
-  8  a chat with ratings        (offline without a key)
-  9  a chat that trains a model (on this machine; needs its extra, no key)
-  10 your own connector         (a package with its tests; no key)
-  11 an agent on Discord        (a simulated server; needs its extra, offline without a key)
-  12 a script in a browser      (needs its extra, offline without a key)
-  13 an agent on Reddit         (a simulated Reddit; needs its extra, offline without a key)
-  14 an agent for Gmail         (a simulated Gmail; needs its extra, offline without a key)"""
-
-
-def _ask_template() -> Template:
-    console.answer(_QUESTION)
-    listed = list(Template)
-    while True:
-        choice = str(typer.prompt("Number or name", default="1")).strip().lower()
-        if choice.isdecimal() and 1 <= int(choice) <= len(listed):
-            return listed[int(choice) - 1]
-        if choice in set(listed):
-            return Template(choice)
-        console.answer(
-            f"{choice!r} is no template: write a number from 1 to {len(listed)}, or one of "
-            f"{', '.join(listed)}."
-        )
-
-
-def _ask_endpoint() -> tuple[dict[str, str], str]:
-    """Ask for the chat endpoint; return replacements for the example, and the key's variable."""
-    base_url = typer.prompt("Base URL", default="https://api.openai.com/v1")
-    key_env = typer.prompt("Environment variable that holds the key", default="OPENAI_API_KEY")
-    models = typer.prompt("Models to try", default="gpt-4o-mini, gpt-4o")
-    names = [name.strip() for name in models.split(",") if name.strip()]
-    replaced = {
-        "https://api.openai.com/v1": base_url,
-        "OPENAI_API_KEY": key_env,
-        "choices: [gpt-4o-mini, gpt-4o], default: gpt-4o-mini": (
-            f"choices: {json.dumps(names)}, default: {json.dumps(names[0])}"
-        ),
-    }
-    return replaced, key_env
-
-
-_EXTRA: Mapping[Template, str] = {
-    Template.QUICKSTART: "quickstart",
-    Template.AGNO_DISCORD: "agno",
-    Template.BROWSERBASE: "browserbase",
-    Template.AGNO_REDDIT: "agno",
-    Template.AGNO_GMAIL: "agno-gmail",
-}
-"""The extra that an example needs."""
-
-_FURTHER_STEPS: Mapping[Template, tuple[str, ...]] = {
-    Template.PROMPT: (
-        "convergence optimize --offline   # without a key: a mock answers, rules write",
-        "export OPENAI_API_KEY=…",
-    ),
-    Template.CHAT: (
-        "convergence chat --offline   # without a key: a mock answers",
-        "export OPENAI_API_KEY=…",
-        "convergence chat",
-    ),
-    Template.CONNECTOR: (
-        "python -m pip install --no-deps --no-build-isolation .",
-        "python -m pytest -q tests",
-        "python service.py         # in another terminal",
-    ),
-    Template.BROWSERBASE: (
-        "apt install chromium      # replaces the provider's browsers",
-        "python shop.py            # in another terminal",
-        "convergence optimize --offline   # without a key: Chromium on this machine opens the pages",
-        "export BROWSERBASE_API_KEY=…     # once test_cases.json names public pages",
-    ),
-    Template.LOCAL_CHAT: (
-        "convergence chat    # ask, and rate each answer by one key",
-        "convergence train   # learn from the ratings",
-    ),
-}
-
-
-def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
-    steps = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
-    if template is Template.HTTP:
-        steps.append("python server.py              # in another terminal")
-    if template is Template.OPENAI:
-        steps.append(f"export {key_env}=…")
-    if template in _EXTRA:
-        from tasks.version import install_command  # noqa: PLC0415 - with its only user
-
-        steps.append(install_command(_EXTRA[template]))
-    if _EXTRA.get(template) in {"agno", "agno-gmail"}:
-        steps.append("convergence optimize --offline   # without a key: a mock answers")
-        steps.append(f"export {key_env}=…")
-    if template in {Template.LOCAL_LLM, Template.LOCAL_CHAT}:
-        from tasks.models.files import install_commands  # noqa: PLC0415 - with its only user
-
-        steps += install_commands()
-    steps += _FURTHER_STEPS.get(template, ())
-    steps += [
-        f"convergence validate {locations.CONFIG_NAME}",
-        f"convergence optimize {locations.CONFIG_NAME}",
-    ]
-    if template is Template.OPENAI:
-        steps.append("convergence optimize --offline   # or without a key: a mock answers")
-    if template is Template.LOCAL_LLM:
-        steps.append("convergence optimize city.yaml   # extracts names of cities from sentences")
-    return steps
 
 
 def validate(

@@ -257,7 +257,7 @@ def doctor(
 
     if config is None and Path(locations.CONFIG_NAME).is_file():
         config = Path(locations.CONFIG_NAME)
-    findings = examine(store=locations.store_path(store, config), config=config)
+    findings = list(examine(store=locations.store_path(store, config), config=config))
     failed = any(finding.level == "failed" for finding in findings)
 
     def show() -> None:
@@ -267,7 +267,7 @@ def doctor(
             mark, style = marks[finding.level]
             out = console.out()
             out.print(f"{mark:<5}", style=style, end="")
-            out.print(f"{finding.check:<{width}}  {finding.found}", markup=False)
+            out.print(f"{finding.check:<{width}}  {finding.state}", markup=False)
             if finding.fix:
                 out.print(f"{'':<{5 + width}}  {finding.fix}", markup=False)
 

@@ -69,7 +69,7 @@ def demo(
     if folder.exists():
         fix = "Name another folder, or remove this one."
         raise ConfigurationError.of("DIR", "must not exist yet", fix, value=str(folder))
-    begin.write_files(folder, plan_files("prompt", {}), force=False)
+    begin.write_files(folder, plan_files("prompt"), force=False)
     console.say(f"Improving the prompt in {folder} with a mock model, which needs no key.")
     os.chdir(folder)
     optimize.optimize(offline=True)

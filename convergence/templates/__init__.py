@@ -1,7 +1,7 @@
 """Examples that ``convergence init`` writes."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -34,17 +34,14 @@ def schema_text() -> str:
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def plan_files(template: str, replaced: Mapping[str, str]) -> dict[str, str]:
+def plan_files(template: str) -> dict[str, str]:
     """Return the files of a template: path relative to the new folder → text.
 
     Args:
-        template: ``function``, ``http``, ``openai``, ``local-llm``, ``prompt``, ``chat``, ``local-chat``, ``connector``, ``agno-discord``, ``browserbase``, ``agno-reddit``, ``agno-gmail``, ``quickstart`` or ``recorded-exam``.
-        replaced: texts of the example configuration and what stands there instead.
+        template: one of ``convergence init --template``.
     """
     root = _folder(template)
     texts = {name: file.read_text(encoding="utf-8") for name, file in _walk(root, "")}
-    for old, new in replaced.items():
-        texts[CONFIG_NAME] = texts[CONFIG_NAME].replace(old, new)
     if template in OF_DATA:
         # In a checkout its results go to the root; in a folder of its own they stay there.
         texts[CONFIG_NAME] = texts[CONFIG_NAME].replace(_OUTSIDE, "").replace("../../", "./")

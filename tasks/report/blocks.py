@@ -64,24 +64,6 @@ class Bullets:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyFigure:
-    """Number in large type."""
-
-    title: str
-    value: str
-    detail: str
-    is_main: bool = False
-    """Whether it is the main number of the report."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyFigures:
-    """The most important numbers, side by side; on the page only, since prose repeats them."""
-
-    figures: tuple[KeyFigure, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Grid:
     """A table."""
 
@@ -220,4 +202,4 @@ class Plots:
     plots: tuple[Plot, ...]
 
 
-Block: TypeAlias = Heading | Paragraph | Bullets | KeyFigures | Grid | Plots | Texts | TextDiff
+Block: TypeAlias = Heading | Paragraph | Bullets | Grid | Plots | Texts | TextDiff

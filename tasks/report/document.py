@@ -28,8 +28,6 @@ from tasks.report.blocks import (
     Grid,
     Heading,
     Inline,
-    KeyFigure,
-    KeyFigures,
     LongText,
     Paragraph,
     Plots,
@@ -287,7 +285,6 @@ def _evidence(result: RunResult) -> list[Block]:
     if result.winner_reason:
         items.append((clean(result.winner_reason),))
     return [
-        _key_figures(result, candidate),
         Bullets(tuple(items)),
         Plots(plots_of(result, "estimates")),
         _estimates(result, candidate),
@@ -302,29 +299,6 @@ def verdict_blocks(result: RunResult) -> list[Block]:
         Paragraph(marked(verdict.sentence), "lead"),
         Paragraph(("Next: ", *marked(verdict.next_step), *command)),
     ]
-
-
-def _key_figures(result: RunResult, candidate: CandidateReport) -> KeyFigures:
-    role, estimate = candidate.headline()
-    name = phrases.best_label(result).capitalize()
-    figures = [_key_figure(name, estimate, role, is_main=True)]
-    other = None if result.baseline is None else result.baseline.estimate(role)
-    if other is not None and not result.best_is_baseline:
-        figures.append(_key_figure("Default", other, role))
-    gap = result.gap(role)
-    if gap is not None and not result.best_is_baseline:
-        interval = f"[{number_text.signed(gap.low)}, {number_text.signed(gap.high)}]"
-        detail = f"{interval} paired, {number_text.percent(gap.level)} interval"
-        figures.append(KeyFigure("Difference", number_text.signed(gap.mean), detail))
-    detail = f"{plural(result.n_evaluations, 'evaluation')}; {phrases.spend(result)}"
-    figures.append(KeyFigure("Calls", f"{result.n_calls:,}", detail))
-    return KeyFigures(tuple(figures))
-
-
-def _key_figure(title: str, value: Estimate, role: Role, *, is_main: bool = False) -> KeyFigure:
-    interval = f"[{number_text.reward(value.low)}, {number_text.reward(value.high)}]"
-    detail = f"{interval} {_KINDS[role]} mean reward, {ROLE_NAMES[role]}"
-    return KeyFigure(title, number_text.reward(value.mean), detail, is_main)
 
 
 def _estimates(result: RunResult, candidate: CandidateReport) -> Grid:
@@ -502,10 +476,7 @@ def _leaderboard(result: RunResult) -> list[Block]:
             "keep them first."
         )
     if n < result.n_candidates:
-        text += (
-            f" The first {n} of {result.n_candidates:,} configurations; the others are in "
-            "`experiments.csv` and in the store."
-        )
+        text += f" The first {n} of {result.n_candidates:,} configurations; the others are in the store."
     return [
         Heading("Configurations evaluated"),
         Paragraph(marked(text), "note"),

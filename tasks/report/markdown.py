@@ -12,7 +12,6 @@ from tasks.report.blocks import (
     Grid,
     Heading,
     Inline,
-    KeyFigures,
     LongText,
     Marked,
     Paragraph,
@@ -54,7 +53,7 @@ def _block(block: Block) -> str:
             return _grid(block)
         case Texts() | TextDiff():
             return _texts(block)
-        case KeyFigures() | Plots():
+        case Plots():
             return ""
 
 

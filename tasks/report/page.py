@@ -17,8 +17,6 @@ from tasks.report.blocks import (
     Grid,
     Heading,
     Inline,
-    KeyFigure,
-    KeyFigures,
     LongText,
     Marked,
     Paragraph,
@@ -88,30 +86,15 @@ def block_html(block: Block) -> str:
         case Paragraph():
             kind = "" if block.kind == "text" else f' class="{block.kind}"'
             return f"<p{kind}>{_line(block.parts)}</p>"
-        case Bullets() | KeyFigures():
-            return _list(block)
+        case Bullets():
+            items = "\n".join(f"<li>{_line(item)}</li>" for item in block.items)
+            return f"<ul>\n{items}\n</ul>"
         case Grid():
             return _grid(block)
         case Texts() | TextDiff():
             return _texts(block)
         case Plots():
             return _plots(block)
-
-
-def _list(block: Bullets | KeyFigures) -> str:
-    if isinstance(block, Bullets):
-        items = "\n".join(f"<li>{_line(item)}</li>" for item in block.items)
-        return f"<ul>\n{items}\n</ul>"
-    figures = "\n".join(_key_figure(figure) for figure in block.figures)
-    return f'<div class="figures">\n{figures}\n</div>'
-
-
-def _key_figure(figure: KeyFigure) -> str:
-    kind = "figure main" if figure.is_main else "figure"
-    return (
-        f'<div class="{kind}"><span>{_text(figure.title)}</span><b>{_text(figure.value)}</b>'
-        f"<span>{_text(figure.detail)}</span></div>"
-    )
 
 
 def _plots(block: Plots) -> str:

@@ -1,11 +1,9 @@
-"""Tables of a report that also stand alone: leaderboard, costs, evaluations."""
+"""Tables of a report that also stand alone: leaderboard and costs."""
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from convergence_core.budget.limits import LimitName, Spent, shown, written
-from convergence_core.ports import Store
 from convergence_core.result import LeaderboardRow, RoleCost, RunResult, number_text
 from convergence_core.result.number_text import UNKNOWN, plural
 from tasks.report import phrases
@@ -14,9 +12,6 @@ from tasks.report.phrases import clean, named_label, short
 
 if TYPE_CHECKING:  # a report of most runs does not load the configuration
     from convergence_core.config.models import BudgetConfig
-
-MAX_GENERATIONS = 8
-"""Columns of single generations in the table of evaluations: the latest ones."""
 
 # -- leaderboard
 
@@ -178,46 +173,3 @@ def spending(result: RunResult, limits: "BudgetConfig", spent: Spent) -> list[Bl
         unknown = plural(spent.n_unpriced, "call")
         blocks.append(Paragraph((f"The price of {unknown} is unknown: the worst case counts.",)))
     return [*blocks, *costs(result)]
-
-
-# -- racing
-
-_CELLS = """
-SELECT candidate_id, generation, count(*) AS n FROM evaluations
-WHERE run_id = $run AND role = 'search' AND status <> 'skipped' GROUP BY ALL
-"""
-
-
-def racing_rows(store: Store, result: RunResult, n: int = 20) -> list[dict[str, str]]:
-    """Return the candidates with the most cells, most first, as texts by column.
-
-    A cell is one candidate asked on one test case; a candidate starts with few and earns more as long
-    as it may be the best. Candidates are those of the leaderboard.
-
-    Args:
-        store: that holds the run.
-        result: of the run, also of one that continues.
-        n: rows at most.
-    """
-    cells: Mapping[str, dict[int, int]] = defaultdict(dict)
-    for row in store.rows(_CELLS, {"run": result.run_id}):
-        cells[str(row["candidate_id"])][int(str(row["generation"]))] = int(str(row["n"]))
-    total = {name: sum(counts.values()) for name, counts in cells.items()}
-    generations = sorted({generation for counts in cells.values() for generation in counts})
-    racers = sorted(
-        (row for row in result.leaderboard if row.candidate_id in cells),
-        key=lambda row: (-total[row.candidate_id], row.rank),
-    )
-    return [
-        {
-            "configuration": _named(result, row),
-            "first run": f"generation {row.generation:02d}",
-            **{
-                f"g{generation:02d}": f"{cells[row.candidate_id].get(generation, 0) or ''}"
-                for generation in generations[-MAX_GENERATIONS:]
-            },
-            "evaluations": f"{total[row.candidate_id]:,}",
-            "posterior mean": number_text.interval(row.mean, row.low, row.high),
-        }
-        for row in racers[:n]
-    ]

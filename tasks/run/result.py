@@ -39,7 +39,7 @@ from tasks.store.tables.ids import label_of
 from tasks.store.tables.lineage import ancestors
 
 MAX_LEADERBOARD = 500
-"""Rows kept in a result; the store and ``experiments.csv`` hold all."""
+"""Rows kept in a result; the store holds all."""
 _PURPOSES = {
     WRITING: "edits",
     THOUGHT: "thoughts",

@@ -18,7 +18,7 @@ TEMPLATE = "agno-discord"
 @pytest.fixture
 def service(tmp_path: Path) -> Any:
     """The simulated service, as a user's project has it."""
-    (tmp_path / "discord_service.py").write_text(plan_files(TEMPLATE, {})["discord_service.py"])
+    (tmp_path / "discord_service.py").write_text(plan_files(TEMPLATE)["discord_service.py"])
     spec = importlib.util.spec_from_file_location(
         "discord_service_under_test", tmp_path / "discord_service.py"
     )
@@ -65,7 +65,7 @@ def test_the_simulation_keeps_a_state_for_each_token(service: Any):
 
 
 def test_each_case_names_tools_and_channels_that_there_are(service: Any):
-    cases = json.loads(plan_files(TEMPLATE, {})["test_cases.json"])
+    cases = json.loads(plan_files(TEMPLATE)["test_cases.json"])
     assert len({case["id"] for case in cases}) == len(cases) == 30
     token = service.new_token()
     _, channels = ask(service, "GET", "/guilds/900100200300400500/channels", token)

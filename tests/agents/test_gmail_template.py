@@ -22,7 +22,7 @@ TEMPLATE = "agno-gmail"
 
 def write_template(folder: Path, **api: Any) -> dict[str, Any]:
     """Write the template's files, with other keys of ``api``; return the configuration."""
-    for name, text in plan_files(TEMPLATE, {}).items():
+    for name, text in plan_files(TEMPLATE).items():
         (folder / name).write_text(text, encoding="utf-8")
     tree: dict[str, Any] = yaml.safe_load((folder / "optimization.yaml").read_text())
     tree["api"].update(api)
@@ -32,7 +32,7 @@ def write_template(folder: Path, **api: Any) -> dict[str, Any]:
 @pytest.fixture
 def service(tmp_path: Path) -> Any:
     """The simulated service, as a user's project has it."""
-    (tmp_path / "gmail_service.py").write_text(plan_files(TEMPLATE, {})["gmail_service.py"])
+    (tmp_path / "gmail_service.py").write_text(plan_files(TEMPLATE)["gmail_service.py"])
     spec = importlib.util.spec_from_file_location(
         "gmail_service_under_test", tmp_path / "gmail_service.py"
     )
@@ -92,7 +92,7 @@ def test_queries_are_answered_as_gmail_answers_them(service: Any, query: str, n:
 
 
 def test_each_case_names_tools_and_emails_that_there_are(service: Any):
-    cases = json.loads(plan_files(TEMPLATE, {})["test_cases.json"])
+    cases = json.loads(plan_files(TEMPLATE)["test_cases.json"])
     assert len({case["id"] for case in cases}) == len(cases) == 30
     token = service.new_token()
     for case in cases:

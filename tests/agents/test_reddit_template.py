@@ -27,7 +27,7 @@ CALLS = 81
 
 def write_template(folder: Path, **api: Any) -> dict[str, Any]:
     """Write the template's files, with other keys of ``api``; return the configuration."""
-    for name, text in plan_files(TEMPLATE, {}).items():
+    for name, text in plan_files(TEMPLATE).items():
         (folder / name).write_text(text, encoding="utf-8")
     tree: dict[str, Any] = yaml.safe_load((folder / "optimization.yaml").read_text())
     tree["api"].update(api)
@@ -37,7 +37,7 @@ def write_template(folder: Path, **api: Any) -> dict[str, Any]:
 @pytest.fixture
 def service(tmp_path: Path) -> Any:
     """The simulated service, as a user's project has it."""
-    (tmp_path / "reddit_service.py").write_text(plan_files(TEMPLATE, {})["reddit_service.py"])
+    (tmp_path / "reddit_service.py").write_text(plan_files(TEMPLATE)["reddit_service.py"])
     spec = importlib.util.spec_from_file_location(
         "reddit_service_under_test", tmp_path / "reddit_service.py"
     )
@@ -112,7 +112,7 @@ def test_the_simulation_refuses_all_else(service: Any, method: str, path: str, f
 
 
 def test_each_case_names_tools_and_posts_that_there_are(service: Any):
-    cases = json.loads(plan_files(TEMPLATE, {})["test_cases.json"])
+    cases = json.loads(plan_files(TEMPLATE)["test_cases.json"])
     assert len({case["id"] for case in cases}) == len(cases) == 30
     token = service.new_token()
     _, popular = ask(service, "GET", "/subreddits/popular?limit=5", token)

@@ -9,7 +9,7 @@ from tests.support.commands import Runner
 
 @pytest.fixture
 def project(here: Path, cli: Runner) -> Path:
-    assert cli("init", ".", "--template", "function", "--non-interactive").code == 0
+    assert cli("init", ".", "--template", "function").code == 0
     return here
 
 

@@ -18,7 +18,7 @@ SEED = 1
 
 
 def test_the_cases_expect_what_the_shop_sells(tmp_path: Path):
-    files = plan_files("browserbase", {})
+    files = plan_files("browserbase")
     (tmp_path / "shop.py").write_text(files["shop.py"], encoding="utf-8")
     spec = importlib.util.spec_from_file_location("shop_under_test", tmp_path / "shop.py")
     assert spec is not None

@@ -29,36 +29,28 @@ def health() -> Iterator[tuple[str, list[int]]]:
         yield f"{server.url}/api", status
 
 
-def test_sound_machine_passes(here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+def test_sound_machine_passes(here: Path, cli: Runner):
     done = cli("doctor", "--json")
     assert done.code == 0, done.out
     assert done.json["ok"] is True
     checks = {row["check"] for row in done.json["findings"]}
-    assert checks == {"sqlite", "store", "prefect", "local model"}
+    assert checks == {"sqlite", "store", "prefect"}
 
 
 def test_prefect_server_that_is_ill_or_gone_fails(
-    health: tuple[str, list[int]], here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+    health: tuple[str, list[int]], here: Path, cli: Runner
 ):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
     url, status = health
     status[0] = 503
-    monkeypatch.setenv("PREFECT_API_URL", url)
-    done = cli("doctor")
+    with temporary_settings(updates={PREFECT_API_URL: url}):
+        done = cli("doctor")
     assert done.code == 1
-    assert "status 503" in done.out
+    assert "503" in done.out
     assert "prefect server start" in done.out
 
 
 def test_store_on_a_network_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor, "_file_system", lambda path: "nfs4")
-    assert [one.level for one in doctor._store(tmp_path)] == ["ok", "failed"]
-
-
-@pytest.mark.parametrize(("found", "fails"), [("0.149.9", False), ("0.150.0", True)])
-def test_a_fastapi_that_prefects_server_fails_with_is_told(
-    found: str, fails: bool, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(doctor, "version", lambda name: found)
-    findings = list(doctor._fastapi())
-    assert any(one.check == "fastapi" and one.level == "failed" for one in findings) is fails
+    assert doctor._store(tmp_path).level == "failed"

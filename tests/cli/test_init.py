@@ -17,7 +17,7 @@ TEMPLATES = ("function", "http", "openai")
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_written_example_is_valid(template: str, here: Path, cli: Runner):
-    assert cli("init", ".", "--template", template, "--non-interactive").code == 0
+    assert cli("init", ".", "--template", template).code == 0
     done = cli("validate", "optimization.yaml", "--json")
     assert done.code == 0, done.out
     assert done.json["ok"] is True
@@ -57,22 +57,6 @@ def test_force_overwrites(here: Path, cli: Runner):
     (here / "optimization.yaml").write_text("mine")
     assert cli("init", ".", "--force").code == 0
     assert "help_desk" in (here / "optimization.yaml").read_text()
-
-
-def test_answers_of_the_dialogue_reach_the_configuration(
-    here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
-):
-    answers = iter([3, "http://localhost:9/v1", "MY_KEY", "tiny, huge"])
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.prompt", lambda *args, **kwargs: next(answers))
-    done = cli("init", ".")
-    assert "export MY_KEY=…" in done.out
-    config = yaml.safe_load((here / "optimization.yaml").read_text())
-    assert config["api"]["endpoint"] == "http://localhost:9/v1"
-    assert config["api"]["auth"]["token_env"] == "MY_KEY"  # noqa: S105 - a name
-    model = config["search_space"]["parameters"]["model"]
-    assert model == {"type": "categorical", "choices": ["tiny", "huge"], "default": "tiny"}
-    assert cli("validate").code == 0
 
 
 def test_server_of_the_http_example_answers_its_cases(here: Path, cli: Runner):

@@ -44,7 +44,7 @@ def test_the_recorded_exam_is_the_same_run_in_two_processes(tmp_path: Path):
     candidates = []
     for name in ("one", "two"):
         in_shell(
-            f"convergence init {name} --template recorded-exam --non-interactive && cd {name} && "
+            f"convergence init {name} --template recorded-exam && cd {name} && "
             "convergence optimize --quiet --generations 2",
             tmp_path,
         )

@@ -32,7 +32,7 @@ def test_the_keys_of_the_page_are_those_of_the_configuration():
 
 def test_the_model_of_another_machine_is_trained_here_and_asked_there():
     _, block = blocks(PAGE, "yaml")
-    text = plan_files("local-chat", {})["optimization.yaml"]
+    text = plan_files("local-chat")["optimization.yaml"]
     given, whole = yaml.safe_load(block), yaml.safe_load(text)
     whole |= given
     parsed = parse_mapping(whole)
@@ -48,7 +48,7 @@ def test_training_has_a_pool_of_its_own():
 
 
 def test_the_example_is_accepted_and_trains_the_model_it_asks():
-    text = plan_files("local-chat", {})["optimization.yaml"]
+    text = plan_files("local-chat")["optimization.yaml"]
     parsed = parse_mapping(yaml.safe_load(text))
     assert parsed.feedback.training.min_ratings == 20
     assert parsed.api.request.options["model"] == "smollm2-135m-instruct"

@@ -20,14 +20,14 @@ from tests.training.test_rounds import written
 pytestmark = pytest.mark.prefect
 
 
-async def _shown(key: str = "training") -> list[dict[str, Any]]:
+async def _shown() -> list[dict[str, Any]]:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
     from prefect.client.schemas.sorting import ArtifactSort
 
     async with get_client() as client:
         found = await client.read_artifacts(
-            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])),
+            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["training"])),
             sort=ArtifactSort.CREATED_DESC,
         )
     rows: list[dict[str, Any]] = json.loads(str(found[0].data))
@@ -77,8 +77,3 @@ def test_a_failed_round_fails_the_flow_after_all_is_shown(
         (None, None),
         ("0.5 [0.4, 0.6] nat", 1.5),
     ]
-    (trained,) = asyncio.run(_shown("training-rounds"))
-    assert trained == {
-        "role": "assistant", "version": "assistant-0001", "rows": 40, "steps": 3,
-        "first loss": 0.75, "last loss": 0.25, "CPU seconds": 12.3, "outcome": "better",
-    }  # fmt: skip

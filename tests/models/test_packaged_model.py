@@ -74,7 +74,7 @@ def test_tokens_are_counted_and_answers_end_where_they_should(model: LocalModel)
 
 
 def test_the_template_runs_on_this_machine(tmp_path: Path):
-    for name, text in plan_files("local-llm", {}).items():
+    for name, text in plan_files("local-llm").items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -1,16 +1,13 @@
 """What those who watch a run are shown: spend against limits, and which configuration got how many evaluations."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from convergence_core.budget.limits import Spent
 from convergence_core.config.models import BudgetConfig
 from tasks.report.markdown import markdown_of
-from tasks.report.tables import racing_rows, spending
-from tasks.store import ParquetStore
+from tasks.report.tables import spending
 from tests.report.test_costs import TARGET
 from tests.support.results import made_up_result
-from tests.support.store_rows import RUN, evaluation_rows, generation_tables, run_record
 
 
 def test_each_limit_stands_beside_what_is_spent_of_it():
@@ -33,20 +30,3 @@ def test_unknown_prices_are_told_and_roles_have_their_rows():
     text = markdown_of(spending(result, BudgetConfig(), Spent(usd=0.5, n_unpriced=2)))
     assert "The price of 2 calls is unknown: the worst case counts." in text
     assert "| evaluation |" in text
-
-
-def test_racing_tells_who_got_how_many_cells_and_when(tmp_path: Path):
-    result = replace(made_up_result(n_candidates=3), run_id=RUN)
-    best, other, _ = result.leaderboard
-    store = ParquetStore(tmp_path)
-    store.save_run(run_record())
-    for generation, candidates, n in ((0, [best, other], 4), (1, [best], 3)):
-        ids = [candidate.candidate_id for candidate in candidates]
-        tables = generation_tables(generation=generation)
-        tables["evaluations"] = evaluation_rows(RUN, generation, ids, n)
-        store.publish(RUN, generation, tables)
-    first, second = racing_rows(store, result)
-    store.close()
-    assert first["configuration"].startswith(best.label)
-    assert (first["g00"], first["g01"], first["evaluations"]) == ("2", "3", "5")
-    assert (second["g00"], second["g01"], second["evaluations"]) == ("2", "", "2")

@@ -1,6 +1,6 @@
 /* Blocks of a report (tasks/report/blocks.py), a card for each section. */
 import type { ComponentChildren } from "preact";
-import { Card, Figure, Table } from "./parts";
+import { Card, Table } from "./parts";
 import { PlotChart, type Plot } from "./plot";
 import { marked, Texts, visible } from "./text";
 
@@ -9,7 +9,6 @@ export type Block =
   | { is: "Heading"; text: string; level: 2 | 3 }
   | { is: "Paragraph"; parts: Inline[]; kind: "text" | "lead" | "note" | "caption" }
   | { is: "Bullets"; items: Inline[][] }
-  | { is: "KeyFigures"; figures: { title: string; value: string; detail: string }[] }
   | { is: "Grid"; columns: string[]; rows: Inline[][]; numeric: number[]; folded: string }
   | { is: "Texts"; rows: [string, Inline[]][] }
   | { is: "TextDiff"; lines: string[] }
@@ -52,7 +51,6 @@ function One({ of, label, open }: { of: Block; label: string; open?: (candidate:
     case "Heading": return <h3>{visible(of.text)}</h3>;
     case "Paragraph": return <p class={of.kind === "text" ? undefined : of.kind}>{line(of.parts)}</p>;
     case "Bullets": return <ul>{of.items.map((item, i) => <li key={i}>{line(item)}</li>)}</ul>;
-    case "KeyFigures": return <div class="figures">{of.figures.map((f) => <Figure key={f.title} value={visible(f.value)}>{visible(`${f.title}: ${f.detail}`)}</Figure>)}</div>;
     case "Grid": return <Grid of={of} label={label} />;
     case "Texts": return <dl class="params">{of.rows.map(([name, parts], i) => [<dt key={i}>{visible(name)}</dt>, <dd>{line(parts)}</dd>])}</dl>;
     case "TextDiff": return <pre class="diff">{of.lines.map((text, i) => { const Tag = text[0] === "+" ? "ins" : text[0] === "-" ? "del" : "span"; return <Tag key={i}>{visible(text)}{"\n"}</Tag>; })}</pre>;

@@ -58,7 +58,6 @@ export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty 
         heading("Result"),
         { is: "Paragraph", kind: "lead", parts: [bad("Better than the defaults: +0.084 [+0.041, +0.127] on 48 held-out cases.")] },
         { is: "Paragraph", kind: "text", parts: ["Next: ", { is: "Code", text: bad("convergence promote support-answers") }] },
-        { is: "KeyFigures", figures: [{ title: "Recommended", value: "0.861", detail: bad("[0.820, 0.900] measured mean reward"), is_main: true }] },
         { is: "Grid", columns: ["test case", "default", "scores"], rows: [0, 1].map((k) => [bad(caseId(k)), { is: "LongText", text: bad("Yes, within 30 days. ".repeat(9)) }, `0.${k}00`]), numeric: [2], folded: "" },
         heading("Search by generation"),
         plots(
