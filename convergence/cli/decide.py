@@ -103,7 +103,7 @@ def promote(  # noqa: PLR0917 - Typer's options
         console.say(f"{best.label} is the champion of {result.system} now.")
         if rival is not None:
             console.say(
-                f"Live. The old settings keep {holdback:.0%} of the requests as control; "
+                f"Live. The old settings keep {100 * holdback:.0f} % of the requests as control; "
                 "`convergence fold` compares them."
             )
     _release(record.tags.get(FLOW_RUN_TAG))

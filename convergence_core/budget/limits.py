@@ -100,9 +100,10 @@ class Exhausted:
 
 
 def dollars(usd: float) -> str:
-    """Return an amount for display: four decimals, or two digits of small amounts."""
+    """Return an amount for display: two to four decimals, or two digits of small amounts."""
     if usd == 0 or abs(usd) >= 0.001:
-        return f"${usd:,.4f}"
+        whole, _, cents = f"{usd:,.4f}".partition(".")
+        return f"${whole}.{cents.rstrip('0'):0<2}"
     decimals = 4
     while decimals < 12 and abs(usd) < 10.0 ** (1 - decimals):
         decimals += 1
@@ -345,7 +346,7 @@ class Budget:
                     warned.extend(crossed)
                     key, amount = written(name, limit), shown(name, used)
                     share = max(crossed)
-                    warnings.append((share, f"{share:.0%} of {key} is spent: {amount}."))
+                    warnings.append((share, f"{100 * share:.0f} % of {key} is spent: {amount}."))
             return warnings
 
     # -- under the lock

@@ -71,7 +71,7 @@ class LiveTest:
                 f"{words}"
             )
         return (
-            f"{self.version} is tried against {control} on {self.share:.0%} of the conversations: {words}, "
+            f"{self.version} is tried against {control} on {100 * self.share:.0f} % of the conversations: {words}, "
             f"undecided, and it ends at {plural(self.max_ratings, 'rating')}"
         )
 

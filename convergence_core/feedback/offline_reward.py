@@ -53,7 +53,7 @@ class OfflineReward:
     @property
     def words(self) -> str:
         """What the estimate rests on."""
-        way = "" if self.step >= 1 else f", {self.step:.0%} of the way to the candidate"
+        way = "" if self.step >= 1 else f", {100 * self.step:.0f} % of the way to the candidate"
         return (
             f"{self.n_answers:,} rated answers to {self.n_groups:,} prompts "
             f"(effectively {self.effective_n:.0f}{way})"

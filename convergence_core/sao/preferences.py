@@ -163,8 +163,8 @@ def abort_reason(judged: Sequence[JudgedPair]) -> str | None:
     if share is None or n < LEAST_TO_ABORT or share >= LEAST_AGREEMENT:
         return None
     return (
-        f"the judge agrees with itself on {share:.0%} of {n} pairs "
-        f"in both orders, less than {LEAST_AGREEMENT:.0%}"
+        f"the judge agrees with itself on {100 * share:.0f} % of {n} pairs "
+        f"in both orders, less than {100 * LEAST_AGREEMENT:.0f} %"
     )
 
 

@@ -91,7 +91,7 @@ class StopperState:
         gain, bound = f"{rule.min_improvement:g}", self.regret_upper_bound
         if bound is not None and bound <= rule.min_improvement and self.leader is not None:
             return (
-                f"nothing is left to gain: with {SETTLED:.0%} probability no configuration "
+                f"nothing is left to gain: with {100 * SETTLED:.0f} % probability no configuration "
                 f"considered, tried or not, is more than {gain} better than the leader"
             )
         if self.n_flat >= rule.patience:

@@ -144,7 +144,7 @@ def verdict(schema: Mapping[str, Any], text: str) -> Any:
             case None:
                 return None
 
-    reason = f"The answer shares {quality:.0%} of the words that were looked for."
+    reason = f"The answer shares {100 * quality:.0f} % of the words that were looked for."
     source = schemas.ValueSource(text=text, answer=reason, good=True, draw="judge", given=given)
     return schemas.fill(schema, source)
 

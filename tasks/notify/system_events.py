@@ -74,7 +74,7 @@ def budget_events(
 
     def tell(notice: RunNotice) -> None:
         if isinstance(notice, BudgetWarned) and notice.share is not None:
-            labels = {SHARE: f"{notice.share:.0%}".removesuffix("%")}
+            labels = {SHARE: f"{100 * notice.share:.0f}"}
             text = f"Budget of {system}: {notice.text}"
             settings.copy().run(_emit, BUDGET, system, text, {"share": notice.share}, labels)
 

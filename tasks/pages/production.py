@@ -100,8 +100,9 @@ def _live(source: PageSource, champion: Champion | None, arms: Sequence[Page]) -
     if not serving:
         return f"{text}. It has served no request yet."
     share, n = serving[0]["share"], sum(arm["n"] for arm in serving)
-    part = "" if share is None else f", with {share:.0%} of the requests"
-    return f"{text}{part}, {plural(n, 'reward')}."
+    if share is None:
+        return f"{text}. No request yet."
+    return f"{text}, with {100 * share:.0f} % of the requests, {plural(n, 'reward')}."
 
 
 def _names(source: PageSource, served: Systems, system: str) -> dict[str, str]:
@@ -145,7 +146,7 @@ def _watched(
         "guards": [
             {
                 "sentence": f"{_name(names, guard['promoted'])} is live ({guard['decision']}). The old "
-                f"settings, {_name(names, guard['champion'])}, keep {guard['holdback']:.0%} of "
+                f"settings, {_name(names, guard['champion'])}, keep {100 * guard['holdback']:.0f} % of "
                 "requests as control.",
                 "status": guard["decision"],
                 "at": None,

@@ -152,8 +152,8 @@ def _sources(result: RunResult) -> list[Block]:
         "source": lambda report: report.source,
         "settings": lambda report: f"{report.n_settings:,}",
         "evaluations": lambda report: f"{report.n_evaluations:,}",
-        "calls beside": lambda report: f"{report.n_calls:,}",
-        "cost of these": lambda report: number_text.usd(report.cost_usd),
+        "extra calls": lambda report: f"{report.n_calls:,}",
+        "their cost": lambda report: number_text.usd(report.cost_usd),
         "took the lead": lambda report: f"{report.n_leads:,}",
         "score gained": lambda report: number_text.signed(report.gain),
     }
@@ -442,7 +442,7 @@ def course_blocks(
         "average of the generation (posterior mean)": lambda p: number_text.reward(p.asked_mean),
     }
     if any(point.cumulative_usd is not None for point in curve):
-        columns["USD so far"] = lambda point: number_text.usd(point.cumulative_usd)
+        columns["cost so far"] = lambda point: number_text.usd(point.cumulative_usd)
     shown = curve[-MAX_ROWS:]
     folded = f"{plural(len(shown), 'generation')} in numbers"
     if len(shown) < len(curve):

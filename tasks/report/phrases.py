@@ -95,7 +95,7 @@ def difference(value: Estimate | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a metric's value in four significant digits, thousands separated."""
+    """Return a metric's value in three significant digits, thousands separated."""
     if value is None:
         return UNKNOWN
     if value == 0:
@@ -104,7 +104,7 @@ def number(value: float | None) -> str:
         return f"{value:.3e}"
     if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:#.4g}".rstrip(".")
+    return f"{value:#.3g}".rstrip(".")
 
 
 def moment(time_us: int) -> str:

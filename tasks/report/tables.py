@@ -165,7 +165,7 @@ def spending(result: RunResult, limits: "BudgetConfig", spent: Spent) -> list[Bl
         "what": lambda use: use[0].removeprefix("max_").replace("usd", "money"),
         "spent": lambda use: shown(use[0], use[1]),
         "limit": lambda use: "none" if use[2] is None else Code(written(use[0], use[2])),
-        "share": lambda use: "" if use[2] is None else f"{use[1] / use[2]:.0%}",
+        "share": lambda use: "" if use[2] is None else number_text.whole_percent(use[1] / use[2]),
     }
     grid = table(uses, columns, numeric=("spent", "limit", "share"))
     blocks: list[Block] = [Heading("Spending and limits"), grid]

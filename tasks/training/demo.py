@@ -202,7 +202,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSumm
         title="A tiny model is made on the spot",
         lines=(
             f"It learns from {len(dialogues):,} dialogues about {plural(len(CAPITALS), 'capital')}, in which "
-            f"{SHARE_RIGHT:.0%} of the answers are right and {SHARE_BRIEF:.0%} brief.",
+            f"{100 * SHARE_RIGHT:.0f} % of the answers are right and {100 * SHARE_BRIEF:.0f} % brief.",
         ),
     )
     make_tiny_chat_model(folder / MODEL, dialogues, seed=SEED)

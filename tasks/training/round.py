@@ -307,7 +307,7 @@ class _Round:
         sentence = f"{version} passed every check and answers for {self._role} now"
         if rule is not None:
             sentence = (
-                f"{version} passed every check and answers {rule.share:.0%} of the conversations with "
+                f"{version} passed every check and answers {100 * rule.share:.0f} % of the conversations with "
                 f"{self._role} now, until their ratings decide"
             )
         return self._report("activated", sentence, result, version, judged)

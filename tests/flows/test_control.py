@@ -172,7 +172,7 @@ def test_people_are_told_of_budget_failure_and_drift_and_no_address_is_kept(
     wanted = {"convergence.drift", "convergence.budget", "prefect.flow-run.Failed"}
     eventually(lambda: wanted <= told().keys(), f"told only {told().keys()}")
     assert told()["convergence.drift"] == "Drift: it went down."
-    assert "80% of budget.max_calls=100 is spent" in told()["convergence.budget"]
+    assert "80 % of budget.max_calls=100 is spent" in told()["convergence.budget"]
     assert "optimize of spent" in told()["prefect.flow-run.Failed"]
     assert "nowhere.yaml" in told()["prefect.flow-run.Failed"]
     kept = [path for path in night.home.rglob("*") if path.is_file()]

@@ -17,10 +17,10 @@ def test_each_limit_stands_beside_what_is_spent_of_it():
     text = markdown_of(spending(result, limits, spent))
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert rows[2:6] == [
-        "| money | $0.5000 | `budget.max_usd=2` | 25% |",
-        "| calls | 100 calls | `budget.max_calls=400` | 25% |",
+        "| money | $0.50 | `budget.max_usd=2` | 25 % |",
+        "| calls | 100 calls | `budget.max_calls=400` | 25 % |",
         "| tokens | 12,345 tokens | none |  |",
-        "| minutes | 1.5 minutes | `budget.max_minutes=10` | 15% |",
+        "| minutes | 1.5 minutes | `budget.max_minutes=10` | 15 % |",
     ]
     assert "unknown" not in text
 

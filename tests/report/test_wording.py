@@ -42,14 +42,14 @@ def test_small_amounts_keep_two_digits(value, text):
     [
         (None, "\N{EN DASH}"),
         (0.0, "0"),
-        (0.61, "0.6100"),
-        (18.289, "18.29"),
+        (0.61, "0.610"),
+        (18.289, "18.3"),
         (1234.4, "1,234"),
         (1.2e-7, "1.200e-07"),
-        (-3.0, "-3.000"),
+        (-3.0, "-3.00"),
     ],
 )
-def test_metrics_are_shown_in_four_digits(value, text):
+def test_metrics_are_shown_in_three_digits(value, text):
     assert phrases.number(value) == text
 
 

@@ -46,7 +46,7 @@ def test_a_judge_that_follows_the_position_aborts_the_round():
     assert agreement_of([]) is None
     assert abort_reason([]) is None
     assert abort_reason([by_position] * (LEAST_TO_ABORT - 1)) is None
-    assert "agrees with itself on 0% of 10 pairs" in (abort_reason([by_position] * 10) or "")
+    assert "agrees with itself on 0 % of 10 pairs" in (abort_reason([by_position] * 10) or "")
     assert abort_reason([by_position, fair] * 5) is None
     # The last 200 pairs count.
     assert abort_reason([by_position] * 300 + [fair] * 200) is None

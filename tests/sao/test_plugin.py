@@ -60,14 +60,14 @@ def test_rounds_end_and_then_nothing_more_is_written():
 @pytest.mark.slow
 def test_a_call_says_which_round_it_was_and_why_it_was_aborted():
     world = PlantedWorld(mode="always_first", truth=case_truth)
-    with pytest.warns(UserWarning, match=r"agrees with itself on 0% of|all 2 rounds were run"):
+    with pytest.warns(UserWarning, match=r"agrees with itself on 0 % of|all 2 rounds were run"):
         _, (first, second, third) = write(world, 3, n_samples=25, iterative_rounds=2)
     for number, found in enumerate((first, second)):
         assert found.round_number == number
         assert {pair.dropped_by for pair in found.pairs} == {"aborted"}
         assert found.kept == ()
         assert found.why_aborted is not None
-        assert "agrees with itself on 0% of" in found.why_aborted
+        assert "agrees with itself on 0 % of" in found.why_aborted
     assert first.stop_reason is None
     assert (third.round_number, third.why_aborted) == (None, None)
     _, (fair,) = write(PlantedWorld(truth=case_truth))

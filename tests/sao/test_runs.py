@@ -190,7 +190,7 @@ def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path):
     for row in rows(tmp_path, "select * from preference_rounds"):
         assert row["n_kept"] == 0
         assert row["judge"]["agreement"] == 0.0
-        assert "agrees with itself on 0%" in row["note"]
+        assert "agrees with itself on 0 %" in row["note"]
     assert result.preferences.sentence == "Preferences changed nothing: no pair was kept."
     said = [event.learning for event in events if isinstance(event, GenerationFinished)]
     assert said == [(), ("preferences: 12 pairs made, 0 kept; 0 pairs in the dataset",)]

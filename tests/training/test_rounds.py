@@ -139,7 +139,7 @@ def test_a_round_trains_on_what_is_not_held_out_and_activates_what_passes(
     (tried,) = adapters.live_tests()
     assert (tried.version, tried.control, tried.status) == ("assistant-0001", None, "running")
     assert (tried.share, tried.max_ratings) == (0.5, 200)
-    assert "answers 50% of the conversations with assistant now" in found.sentence
+    assert "answers 50 % of the conversations with assistant now" in found.sentence
     (record,) = TrainingRounds(feedback).records()
     assert (record.status, record.version, record.n_rows) == ("done", "assistant-0001", len(asked))
     assert record.metrics["losses"] == [0.5, 0.1]

@@ -113,9 +113,9 @@ def test_production_shows_arms_shares_rewards_and_evidence(project, opened: Open
     assert [arm["name"] for arm in page["arms"] if arm["is_champion"]] == ["b"]
     assert sum(one["n"] for one in page["history"]) == 40
     assert "Regret so far" in page["sentences"][0]
-    assert page["live"].startswith("Live since 1970-01-01 00:00:00 UTC: bbbbbb, with ")
+    assert page["live"].startswith("Live since 1970-01-01 00:00:00 UTC: kind b, with ")
     assert page["can_roll_back"]
-    assert [one["sentence"] for one in page["promotions"]][-1] == "bbbbbb: promoted b"
+    assert [one["sentence"] for one in page["promotions"]][-1] == "kind b: promoted b"
     assert viewer.page("overview")["systems"][0]["champion"]["candidate_id"] == "b" * 16
 
 
@@ -125,7 +125,7 @@ def test_a_rollback_is_asked_twice_and_done_once(project, opened: Open, served):
     assert (refused.status_code, "'known'" in refused.json()["detail"]) == (400, True)
     done = viewer.post("production/known/rollback", confirm="known")
     assert (done.status_code, done.json()) == (
-        200, {"sentence": "aaaaaa is the champion of known again."},
+        200, {"sentence": "kind a is the champion of known again."},
     )  # fmt: skip
     champion = champion_of(served, "known")
     assert champion is not None

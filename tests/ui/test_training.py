@@ -117,7 +117,7 @@ def test_a_test_on_live_traffic_is_told_in_its_sentence(store: Path, opened: Ope
         ended, test = adapters.live_tests("assistant")
     page = opened(store).enter().page("training/assistant")
     assert page["sentences"][2:] == [f"{test.words}."]
-    assert "assistant-0002 is tried against assistant-0001 on 50% of" in test.words
+    assert "assistant-0002 is tried against assistant-0001 on 50 % of" in test.words
     found = [(one["version"], one["status"], one["sentence"]) for one in page["live_tests"]]
     assert found == [
         ("assistant-0002", "running", test.words), ("assistant-0001", "ended", ended.words),

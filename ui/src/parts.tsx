@@ -38,7 +38,7 @@ function SignIn() {
   return (
     <form class="toolbar" onSubmit={submit}>
       <label class="field">Token <input type="password" autoComplete="off" required value={token} onInput={(e) => setToken(e.currentTarget.value)} /></label>
-      <button type="submit">Begin</button>
+      <button type="submit">Start</button>
       {refused && <span><One text={refused} max={600} /></span>}
     </form>
   );

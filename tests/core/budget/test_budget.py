@@ -83,7 +83,7 @@ class TestMoney:
         budget = Budget(BudgetConfig(max_usd=1))
         budget.settle(granted(budget), 1.5, 100)
         assert budget.spent.usd == 1.5
-        assert "$1.5000 paid" in refused(budget).reason
+        assert "$1.50 paid" in refused(budget).reason
 
     def test_free_calls_go_on_when_all_is_spent(self):
         budget = Budget(BudgetConfig(max_usd=0.01))
@@ -177,7 +177,7 @@ class TestKeepingBack:
         budget.keep_back(share=0.5, calls=1)
         budget.settle(granted(budget), 0.01, 10)
         reason = refused(budget).reason
-        assert "budget.max_usd=0.02, $0.0100 of it kept for the final test, is spent" in reason
+        assert "budget.max_usd=0.02, $0.01 of it kept for the final test, is spent" in reason
         budget.keep_back()
         budget.settle(granted(budget), 0.01, 10)
         assert budget.spent.usd == 0.02
@@ -205,7 +205,7 @@ class TestWords:
         budget = Budget(BudgetConfig(max_usd=0.5), Spent(usd=0.4971))
         assert refused(budget).reason == (
             "budget.max_usd=0.5 is spent: $0.4971 paid or reserved, and the next call may cost up "
-            "to $0.0100. Raise it: `convergence resume --max-usd …`."
+            "to $0.01. Raise it: `convergence resume --max-usd …`."
         )
 
     def test_cap_below_one_call_says_so(self):
@@ -216,8 +216,8 @@ class TestWords:
 
     @pytest.mark.parametrize(
         ("usd", "text"),
-        [(0, "$0.0000"), (12.5, "$12.5000"), (0.001, "$0.0010"), (0.00042, "$0.00042"),
-         (0.0000031, "$0.0000031"), (1234.5, "$1,234.5000")],
+        [(0, "$0.00"), (12.5, "$12.50"), (0.001, "$0.001"), (0.4971, "$0.4971"), (0.00042, "$0.00042"),
+         (0.0000031, "$0.0000031"), (1234.5, "$1,234.50")],
     )  # fmt: skip
     def test_small_amounts_keep_their_digits(self, usd: float, text: str):
         assert dollars(usd) == text
@@ -229,14 +229,14 @@ class TestWords:
             budget.settle(granted(budget), 0.01, 1)
             told += budget.warnings()
         assert told == [
-            (0.5, "50% of budget.max_usd=0.1 is spent: $0.0500."),
-            (0.8, "80% of budget.max_usd=0.1 is spent: $0.0800."),
+            (0.5, "50 % of budget.max_usd=0.1 is spent: $0.05."),
+            (0.8, "80 % of budget.max_usd=0.1 is spent: $0.08."),
         ]
 
     def test_two_shares_crossed_at_once_are_one_warning(self):
         budget = Budget(BudgetConfig(max_calls=1))
         budget.settle(granted(budget), 0, 0)
-        assert budget.warnings() == [(0.8, "80% of budget.max_calls=1 is spent: 1 calls.")]
+        assert budget.warnings() == [(0.8, "80 % of budget.max_calls=1 is spent: 1 calls.")]
         assert budget.warnings() == []
 
     def test_what_was_crossed_before_the_resume_is_not_told_again(self):
@@ -244,14 +244,14 @@ class TestWords:
         assert budget.warnings() == []
         budget.settle(granted(budget, WorstCase(usd=0.25, tokens=45)), 0.25, 45)
         assert budget.warnings() == [
-            (0.8, "80% of budget.max_usd=1 is spent: $0.8500."),
-            (0.5, "50% of budget.max_tokens=100 is spent: 55 tokens."),
+            (0.8, "80 % of budget.max_usd=1 is spent: $0.85."),
+            (0.5, "50 % of budget.max_tokens=100 is spent: 55 tokens."),
         ]
 
     def test_time_is_told_too(self):
         budget = Budget(BudgetConfig(max_minutes=10))
         assert budget.warnings(299) == []
-        told = "50% of budget.max_minutes=10 is spent: 5.0 minutes."
+        told = "50 % of budget.max_minutes=10 is spent: 5.0 minutes."
         assert budget.warnings(300) == [(0.5, told)]
 
     def test_reservations_are_not_told_as_spent(self):

@@ -62,7 +62,7 @@ def test_a_candidate_that_is_far_away_is_valued_on_the_way_to_it():
     assert one.low > 0
     assert "60)" not in one.words
     assert one.words == (
-        f"120 rated answers to 120 prompts (effectively 60, {one.step:.0%} of the way to the "
+        f"120 rated answers to 120 prompts (effectively 60, {100 * one.step:.0f} % of the way to the "
         "candidate)"
     )
     opposite = offline_reward(-rewards, far, np.full(N, -50.0))

@@ -106,7 +106,7 @@ def test_nothing_left_to_gain_stops_and_says_so(left: float, stops: bool):
     assert (reason is not None) == stops
     if reason is not None:
         assert "nothing is left to gain" in reason
-        assert "95%" in reason
+        assert "95 %" in reason
 
 
 def test_a_switched_off_stopper_never_stops():

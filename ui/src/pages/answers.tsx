@@ -3,11 +3,12 @@ import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "p
 import { get, onChange, useData } from "../api";
 import { Diff } from "../diff";
 import { Matrix, type Cell } from "../matrix";
-import { Card, Empty, Problem, Show } from "../parts";
+import { Card, Empty, Figure, Problem, Show } from "../parts";
 import { setQuery } from "../router";
-import { inputLine, interval, marked, One, plural, reward, Texts, visible } from "../text";
+import { inputLine, interval, marked, One, plural, reward, Texts, Value, visible } from "../text";
 import type { AnswerCell, Answers as Data, Candidate, Comparison, Leaderboard } from "../types";
 import { CellDrawer } from "./cell";
+import { amount } from "./compare";
 import { Tabs } from "./tabs";
 
 const TILE = [40, 60] as const; // cases, configurations
@@ -132,7 +133,13 @@ function Leading({ run, n }: { run: string; n: number }) {
     <>
       {(one.error ?? two.error ?? board.error) && <Problem error={(one.error ?? two.error ?? board.error)!} />}
       <p class="row spread"><span class="small muted">The case on which the {titles[1]} settings score lowest comes first. What differs from the default answer is marked.</span>{all}</p>
+      {!rows.length && (one.loading || two.loading || board.loading) && <p class="empty" role="status">Reading the store…</p>}
       {!rows.length && !one.loading && !two.loading && !board.loading && <Empty>No two configurations have answered the same test case yet. {all}</Empty>}
+      {rows.length > 0 && (
+        <div class="answers summary">
+          {columns.map((column, i) => column && <Summary key={titles[i]} title={titles[i]!} column={column} of={i === 2 ? two.data : one.data} at={i ? "b" : "a"} rival={i === 2 ? titles[1] : undefined} />)}
+        </div>
+      )}
       {rows.slice(0, most).map((row) => (
         <Card key={row.id} title={<><One text={row.name} max={60} /> <small class="muted">{row.kind}</small></>}>
           <p><One text={inputLine(row.input ?? "")} max={600} /></p>
@@ -147,10 +154,23 @@ function Leading({ run, n }: { run: string; n: number }) {
   );
 }
 
+/** A column's mean score on shared cases, an answer's price and latency, and the settings that differ. */
+function Summary({ title, column, of, at, rival }: { title: string; column: Candidate; of: Comparison | null | undefined; at: "a" | "b"; rival?: string }) {
+  if (!of) return null;
+  return (
+    <Figure value={reward(of[at].mean)}>
+      <b class="name" title={column.candidate_id}>{title}{column.name !== title && <>: <One text={column.name} max={60} /></>}</b>
+      {of.difference && <>mean score on {plural(of.difference.n_cases, "case")} ({of.difference.kind}){rival && `, where ${rival} has ${reward(of.a.mean)}`}; </>}
+      {of.per_answer.map((p) => amount(p[at], p.unit)).join(", ")} an answer
+      {of.parameters.slice(0, 8).map((p) => <div key={p.name}><One text={p.name} max={40} />: <Value value={p[at]} /></div>)}
+    </Figure>
+  );
+}
+
 function Answer({ column, title, of, base, open }: { column: Candidate; title: string; of: Shown["cells"][number]; base: string | null | undefined; open: () => void }) {
   return (
     <div class={of ? "answer" : "answer unasked"}>
-      <p class="row spread small"><b title={`${marked(column.name)} (${column.candidate_id})`}>{title}</b>{column.name !== title && <span class="muted"><One text={column.name} max={40} /></span>}</p>
+      <p class="small"><b title={`${marked(column.name)} (${column.candidate_id})`}>{title}</b></p>
       {!of ? <p class="muted small">Not run on this case.</p>
         : of.text === null ? <p class="muted small">No answer is stored.</p>
         : base !== null && base !== undefined ? <Diff only before={base} after={of.text} label={`Answer of ${title}`} />

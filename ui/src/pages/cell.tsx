@@ -4,7 +4,7 @@ import { useData } from "../api";
 import { Diff } from "../diff";
 import { Drawer, Figure, Show, Status } from "../parts";
 import { setQuery } from "../router";
-import { count, marked, ms, One, plural, reward, Texts, Time, usd, Value } from "../text";
+import { count, marked, ms, One, plural, reward, Texts, three, Time, usd, Value } from "../text";
 import type { Answers, CellDetail } from "../types";
 
 type Repeat = CellDetail["repeats"][number];
@@ -149,7 +149,7 @@ function Evaluation({ of }: { of: Repeat }) {
       {of.recording_url?.startsWith("https://") && <p class="small"><a href={of.recording_url} rel="noopener noreferrer">Recording of the session</a></p>}
       {of.metrics.length > 0 && (
         <dl class="params">
-          {of.metrics.map((m) => [<dt key={m.name}><One text={m.name} /></dt>, <dd>{m.value === null ? "–" : Number(m.value.toPrecision(4))} {m.unit}</dd>])}
+          {of.metrics.map((m) => [<dt key={m.name}><One text={m.name} /></dt>, <dd>{m.value === null ? "–" : three(m.value)} {m.unit}</dd>])}
         </dl>
       )}
       {of.judgements.length > 0 && (
@@ -157,7 +157,7 @@ function Evaluation({ of }: { of: Repeat }) {
           <h3>Judge's reasons</h3>
           {of.judgements.map((j, i) => (
             <div key={i}>
-              <p class="small muted"><One text={j.metric} /> {j.order && <>· <One text={j.order} /></>} {j.value !== null && <>· {Number(j.value.toPrecision(4))}</>}</p>
+              <p class="small muted"><One text={j.metric} /> {j.order && <>· <One text={j.order} /></>} {j.value !== null && <>· {three(j.value)}</>}</p>
               <Texts text={j.reason} label={`Reason of ${j.metric}`} />
             </div>
           ))}

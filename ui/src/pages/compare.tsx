@@ -60,7 +60,7 @@ function Choose({ run, a, b, rows, runs }: { run: string | undefined; a: string;
   );
 }
 
-function amount(x: number | null, unit: string | null): string {
+export function amount(x: number | null, unit: string | null): string {
   if (x === null) return unit === "USD" ? "unknown" : "–";
   return unit === "USD" ? usd(x) : unit === "ms" ? ms(x) : `${three(x)}${unit ? ` ${unit}` : ""}`;
 }

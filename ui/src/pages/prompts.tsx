@@ -73,7 +73,7 @@ function One_({ node, parent, range, run }: { node: Node; parent?: Node; range: 
         {node.tags.map((tag) => <span class="tag good" key={tag}>{tag}</span>)}
         <span class="small">{reward(node.mean)} <Interval low={node.low} high={node.high} /></span>
         <Strip mean={node.mean} low={node.low} high={node.high} base={parent?.mean} from={range[0]} to={range[1]} />
-        {node.effect && node.effect.mean !== null && <span class="small">effect {node.effect.text} ({plural(node.effect.n_shared, "search case")})</span>}
+        {node.effect && node.effect.mean !== null && <span class="small">{node.effect.text.startsWith("no ") ? "" : "effect "}{node.effect.text} ({plural(node.effect.n_shared, "search case")})</span>}
         <span class="small muted">{node.operator ?? node.origin}, generation {count(node.generation)}, {plural(node.candidate_ids.length, "configuration")}</span>
       </div>
       {open && (

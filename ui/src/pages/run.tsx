@@ -95,7 +95,7 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
               <Figure value={count(d.n_candidates)}>configurations in {plural(d.n_generations, "generation")}, {plural(d.n_cases, "test case")}</Figure>
               <Figure value={count(d.n_evaluations)}>evaluations, {count(d.n_failed)} failed, {count(d.n_missing)} missing</Figure>
             </div>
-            {d.reason && <p class="muted small">Reason for the end: <One text={d.reason} max={1_000} /></p>}
+            {d.reason && <p class="muted small">Why it ended: <One text={d.reason} max={1_000} /></p>}
           </>
         )}
       </Show>
