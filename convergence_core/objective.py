@@ -158,16 +158,6 @@ def _volume(points: np.ndarray) -> float:
 if TYPE_CHECKING:
     from convergence_core.config import MetricConfig
 
-GOOD_LATENCY_MS, BAD_LATENCY_MS = 0.0, 5000.0
-"""Version 0.1's default: 1 - ms / 5000."""
-GOOD_COST_USD, BAD_COST_USD = 0.0, 1.0
-"""Version 0.1's default: 1 - $ / 1."""
-
-_DEFAULT_SCALES = {
-    "latency_ms": (GOOD_LATENCY_MS, BAD_LATENCY_MS),
-    "cost_usd": (GOOD_COST_USD, BAD_COST_USD),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
@@ -330,15 +320,13 @@ def _missing(reason: str) -> Scored:
 
 
 def _rule(name: str, metric: "MetricConfig") -> MetricRule:
-    good, bad = _DEFAULT_SCALES.get(metric.type, (None, None))
-    if metric.scale is not None:
-        good, bad = metric.scale.good, metric.scale.bad
+    scale = metric.scale
     return MetricRule(
         name=name,
         weight=metric.weight,
         direction=metric.direction,
-        good=good,
-        bad=bad,
+        good=None if scale is None else scale.good,
+        bad=None if scale is None else scale.bad,
         minimum=metric.min,
         maximum=metric.max,
     )

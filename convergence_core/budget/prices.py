@@ -7,7 +7,7 @@ cost *unknown*; it is never taken for 0.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
@@ -42,39 +42,24 @@ _GATEWAYS = ("openai", "openrouter")
 """Providers that resell other models; ``openai`` is the protocol of many."""
 _SELLERS = {"google": "gemini"}
 """Prefix that gateways put before a model → provider in the table."""
-_USD = {
-    "input": "input_usd",
-    "output": "output_usd",
-    "cached_input": "cached_input_usd",
-    "cache_write": "cache_write_usd",
-    "request": "request_usd",
-    "minute": "minute_usd",
-    "proxy_gb": "proxy_gb_usd",
-}
-_OTHERS = (
-    *("max_output_tokens", "context_tokens", "long_prompt_tokens"),
-    *("long_input_factor", "long_output_factor"),
-)
-_FIELDS = {**_USD, **{name: name for name in _OTHERS}}
-"""Key of a price → field of ``Price``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """Prices of one model in US dollars per million tokens; ``None`` means unknown."""
 
-    input_usd: float | None = None
-    output_usd: float | None = None
+    input: float | None = None
+    output: float | None = None
     """Tokens of the answer, including reasoning."""
-    cached_input_usd: float | None = None
-    """Tokens read from the provider's cache; ``None`` means the price of ``input_usd``."""
-    cache_write_usd: float | None = None
-    """Tokens written to the cache; ``None`` means the price of ``input_usd``."""
-    request_usd: float | None = None
+    cached_input: float | None = None
+    """Tokens read from the provider's cache; ``None`` means the price of ``input``."""
+    cache_write: float | None = None
+    """Tokens written to the cache; ``None`` means the price of ``input``."""
+    request: float | None = None
     """US dollars per request of any length; ``None`` means free."""
-    minute_usd: float | None = None
+    minute: float | None = None
     """US dollars per minute of a browser session; ``None`` means unknown."""
-    proxy_gb_usd: float | None = None
+    proxy_gb: float | None = None
     """US dollars per 10^9 bytes through a browser's proxy; ``None`` means unknown."""
     max_output_tokens: int | None = None
     """Maximum answer length in tokens, which bounds a call without a limit."""
@@ -89,7 +74,7 @@ class Price:
         """Return the cost of a usage in US dollars, or ``None`` if unknown."""
         is_long = self._is_long(usage.prompt_tokens)
         read = self._cost_of_prompt(usage)
-        written = _times(usage.completion_tokens, self.output_usd)
+        written = _times(usage.completion_tokens, self.output)
         if read is None or written is None:
             return None
         if is_long:
@@ -108,7 +93,7 @@ class Price:
                 prompt_tokens, self.context_tokens
             )  # the provider rejects longer prompts
         read = _times(prompt_tokens, self.dearest_input_usd)
-        written = _times(max_output_tokens, self.output_usd)
+        written = _times(max_output_tokens, self.output)
         if read is None or written is None:
             return None
         if self._is_long(prompt_tokens):
@@ -118,20 +103,20 @@ class Price:
     @property
     def dearest_input_usd(self) -> float | None:
         """Maximum price of a prompt token."""
-        if self.input_usd is None:
+        if self.input is None:
             return None
-        return max(self.input_usd, self.cache_write_usd or 0.0, self.cached_input_usd or 0.0)
+        return max(self.input, self.cache_write or 0.0, self.cached_input or 0.0)
 
     def _cost_of_prompt(self, usage: Usage) -> float | None:
         prompt = usage.prompt_tokens
-        if prompt is None or self.input_usd is None:
-            return _times(prompt, self.input_usd)
+        if prompt is None or self.input is None:
+            return _times(prompt, self.input)
         cached = min(usage.cached_tokens or 0, prompt)
         written = min(usage.cache_write_tokens or 0, prompt - cached)
-        cached_usd = self.input_usd if self.cached_input_usd is None else self.cached_input_usd
-        write_usd = self.input_usd if self.cache_write_usd is None else self.cache_write_usd
+        cached_usd = self.input if self.cached_input is None else self.cached_input
+        write_usd = self.input if self.cache_write is None else self.cache_write
         uncached = prompt - cached - written
-        return (uncached * self.input_usd + cached * cached_usd + written * write_usd) / _MTOK
+        return (uncached * self.input + cached * cached_usd + written * write_usd) / _MTOK
 
     def _is_long(self, prompt_tokens: int | None) -> bool:
         if self.long_prompt_tokens is None or prompt_tokens is None:
@@ -139,7 +124,7 @@ class Price:
         return prompt_tokens > self.long_prompt_tokens
 
     def _charged(self, of_tokens: float) -> float:
-        return of_tokens + (self.request_usd or 0.0)
+        return of_tokens + (self.request or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +132,8 @@ class PriceTable:
     """Prices by provider and model.
 
     Example:
-        >>> table = PriceTable(version="2026-01-01", entries={"openai": {"small": Price(input_usd=1)}})
-        >>> table.find("openai", "small").input_usd
+        >>> table = PriceTable(version="2026-01-01", entries={"openai": {"small": Price(input=1)}})
+        >>> table.find("openai", "small").input
         1
     """
 
@@ -266,7 +251,7 @@ class PriceTable:
 
     def _shipped(self, provider: str, model: str) -> Price | None:
         if provider == LOCAL:
-            return Price(input_usd=0.0, output_usd=0.0)
+            return Price(input=0.0, output=0.0)
         prefix, _, rest = model.partition("/")
         prefix = _SELLERS.get(prefix, prefix)
         providers = [provider]
@@ -316,18 +301,18 @@ def _times(tokens: int | None, usd: float | None) -> float | None:
 
 def _merged(override: Price, shipped: Price | None, provider: str) -> Price:
     base = shipped or Price()
-    if override.input_usd is not None:
-        base = replace(base, cached_input_usd=None, cache_write_usd=None)
+    if override.input is not None:
+        base = replace(base, cached_input=None, cache_write=None)
     facts = {
         name: value
-        for name in _FIELDS.values()
-        if (value := getattr(override, name)) is not None and value != getattr(Price(), name)
+        for name, value in asdict(override).items()
+        if value is not None and value != getattr(Price(), name)
     }
     merged = replace(base, **facts)
     # With only a price per request, tokens are free.
-    says_requests = merged.request_usd is not None or provider in PER_REQUEST
-    if merged.input_usd is None and merged.output_usd is None and says_requests:
-        return replace(merged, input_usd=0.0, output_usd=0.0)
+    says_requests = merged.request is not None or provider in PER_REQUEST
+    if merged.input is None and merged.output is None and says_requests:
+        return replace(merged, input=0.0, output=0.0)
     return merged
 
 
@@ -340,4 +325,4 @@ def _models(models: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Pric
 
 
 def _price(facts: Mapping[str, Any]) -> Price:
-    return Price(**{_FIELDS[key]: value for key, value in facts.items() if value is not None})
+    return Price(**{key: value for key, value in facts.items() if value is not None})

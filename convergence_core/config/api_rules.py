@@ -5,7 +5,6 @@ Field names, choices and bounds are those of ``POST /v1/sessions`` as the provid
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
@@ -32,6 +31,7 @@ from convergence_core.config.secrecy import (
     shown_url,
 )
 from convergence_core.config.source import Path, texts_of
+from convergence_core.errors import Problem
 from convergence_core.records import Json
 
 MIN_SESSION_S: Final = 60
@@ -42,24 +42,6 @@ REGIONS: Final = ("us-west-2", "us-east-1", "eu-central-1", "ap-southeast-1")
 
 _FIELD = re.compile(r"\{[A-Za-z_]")
 _SYSTEMS = Literal["windows", "mac", "linux", "mobile", "tablet"]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionProblem:
-    """A field of a session's request that breaks a rule."""
-
-    path: tuple[str, ...]
-    rule: str
-    fix: str
-    value: Json = None
-    of_key: bool = False
-    """Whether the field itself may not stand there."""
-
-    @property
-    def sentence(self) -> str:
-        """The problem as one sentence."""
-        value = "" if self.of_key else f", but got {shown(self.value)}"
-        return f"`{'.'.join(self.path)}` {self.rule}{value}. {self.fix}"
 
 
 def _without_password(proxies: Any) -> Any:
@@ -105,7 +87,7 @@ _SESSION = _part(
 """Request of a session; ``userMetadata`` holds the mark by which sessions are swept."""
 
 
-def session_problems(body: Json) -> Iterator[SessionProblem]:
+def session_problems(body: Json) -> Iterator[Problem]:
     """Yield what is wrong with the request of a session; placeholders are taken for right.
 
     Args:
@@ -116,21 +98,23 @@ def session_problems(body: Json) -> Iterator[SessionProblem]:
     except ValidationError as error:
         for item in error.errors(include_url=False):
             value, path = item["input"], tuple(map(str, item["loc"]))
+            key = ".".join(path)
             if item["type"] == "extra_forbidden":
                 known = _known_fields(path[:-1])
                 fix = guessed(path[-1], known, f"Known are {listing(sorted(known))}.")
                 if path == ("userMetadata",):
                     fix = "Remove it: a run marks its sessions there, to find and release them."
                 rule = "is no field of a Browserbase session"
-                yield SessionProblem(path, rule, fix, of_key=True)
+                yield Problem(key=key, rule=rule, fix=fix)
             elif isinstance(value, str) and _FIELD.search(value):
                 continue
             elif item["type"] == "model_type":
                 fix = "Write fields of a session."
-                yield SessionProblem(path, "must be a mapping", fix, value)
+                yield Problem(key=key, rule="must be a mapping", value=shown(value), fix=fix)
             else:
                 rule = item["msg"].replace("Input should be", "must be")
-                yield SessionProblem(path, rule, "Correct or remove it.", value)
+                fix = "Correct or remove it."
+                yield Problem(key=key, rule=rule, value=shown(value), fix=fix)
 
 
 def _known_fields(path: tuple[str, ...]) -> list[str]:
@@ -146,9 +130,9 @@ def check_session(api: ApiConfig, report: Report) -> None:
         fix = "Add `function:` with the script, e.g. `scrape.py:run`."
         report.require("api.function", "by kind `browserbase`", fix, about=("api.kind",))
     for problem in session_problems(api.request.body):
-        at: Path = ("api", "request", "body", *problem.path)
-        value = "" if problem.of_key else shown(problem.value)
-        report.add(at, problem.rule, problem.fix, value=value, of_key=problem.of_key)
+        path: Path = ("api", "request", "body", *filter(None, problem.key.split(".")))
+        is_key = not problem.value
+        report.add(path, problem.rule, problem.fix, value=problem.value, of_key=is_key)
 
 
 _PLUGIN_GROUPS = {"plugin": "convergence.targets", "plugin_chat": "convergence.providers"}

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from convergence_core.config.models import Configuration
 from convergence_core.config.normalize import normalize
-from convergence_core.config.problems import Report, meant_by, path_of, problems_of, value_at
+from convergence_core.config.problems import meant_by, path_of, problems_of, value_at
 from convergence_core.config.rules import check
 from convergence_core.config.secrecy import shown
 from convergence_core.config.source import (
@@ -136,23 +136,20 @@ def _validate(
 ) -> tuple[Configuration | None, list[Problem]]:
     """Return the configuration, or one repaired enough to be checked, and its problems."""
     raw: dict[str, Any] = copy.deepcopy(source.data)
-    normalized = normalize(raw, source, allow_callable=allow_callable)
-    problems, broken = [*normalized.problems], [*normalized.broken]
+    report = normalize(raw, source, allow_callable=allow_callable)
     refused = {(problem.line, problem.column) for problem in source.problems}
-    broken += [path for path, at in source.values.items() if at in refused]
+    report.broken += [path for path, at in source.values.items() if at in refused]
     configuration: Configuration | None
     try:
-        configuration = Configuration.model_validate(normalized.data)
+        configuration = Configuration.model_validate(report.data)
     except ValidationError as error:
-        defects = problems_of(error, normalized.data, source, normalized.origin)
-        broken += meant_by(error, normalized.data)
-        problems += [defects[path] for path in defects if path not in broken]
-        configuration = _repair(normalized.data, error, broken)
+        defects = problems_of(error, report)
+        report.broken += meant_by(error, report.data)
+        report.problems += [defects[path] for path in defects if path not in report.broken]
+        configuration = _repair(report.data, error, report.broken)
     if configuration is not None:
-        report = Report(source=source, origin=normalized.origin, broken=tuple(broken))
         check(configuration, report, allow_callable=allow_callable)
-        problems += report.problems
-    return configuration, problems
+    return configuration, report.problems
 
 
 # -- Python data

@@ -5,16 +5,15 @@ understood is left as it stands, for the models to refuse.
 """
 
 import copy
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from convergence_core.config.api import CHAT_KINDS, KEY_HEADERS
 from convergence_core.config.evaluation import provider_of
+from convergence_core.config.problems import Report
 from convergence_core.config.schema import DIRECTIONS, METRIC_TYPES, PARAMETER_TYPES
 from convergence_core.config.secrecy import shown
 from convergence_core.config.source import ConfigSource, Path
-from convergence_core.errors import Problem
 
 _BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0, "tool_calls": 10.0}
 """Values worth reward 0 of metrics that count downwards, unless a scale is written."""
@@ -22,48 +21,9 @@ _OF_ENDPOINT = ("endpoint", "api_key_env")
 """Keys of ``llm`` that belong together: a key is for one endpoint."""
 
 
-@dataclass(slots=True)
-class Normalized:
-    """Data in the models' form, and what the user wrote for each part of it."""
-
-    source: ConfigSource
-    data: dict[str, Any]
-    renamed: dict[Path, Path] = field(default_factory=dict)
-    """New path → path as written."""
-    problems: list[Problem] = field(default_factory=list)
-    broken: list[Path] = field(default_factory=list)
-    """Paths whose value was refused and removed."""
-
-    def origin(self, path: Path) -> Path:
-        """Return the path the user wrote for a path of the normalized data."""
-        for end in range(len(path), 0, -1):
-            written = self.renamed.get(path[:end])
-            if written is not None:
-                return (*written, *path[end:]) if len(written) >= end else written
-        return path
-
-    def rename(self, holder: dict[str, Any], path: Path, old: str, new: str) -> None:
-        """Give a key its name of today; both spellings at once are a problem."""
-        if old not in holder:
-            return
-        if new in holder:
-            rule = f"must not stand beside `{new}`, which means the same"
-            self.refuse(holder, (*path, old), rule, "Remove one of them.")
-            return
-        holder[new] = holder.pop(old)
-        self.renamed[(*path, new)] = self.origin((*path, old))
-
-    def refuse(self, holder: dict[str, Any], path: Path, rule: str, fix: str) -> None:
-        """Note a problem with a key and take the key out."""
-        key = str(path[-1])
-        value = shown(holder.pop(key), key)
-        self.problems.append(self.source.problem(self.origin(path), rule, fix, value=value))
-        self.broken.append(path)
-
-
-def normalize(data: dict[str, Any], source: ConfigSource, *, allow_callable: bool) -> Normalized:
+def normalize(data: dict[str, Any], source: ConfigSource, *, allow_callable: bool) -> Report:
     """Return the data in the models' form; the argument stays as it is."""
-    n = Normalized(source=source, data=copy.deepcopy(data))
+    n = Report(source=source, data=copy.deepcopy(data))
     _api(n, allow_callable=allow_callable)
     _parameters(n)
     _evaluation(n, allow_callable=allow_callable)
@@ -83,7 +43,7 @@ def mapping_at(holder: Any, *keys: str) -> dict[str, Any]:
 # -- api
 
 
-def _api(n: Normalized, *, allow_callable: bool) -> None:
+def _api(n: Report, *, allow_callable: bool) -> None:
     api = mapping_at(n.data, "api")
     if api and api.get("kind") is None:
         api["kind"] = _guess_kind(api, allow_callable=allow_callable)
@@ -113,7 +73,7 @@ def _is_chat_url(url: str) -> bool:
     return path.endswith(("/v1", "/chat/completions"))
 
 
-def _auth(n: Normalized) -> None:
+def _auth(n: Report) -> None:
     """Choose the kind's own way to send a key where only the key's variable is written."""
     api = mapping_at(n.data, "api")
     auth, kind = mapping_at(api, "auth"), api.get("kind")
@@ -130,7 +90,7 @@ def _auth(n: Normalized) -> None:
 # -- search_space
 
 
-def _parameters(n: Normalized) -> None:
+def _parameters(n: Report) -> None:
     path: Path = ("search_space", "parameters")
     parameters = mapping_at(n.data, *map(str, path))
     for name, parameter in parameters.items():
@@ -142,7 +102,7 @@ def _parameters(n: Normalized) -> None:
             _parameter(n, parameter, place)
 
 
-def _parameter(n: Normalized, parameter: dict[str, Any], path: Path) -> None:
+def _parameter(n: Report, parameter: dict[str, Any], path: Path) -> None:
     kind = parameter.get("type")
     if isinstance(kind, str):
         parameter["type"] = kind = PARAMETER_TYPES.get(kind, kind)
@@ -157,7 +117,7 @@ def _parameter(n: Normalized, parameter: dict[str, Any], path: Path) -> None:
 # -- evaluation
 
 
-def _evaluation(n: Normalized, *, allow_callable: bool) -> None:
+def _evaluation(n: Report, *, allow_callable: bool) -> None:
     evaluation = mapping_at(n.data, "evaluation")
     cases = evaluation.get("test_cases")
     if isinstance(cases, str | list):
@@ -174,7 +134,7 @@ def _evaluation(n: Normalized, *, allow_callable: bool) -> None:
             _metric(n, name, metric, has_function=allow_callable)
 
 
-def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: bool) -> None:
+def _metric(n: Report, name: str, metric: dict[str, Any], *, has_function: bool) -> None:
     path: Path = ("evaluation", "metrics", name)
     _read_direction(n, metric, path)
     if metric.get("type") is None:
@@ -226,7 +186,7 @@ def _default_rubric(api: dict[str, Any]) -> str:
     )
 
 
-def _read_direction(n: Normalized, metric: dict[str, Any], path: Path) -> None:
+def _read_direction(n: Report, metric: dict[str, Any], path: Path) -> None:
     """Read ``type: higher_is_better``, which means a direction."""
     written = metric.get("type")
     if not isinstance(written, str) or written not in DIRECTIONS:
@@ -260,7 +220,7 @@ def guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> st
 # -- cache and llm
 
 
-def _cache(n: Normalized) -> None:
+def _cache(n: Report) -> None:
     """Read a plain value as the epoch, and the ``off`` of YAML 1.1, which is ``false``."""
     cache = n.data.get("cache")
     if isinstance(cache, str | int | float):
@@ -270,7 +230,7 @@ def _cache(n: Normalized) -> None:
         cache["epoch"] = "off"
 
 
-def _llms(n: Normalized) -> None:
+def _llms(n: Report) -> None:
     """Read ``society.llm`` as ``llm``, and complete the judges' own ``llm`` from it."""
     society = mapping_at(n.data, "society")
     if society.get("llm") is None:
@@ -299,9 +259,7 @@ def _llms(n: Normalized) -> None:
                 _complete(n, metric_llm, general, path)
 
 
-def _complete(
-    n: Normalized, specific: dict[str, Any], general: dict[str, Any], path: Path
-) -> None:
+def _complete(n: Report, specific: dict[str, Any], general: dict[str, Any], path: Path) -> None:
     """Take the keys that are not written from the general ``llm``; a key stays with its endpoint."""
     model = specific.get("model")
     is_elsewhere = specific.get("endpoint") is not None or (

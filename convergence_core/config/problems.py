@@ -5,7 +5,7 @@ Each names key, rule, value and fix.
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args, get_origin
 
@@ -17,21 +17,46 @@ from convergence_core.config.secrecy import HIDDEN, shown
 from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
 
-Origin = Callable[[Path], Path]
-"""Maps a path of the normalized data to the path the user wrote."""
 Place: TypeAlias = str | Path
 """A path, or keys joined by dots where none of them is a name of the user's."""
 
 
 @dataclass(slots=True)
 class Report:
-    """Collects what rules find, without what follows from a broken place."""
+    """Data in the models' form, what the user wrote for each part of it, and what is wrong."""
 
     source: ConfigSource
-    origin: Origin
-    broken: tuple[Path, ...] = ()
-    """Paths already reported; a rule that reads one of them has nothing to add."""
+    data: dict[str, Any]
+    renamed: dict[Path, Path] = field(default_factory=dict)
+    """New path → path as written."""
     problems: list[Problem] = field(default_factory=list)
+    broken: list[Path] = field(default_factory=list)
+    """Paths already reported; a rule that reads one of them has nothing to add."""
+
+    def origin(self, path: Path) -> Path:
+        """Return the path the user wrote for a path of the normalized data."""
+        for end in range(len(path), 0, -1):
+            written = self.renamed.get(path[:end])
+            if written is not None:
+                return (*written, *path[end:]) if len(written) >= end else written
+        return path
+
+    def rename(self, holder: dict[str, Any], path: Path, old: str, new: str) -> None:
+        """Give a key its name of today; both spellings at once are a problem."""
+        if old not in holder:
+            return
+        if new in holder:
+            rule = f"must not stand beside `{new}`, which means the same"
+            self.refuse(holder, (*path, old), rule, "Remove one of them.")
+            return
+        holder[new] = holder.pop(old)
+        self.renamed[(*path, new)] = self.origin((*path, old))
+
+    def refuse(self, holder: dict[str, Any], path: Path, rule: str, fix: str) -> None:
+        """Note a problem with a key and take the key out."""
+        key = str(path[-1])
+        self.add(path, rule, fix, value=shown(holder.pop(key), key))
+        self.broken.append(path)
 
     def add(
         self,
@@ -85,15 +110,13 @@ _Words: TypeAlias = tuple[str, str]
 """Rule and fix."""
 
 
-def problems_of(
-    error: ValidationError, data: Any, source: ConfigSource, origin: Origin
-) -> dict[Path, Problem]:
+def problems_of(error: ValidationError, report: Report) -> dict[Path, Problem]:
     """Return a problem for each wrong place; alternatives of a union count as one place."""
     problems: dict[Path, Problem] = {}
     for item in error.errors(include_url=False, include_context=True):
-        path = path_of(item, data)
+        path = path_of(item, report.data)
         if path not in problems:
-            problems[path] = _problem(item, path, data, source, origin)
+            problems[path] = _problem(item, path, report)
     return problems
 
 
@@ -160,17 +183,16 @@ def listing(words: Sequence[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
-def _problem(
-    item: ErrorDetails, path: Path, data: Any, source: ConfigSource, origin: Origin
-) -> Problem:
-    kind, written = item["type"], origin(path)
+def _problem(item: ErrorDetails, path: Path, report: Report) -> Problem:
+    data, source = report.data, report.source
+    kind, written = item["type"], report.origin(path)
     if kind == "missing":
         return source.problem(written, "is required", _missing_fix(path, data), of_key=True)
     if kind == "extra_forbidden":
         rule, fix = _extra_rule(path, data)
         return source.problem(written, rule, fix, of_key=True)
     if kind.startswith("union_tag"):
-        return _tag_problem(path, data, source, origin)
+        return _tag_problem(path, report)
     key = str(path[-1]) if path else ""
     if key.endswith("_env"):
         rule = "must be the name of an environment variable"
@@ -182,17 +204,19 @@ def _problem(
     return source.problem(written, rule, fix, value=shown(item["input"], key))
 
 
-def _tag_problem(path: Path, data: Any, source: ConfigSource, origin: Origin) -> Problem:
+def _tag_problem(path: Path, report: Report) -> Problem:
     names = [str(name) for model in sections_at(path, None) for name in kinds_of(model)]
     known = listing(names)
-    value, written = value_at(data, path), origin((*path, "type"))
+    value, written = value_at(report.data, path), report.origin((*path, "type"))
     kind = value.get("type") if isinstance(value, dict) else None
     if kind is None:
         fix = f"Add `type:` with one of {known}."
-        return source.problem(written, "is required", fix, of_key=True)
+        return report.source.problem(written, "is required", fix, of_key=True)
     guess = nearest(str(kind), names)
     fix = f"Did you mean `{guess}`?" if guess else f"Write one of {known}."
-    return source.problem(written, f"must be one of {known}", fix, value=shown(kind, "type"))
+    return report.source.problem(
+        written, f"must be one of {known}", fix, value=shown(kind, "type")
+    )
 
 
 ENV_FIX = (

@@ -121,20 +121,24 @@ def _check_headers(configuration: Configuration, report: Report) -> None:
 
 # -- prices
 
-_BY_REQUEST: tuple[ApiKind, ...] = ("http", "function", "plugin")
-"""Kinds of target that are priced by request."""
-_SESSION_PRICES = ("minute", "proxy_gb")
-_SESSION_FIX = "Write e.g. `{minute: 0.002, proxy_gb: 12}`, in US dollars, as your plan says."
-_REQUEST_FIX = "Write only e.g. `request: 0.002`, US dollars for each request."
+_REQUEST_PRICES = (
+    ("request",),
+    "request",
+    "Write only e.g. `request: 0.002`, US dollars for each request.",
+)
+_SESSION_PRICES = (
+    ("minute", "proxy_gb"),
+    "the minute",
+    "Write e.g. `{minute: 0.002, proxy_gb: 12}`, in US dollars, as your plan says.",
+)
+"""Keys that a kind of target reads, the required one first; the unit of its price; the fix."""
 
 
 def _check_prices(configuration: Configuration, report: Report) -> None:
     for name, price in configuration.prices.items():
         path: Path = ("prices", name)
-        if name in _BY_REQUEST:
-            _check_request_price(name, price, configuration.api.kind, report)
-        elif name == "browserbase":
-            _check_session_price(price, configuration.api.kind, report)
+        if name in ("http", "function", "plugin", "browserbase"):
+            _check_kind_price(name, price, configuration.api.kind, report)
         elif name in CHAT_KINDS:
             rule = "must be the name of a model, not of a provider"
             report.add(path, rule, "Write e.g. `gpt-4o-mini`.", of_key=True)
@@ -142,34 +146,21 @@ def _check_prices(configuration: Configuration, report: Report) -> None:
             _check_model_price(price, path, report)
 
 
-def _check_request_price(name: str, price: PriceConfig, kind: ApiKind, report: Report) -> None:
+def _check_kind_price(name: str, price: PriceConfig, kind: ApiKind, report: Report) -> None:
     path: Path = ("prices", name)
     if kind != name:
         report.no_effect(path, f"with kind `{kind}`", "Remove it.", about=("api.kind",))
         return
+    keys, unit, fix = _SESSION_PRICES if name == "browserbase" else _REQUEST_PRICES
     for key in fields_of(PriceConfig):
-        if key != "request" and not is_default(price, key):
-            why = f"on kind `{name}`, which is priced by request"
-            report.no_effect((*path, key), why, _REQUEST_FIX)
-    if price.request is None:
-        report.require((*path, "request"), f"by kind `{name}`", _REQUEST_FIX, about=(path,))
-
-
-def _check_session_price(price: PriceConfig, kind: ApiKind, report: Report) -> None:
-    path: Path = ("prices", "browserbase")
-    if kind != "browserbase":
-        report.no_effect(path, f"with kind `{kind}`", "Remove it.", about=("api.kind",))
-        return
-    for key in fields_of(PriceConfig):
-        if key not in _SESSION_PRICES and not is_default(price, key):
-            why = "on kind `browserbase`, which is priced by the minute"
-            report.no_effect((*path, key), why, _SESSION_FIX)
-    if price.minute is None:
-        report.require((*path, "minute"), "by kind `browserbase`", _SESSION_FIX, about=(path,))
+        if key not in keys and not is_default(price, key):
+            report.no_effect((*path, key), f"on kind `{name}`, which is priced by {unit}", fix)
+    if getattr(price, keys[0]) is None:
+        report.require((*path, keys[0]), f"by kind `{name}`", fix, about=(path,))
 
 
 def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
-    for key in _SESSION_PRICES:
+    for key in _SESSION_PRICES[0]:
         if not is_default(price, key):
             report.no_effect((*path, key), "on a model", "Remove it; it is for `browserbase`.")
     of_tokens = ("input", "output", "cached_input", "cache_write")

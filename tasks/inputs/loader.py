@@ -40,7 +40,7 @@ from tasks.inputs.cases import (
     with_groups,
 )
 from tasks.inputs.facts import facts_of
-from tasks.json_values import Missing, names, pick
+from tasks.json_values import Missing, pick
 from tasks.metrics import judge
 from tasks.metrics.comparisons import check_schema
 
@@ -408,7 +408,7 @@ class _Loader:
             )
 
     def _check_written(self, cases: tuple[Case, ...]) -> None:
-        """Check the references of a request's placeholders."""
+        """Check that test cases have the inputs that a request names."""
         request = self.configuration.api.request
         written: list[tuple[KeyPath, Json]] = [(("api", "request", "body"), request.body)]
         written += [(("api", "request", "query", k), text) for k, text in request.query.items()]
@@ -416,7 +416,9 @@ class _Loader:
         for i, message in enumerate(request.messages or ()):
             written.append((("api", "request", "messages", i, "content"), message.content))
         for path, template in written:
-            self._check_placeholders(path, template, cases)
+            for placeholder in placeholders(template):
+                if placeholder.name == "input":
+                    self._check_input(path, placeholder, cases)
 
     def _check_texts(self, texts: Mapping[str, str], cases: tuple[Case, ...]) -> None:
         """Check that test cases have the inputs that a variant names; other braces are literal."""
@@ -446,15 +448,6 @@ class _Loader:
             )
             self._problem(path, rule + " is not always there", fix)
 
-    def _check_placeholders(self, path: KeyPath, template: Json, cases: tuple[Case, ...]) -> None:
-        parameters = self.configuration.search_space.parameters
-        for placeholder in placeholders(template):
-            if placeholder.name == "input":
-                self._check_input(path, placeholder, cases)
-            elif placeholder.name not in parameters:
-                rule, fix = "must name parameters or `{input}` only", _known(parameters)
-                self._problem(path, rule, fix, value=placeholder.text)
-
     def _check_request(self, texts: Mapping[str, str]) -> None:
         if self.configuration.api.kind in CHAT_KINDS:
             from tasks.targets.chat_checks import check_parameters  # noqa: PLC0415 - brings httpx
@@ -464,9 +457,3 @@ class _Loader:
 
 
 _INLINE: KeyPath = ("evaluation", "test_cases", "inline")
-
-
-def _known(parameters: Mapping[str, object]) -> str:
-    return (
-        f"Known are {names([*parameters, 'input'])}. For plain braces double them: `{{{{` `}}}}`."
-    )

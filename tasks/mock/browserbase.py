@@ -143,7 +143,7 @@ class SessionService:
         settings = {name: value for name, value in body.items() if name != "userMetadata"}
         wrong = next(session_problems(settings), None)
         if wrong is not None:
-            raise ApiError(wrong.sentence, status=400)
+            raise ApiError(str(wrong), status=400)
         session = _Session(
             session_id=secrets.token_hex(16),
             body=body,

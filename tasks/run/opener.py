@@ -69,19 +69,21 @@ def with_overrides(
     Raises:
         ConfigurationError: an override breaks the rule of its key.
     """
-    tree = json.loads(configuration.to_json())
     overrides: dict[tuple[str, ...], object] = {
         ("optimization", "seed"): seed,
         ("optimization", "evolution", "generations"): generations,
         ("output", "save_path"): save_path,
         **{("budget", name): limit for name, limit in (budget or {}).items()},
     }
-    for (*sections, key), value in overrides.items():
-        if value is not None:
-            node = tree
-            for section in sections:
-                node = node.setdefault(section, {})
-            node[key] = value
+    written = {path: value for path, value in overrides.items() if value is not None}
+    if not written:
+        return configuration
+    tree = json.loads(configuration.to_json())
+    for (*sections, key), value in written.items():
+        node = tree
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[key] = value
     return parse_mapping(tree, allow_callable=True)
 
 

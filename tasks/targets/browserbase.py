@@ -79,8 +79,8 @@ class BrowserbaseTarget:
         self._secrets = secrets
         self._workers = workers
         price = None if prices is None else prices.find(self.provider, None)
-        self._minute_usd = None if price is None else price.minute_usd
-        self._proxy_gb_usd = None if price is None else price.proxy_gb_usd
+        self._minute_usd = None if price is None else price.minute
+        self._proxy_gb_usd = None if price is None else price.proxy_gb
         self._price_version = None if prices is None else prices.version_of(self.provider, None)
         self._endpoint = mock_url or api.endpoint or ENDPOINT
         self._is_recorded = mock_url is None
@@ -167,7 +167,7 @@ class BrowserbaseTarget:
         problem = next(session_problems(body), None)
         if problem is not None:
             raise CandidateFault(
-                f"the session that these parameters ask for: {problem.sentence}",
+                f"the session that these parameters ask for: {problem}",
                 error_type="invalid_session",
             )
         settings = dict(body) if isinstance(body, dict) else {}

@@ -23,7 +23,7 @@ class RequestPrice:
         price = None if prices is None else prices.find(provider, None)
         if prices is None or price is None:
             return cls()
-        return cls(price.request_usd, prices.version_of(provider, None))
+        return cls(price.request, prices.version_of(provider, None))
 
     def bill(self, billed: Billed | None) -> Billed | None:
         """Return what a request cost: as its answer says, else by this price."""

@@ -37,7 +37,7 @@ def test_an_answer_comes_in_pieces_and_is_logged_with_all_that_is_known(chats):
         conversation = Conversation(chat, user_id="ada")
         return conversation, await said(conversation, "Hi?")
 
-    served = Price(input_usd=1e6, output_usd=2e6)
+    served = Price(input=1e6, output=2e6)
     prices = PriceTable(version="1", entries={"openai": {"served": served}})
     conversation, (pieces, logged) = chats.run(use, prices=prices)
     assert pieces == ["2:", " Hi?"]
@@ -260,7 +260,7 @@ def test_an_unknown_role_is_refused_with_the_known_ones(chats):
 def test_a_long_conversation_keeps_within_the_models_context(chats):
     prices = PriceTable(
         version="1",
-        entries={"openai": {"m": Price(input_usd=1.0, output_usd=1.0, context_tokens=400)}},
+        entries={"openai": {"m": Price(input=1.0, output=1.0, context_tokens=400)}},
     )
 
     async def use(chat):

@@ -147,7 +147,7 @@ def test_what_a_gateway_gave_up_on_may_be_billed(status):
 
 
 def target_of(url="http://127.0.0.1:1/", *, request_usd=None, **more) -> HttpTarget:
-    price = {} if request_usd is None else {"http": Price(request_usd=request_usd)}
+    price = {} if request_usd is None else {"http": Price(request=request_usd)}
     made = loaded(api=http_api(url, **more))
     return HttpTarget(
         made.configuration.api,

@@ -41,12 +41,12 @@ class TestFinding:
     def test_date_and_provider_are_taken_off(self, shipped: PriceTable, name: str):
         price = shipped.find("openai", name)
         assert price is not None
-        assert price.input_usd == 0.15
+        assert price.input == 0.15
 
     def test_snapshot_with_a_price_of_its_own_has_it(self, shipped: PriceTable):
         price = shipped.find("openai", "gpt-4o-2024-05-13")
         assert price is not None
-        assert price.input_usd == 5.0
+        assert price.input == 5.0
 
     def test_other_ways_to_write_a_date(self, shipped: PriceTable):
         assert shipped.find("anthropic", "claude-3-5-haiku-20241022") is not None
@@ -94,32 +94,32 @@ class TestFinding:
 
 class TestCost:
     def test_unknown_tokens_at_a_price_are_an_unknown_cost(self):
-        price = Price(input_usd=1.0, output_usd=2.0)
+        price = Price(input=1.0, output=2.0)
         assert price.cost(NO_USAGE) is None
         assert price.cost(Usage(prompt_tokens=5)) is None
         assert price.cost(Usage(completion_tokens=5)) is None
 
     def test_unknown_tokens_at_no_price_cost_nothing(self):
-        assert Price(input_usd=0.0, output_usd=0.0).cost(NO_USAGE) == 0
-        embedding = Price(input_usd=0.02, output_usd=0.0)
+        assert Price(input=0.0, output=0.0).cost(NO_USAGE) == 0
+        embedding = Price(input=0.02, output=0.0)
         assert embedding.cost(Usage(prompt_tokens=1_000_000)) == 0.02
 
     def test_price_that_is_not_told_is_unknown_unless_nothing_was_used(self):
-        price = Price(input_usd=1.0)
+        price = Price(input=1.0)
         assert price.cost(CALL) is None
         assert price.cost(Usage(prompt_tokens=1_000_000, completion_tokens=0)) == 1.0
 
     def test_cache_falls_back_to_input(self):
-        price = Price(input_usd=4.0, output_usd=0.0)
+        price = Price(input=4.0, output=0.0)
         usage = Usage(prompt_tokens=100, cached_tokens=40, cache_write_tokens=50)
         assert price.cost(usage) == pytest.approx(100 * 4e-6, abs=1e-15)
 
     def test_free_cache_is_not_a_missing_one(self):
-        price = Price(input_usd=4.0, output_usd=0.0, cached_input_usd=0.0)
+        price = Price(input=4.0, output=0.0, cached_input=0.0)
         assert price.cost(Usage(prompt_tokens=100, cached_tokens=100)) == 0
 
     def test_parts_never_exceed_the_prompt(self):
-        price = Price(input_usd=4.0, output_usd=0.0, cached_input_usd=1.0, cache_write_usd=8.0)
+        price = Price(input=4.0, output=0.0, cached_input=1.0, cache_write=8.0)
         usage = Usage(prompt_tokens=100, cached_tokens=90, cache_write_tokens=90)
         assert price.cost(usage) == pytest.approx((90 * 1 + 10 * 8) / 1e6, abs=1e-15)
 
@@ -134,20 +134,20 @@ class TestCost:
 
 class TestWorstCase:
     def test_dearest_way_to_be_billed_is_taken(self):
-        price = Price(input_usd=3.0, output_usd=15.0, cache_write_usd=3.75, request_usd=0.5)
+        price = Price(input=3.0, output=15.0, cache_write=3.75, request=0.5)
         assert price.worst_case(1_000_000, 1_000_000) == 3.75 + 15.0 + 0.5
 
     def test_unknown_bound_is_an_unknown_worst_case(self):
-        price = Price(input_usd=3.0, output_usd=15.0)
+        price = Price(input=3.0, output=15.0)
         assert price.worst_case(10, None) is None
         assert price.worst_case(None, 10) is None
 
     def test_longest_answer_of_the_model_bounds_a_call_without_limit(self):
-        price = Price(input_usd=0.0, output_usd=10.0, max_output_tokens=100_000)
+        price = Price(input=0.0, output=10.0, max_output_tokens=100_000)
         assert price.worst_case(None, None) == 1.0
 
     def test_prompt_is_never_longer_than_the_context(self):
-        price = Price(input_usd=1.0, output_usd=0.0, context_tokens=1000)
+        price = Price(input=1.0, output=0.0, context_tokens=1000)
         assert price.worst_case(10_000_000, 0) == pytest.approx(0.001)
 
     @given(
@@ -190,21 +190,21 @@ class TestOverrides:
         for provider, name in [("openai", "m"), ("groq", "m"), ("openai", "m-2025-01-02")]:
             price = mine.find(provider, name)
             assert price is not None
-            assert (price.input_usd, price.output_usd) == (7.0, 8.0)
+            assert (price.input, price.output) == (7.0, 8.0)
             assert mine.version_of(provider, name) == "config"
         assert self.BASE.version_of("openai", "m") == "2026-01-01"
 
     def test_new_input_price_takes_the_caches_with_it(self):
         price = self.BASE.with_overrides({"m": {"input": 7.0}}).find("openai", "m")
         assert price is not None
-        assert price.output_usd == 2
+        assert price.output == 2
         assert price.cost(Usage(prompt_tokens=10, cached_tokens=10, completion_tokens=0)) == 7e-5
 
     def test_what_an_override_does_not_name_stays(self):
         price = self.BASE.with_overrides({"m": {"max_output_tokens": 9}}).find("openai", "m")
         assert price is not None
         assert price.max_output_tokens == 9
-        assert (price.input_usd, price.cached_input_usd) == (1, 0.5)
+        assert (price.input, price.cached_input) == (1, 0.5)
 
     def test_configuration_is_taken_as_it_is(self):
         mine = self.BASE.with_overrides(
@@ -217,7 +217,7 @@ class TestOverrides:
         )
         price = mine.find("openai", "m")
         assert price is not None
-        assert price.input_usd == 1
+        assert price.input == 1
         assert mine.cost("openai", "new", CALL) == pytest.approx(0.0013)
         assert mine.cost("http", None, NO_USAGE) == 0.002
         assert mine.worst_case("http", None, None, None) == 0.002
@@ -243,11 +243,11 @@ class TestReading:
         assert {"openai", "azure", "groq", "gemini", "anthropic"} <= shipped.entries.keys()
         for models in shipped.entries.values():
             for price in models.values():
-                assert price.input_usd is not None
-                assert price.output_usd is not None
-                assert 0 <= price.input_usd <= 200
-                assert price.output_usd == 0 or price.output_usd >= price.input_usd
-                assert (price.cached_input_usd or 0) <= price.input_usd
+                assert price.input is not None
+                assert price.output is not None
+                assert 0 <= price.input <= 200
+                assert price.output == 0 or price.output >= price.input
+                assert (price.cached_input or 0) <= price.input
 
     def test_shipped_prices_are_numbers(self):
         providers = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))["providers"].values()

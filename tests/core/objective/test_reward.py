@@ -42,13 +42,6 @@ def test_a_scale_is_linear_and_clamped(value, reward):
     assert latency.score({"latency_ms": value}).reward == pytest.approx(reward)
 
 
-def test_the_originals_scales_are_the_defaults():
-    latency = model(latency_ms={"type": "latency_ms", "direction": "lower"})
-    assert latency.score({"latency_ms": 1000}).reward == pytest.approx(0.8)
-    cost = model(cost_usd={"type": "cost_usd", "direction": "lower"})
-    assert cost.score({"cost_usd": 0.25}).reward == pytest.approx(0.75)
-
-
 @pytest.mark.parametrize("value", [1.5, -0.1, 42.0])
 def test_a_metric_outside_0_and_1_needs_a_scale(value):
     scored = model(a={}).score({"a": value})
