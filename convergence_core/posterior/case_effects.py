@@ -20,6 +20,7 @@ Notation: M candidates, N cases, w_j the cases' shares in the mean; shape is p (
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -290,3 +291,44 @@ def least_factor(evidence: Evidence, *, binomial: bool) -> float:
     n = float(evidence.count.sum())
     coin = (float((evidence.mean * evidence.count).sum()) + 0.5) / (n + 1.0)
     return MIN_COIN_SHARE * coin * (1.0 - coin)
+
+
+def adjusted_means(
+    cells: Sequence[tuple[str, str, float, int]],
+    *,
+    case_weights: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """Return candidate → mean of one metric over all cases seen (eq. 2), in the metric's unit.
+
+    A candidate that was asked easy cases gains nothing by them.
+
+    Args:
+        cells: (candidate, case, mean over repeats, repeats), finite, each pair once.
+        case_weights: case → positive weight; absent ones weigh 1.
+    """
+    if not cells:
+        return {}
+    names, case_ids, values, repeats = zip(*cells, strict=True)
+    candidates = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    cases = {name: j for j, name in enumerate(dict.fromkeys(case_ids))}
+    value = np.array(values, dtype=np.float64)
+    center, spread = float(value.mean()), float(value.std()) or 1.0
+    at = [candidates[name] for name in names], [cases[case] for case in case_ids]
+    mean, count = np.zeros((2, len(candidates), len(cases)))
+    mean[at], count[at] = (value - center) / spread, repeats
+    share = np.array([(case_weights or {}).get(name, 1.0) for name in cases], dtype=np.float64)
+    evidence = Evidence(
+        ids=tuple(candidates),
+        case_ids=tuple(cases),
+        mean=mean,
+        count=count,
+        case_weight=share / share.sum(),
+        binary=False,
+        repeat_sum=0.0,
+        repeat_dof=0,
+        repeat_squares=np.zeros(len(candidates)),
+    )
+    effects = CaseEffects.of_unknown_noise(evidence)
+    if n_free_rewards(evidence) >= 1:
+        _, effects = CaseEffects.fit(evidence, binomial=False)
+    return {name: center + spread * float(effects.mean[i]) for name, i in candidates.items()}

@@ -4,8 +4,8 @@
 
 As ``python -m`` does, but Python looks for garbage in cycles less often (by default after every 700
 objects more that hold others; Prefect makes them by the ten thousand, and nearly none ends in a
-cycle), a Prefect server keeps less of task runs in its feed of events (``tasks.prefect_support.event_feed``), and a process that its environment names a parent
-to ends soon after it, also after ``kill -9``: no variable of Python's or of Prefect's can tell them.
+cycle), and a process that its environment names a parent to ends soon after it, also after
+``kill -9``: no variable of Python's or of Prefect's can tell them.
 
 The dead cannot clean up after themselves, so the process looks at its parent's number, which the kernel
 changes when the parent dies. A pipe would say so too, but a fork of the parent can keep its end open;
@@ -22,8 +22,6 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Final
-
-from tasks.prefect_support.event_feed import is_server, keep_failures
 
 RARELY: Final = 50_000
 """Objects more before Python looks."""
@@ -62,8 +60,6 @@ def main() -> None:
     sys.argv = sys.argv[1:]
     end_with_parent()
     collect_rarely()
-    if is_server(sys.argv):
-        keep_failures()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

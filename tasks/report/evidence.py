@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from convergence_core.ports import Store
-from convergence_core.posterior.random_effects import adjusted_means
+from convergence_core.posterior.case_effects import adjusted_means
 from convergence_core.records import Role
 from convergence_core.result import CurvePoint, Failure, RoleCost
 from tasks.secrets.process_redaction import redacted_text

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Unpack
 
 from convergence_core.errors import ConfigurationError, RunInterruptedError
-from convergence_core.ports import Row
 from convergence_core.records import (
     Assignment,
     Candidate,
@@ -31,7 +30,7 @@ from tasks.run.opener import Limits, prepare_run, with_overrides
 from tasks.run.run import Run
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import OFFLINE, TEST_TAG
-from tasks.store.tables.rows import payload_rows
+from tasks.store.tables.rows import candidate_rows, payload_rows
 
 ROLES: tuple[Role, ...] = ("search", "holdout")
 
@@ -263,23 +262,12 @@ def _cells(run: Run, candidate: Candidate) -> Assignment:
 
 def _publish(run: Run, trials: Sequence[Trial]) -> None:
     evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
-    candidates: list[Row] = [
-        {
-            "run_id": run.run_id,
-            "candidate_id": trial.candidate.candidate_id,
-            "origin": trial.candidate.origin,
-            "parent_ids": [],
-            "params_json": canonical_json(dict(trial.candidate.params)),
-            "params_sha256": sha256_hex(canonical_json(dict(trial.candidate.params))),
-        }
-        for trial in trials
-    ]
     run.store.publish(
         run.run_id,
         FINAL,
         {
             "payloads": payload_rows(run.run_id, evaluations),
-            "candidates": candidates,
+            "candidates": candidate_rows(run.run_id, None, [t.candidate for t in trials]),
             "evaluations": run.evaluation_rows(evaluations),
             "attempts": run.journal.attempts(run.run_id, generation=None),
         },

@@ -15,7 +15,6 @@ from typing import Self
 
 import httpx
 
-from tasks.prefect_support.event_feed import VARIABLE
 from tasks.prefect_support.settings import SERVER_PROFILE
 
 
@@ -27,10 +26,8 @@ class PrefectServer:
         home: Path,
         *,
         startup_s: float = 300.0,
-        keeps_all_events: bool = False,
     ) -> None:
         self.home = home
-        self._chosen = {VARIABLE: "all" if keeps_all_events else ""}
         self.port = free_port()
         self._startup_s = startup_s
         self._log = home / "server.log"
@@ -75,7 +72,7 @@ class PrefectServer:
                     sys.executable, "-m", "tasks.prefect_support.program", "prefect", "server", "start",
                     "--host", "127.0.0.1", "--port", str(self.port),
                 ],
-                env={**os.environ, **SERVER_PROFILE, **self._chosen, **self.environment},
+                env={**os.environ, **SERVER_PROFILE, **self.environment},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

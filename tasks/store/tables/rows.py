@@ -38,8 +38,10 @@ _INTERVAL = ("mean", "low", "high", "n_cases")
 _CHECKPOINT = ("rng_state_json", "sampler_state_json", "progress_json")
 
 
-def candidate_rows(run_id: str, generation: int, candidates: Iterable[Candidate]) -> list[Row]:
-    """Return the rows of candidates first evaluated in a generation."""
+def candidate_rows(
+    run_id: str, generation: int | None, candidates: Iterable[Candidate]
+) -> list[Row]:
+    """Return the rows of candidates first evaluated in a generation; ``None``: in a test."""
     return [
         {
             "run_id": run_id,

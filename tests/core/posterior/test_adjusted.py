@@ -3,32 +3,7 @@
 import numpy as np
 import pytest
 
-from convergence_core.posterior.random_effects import _Solution, adjusted_means
-
-
-def test_effects_solve_hendersons_equations():
-    rng = np.random.default_rng(0)
-    m, n = 12, 9
-    count = ((rng.random((m, n)) < 0.6) * rng.integers(1, 3, (m, n))).astype(float)
-    count[:, 0] = 1.0
-    value = np.where(count > 0, rng.normal(size=(m, n)), 0.0)
-    of_a, of_b, noise = variances = np.array([0.3, 0.2, 0.5])
-    found = _Solution.of(value, count, variances)
-    rows, columns = np.nonzero(count)
-    weight, seen = count[rows, columns], value[rows, columns]
-    design = np.zeros((len(rows), 1 + m + n))
-    design[:, 0] = 1.0
-    design[np.arange(len(rows)), 1 + rows] = 1.0
-    design[np.arange(len(rows)), 1 + m + columns] = 1.0
-    penalty = np.diag([0.0, *[noise / of_a] * m, *[noise / of_b] * n])
-    inverse = np.linalg.inv(design.T @ (weight[:, None] * design) + penalty)
-    effects = inverse @ (design.T @ (weight * seen))
-    assert np.allclose(np.r_[found.mean, found.a, found.b], effects)
-    spare = noise * np.diag(inverse)
-    assert found.spare_a == pytest.approx(spare[1 : 1 + m].sum())
-    assert found.spare_b == pytest.approx(spare[1 + m :].sum())
-    rest = float(weight @ (seen - design @ effects) ** 2)
-    assert weight @ seen**2 - found.explained == pytest.approx(rest)
+from convergence_core.posterior.case_effects import adjusted_means
 
 
 def test_who_was_asked_the_easy_cases_gains_nothing_by_it():
