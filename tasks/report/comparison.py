@@ -28,7 +28,22 @@ from tasks.report.answers import (
     with_judges_reasons,
 )
 from tasks.report.answers_section import prompt_blocks
-from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Inline, Paragraph, table
+from tasks.report.blocks import (
+    Axis,
+    Block,
+    Code,
+    Columns,
+    Grid,
+    Heading,
+    Inline,
+    Layer,
+    LongText,
+    Paragraph,
+    Plot,
+    Plots,
+    Point,
+    table,
+)
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean, short
 
@@ -333,7 +348,7 @@ def _rewards(comparison: PairComparison) -> list[Block]:
         "cases": lambda row: f"{row.difference.n_cases:,}",
         "A": lambda row: number_text.reward(row.first_mean),
         "B": lambda row: number_text.reward(row.second_mean),
-        "B \N{MINUS SIGN} A": lambda row: phrases.difference(row.difference),
+        "B minus A": lambda row: phrases.difference(row.difference),
     }
     if not comparison.shared:
         return []
@@ -378,26 +393,38 @@ def _cases(comparison: PairComparison) -> list[Block]:
     def reward(answer: CaseAnswer | None) -> str:
         return UNKNOWN if answer is None else number_text.reward(answer.reward)
 
-    def text(answer: CaseAnswer | None) -> str:
+    def text(answer: CaseAnswer | None) -> Inline:
         shown = None if answer is None else answer.text if answer.error is None else answer.error
-        return UNKNOWN if shown is None else short(shown, 40)
+        return UNKNOWN if shown is None else LongText(clean(shown))
 
     columns: Columns[CaseAnswers] = {
         "case": lambda row: short(row.name or row.case_id, 40),
         "kind": lambda row: phrases.ROLES[row.role],
         "A": lambda row: reward(row.first),
         "B": lambda row: reward(row.second),
-        "B \N{MINUS SIGN} A": lambda row: (
-            UNKNOWN if row.gap is None else number_text.signed(row.gap)
-        ),
+        "B minus A": lambda row: UNKNOWN if row.gap is None else number_text.signed(row.gap),
         "answer of A": lambda row: text(row.first),
         "answer of B": lambda row: text(row.second),
     }
+    gaps = sorted(case.gap for case in comparison.cases if case.gap is not None)
+    points = tuple(
+        Point(x=place, y=gap, y_ends=(min(0.0, gap), max(0.0, gap)))
+        for place, gap in enumerate(gaps, 1)
+    )
+    plot = Plot(
+        name="difference-by-case",
+        title="Difference of the reward by test case",
+        x=Axis(title="test cases, in order of the difference", kind="whole"),
+        y=Axis(title="B minus A"),
+        layers=(Layer(points=points),),
+        height=2.3,
+    )
     shown = comparison.cases[:MOST_CASES]
     heading = f"Case by case, where B loses most first ({plural(len(comparison.cases), 'case')})"
     return [
         Heading(heading),
-        table(shown, columns, numeric=("A", "B", "B \N{MINUS SIGN} A")),
+        Plots((plot,) if len(points) > 1 else ()),
+        table(shown, columns, numeric=("A", "B", "B minus A")),
         *(
             [Paragraph((f"The first {MOST_CASES} are shown; --json has all.",), "note")]
             if len(shown) < len(comparison.cases)

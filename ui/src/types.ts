@@ -66,15 +66,14 @@ export interface CellDetail {
   }[];
 }
 
-// GET compare?a=RUN[:CANDIDATE]&b=RUN[:CANDIDATE]
+// GET compare?a=RUN[:CANDIDATE]&b=RUN[:CANDIDATE]: with {blocks: Block[]} of blocks.tsx, and the cases of both
 export interface Comparison {
-  a: Side; b: Side; verdict: string; sentences: string[]; gate: string | null;
-  difference: (Interval & { n_cases: number; level: number; role: string; kind: string }) | null;
+  cases: { case_id: string; name: string; kind: string; input: string | null; expected: string | null; a: CaseAnswer; b: CaseAnswer }[];
+  best: { kind: string; n_cases: number; a: number; b: number } | null; // mean rewards on the most trustworthy cases of both
+  per_answer: Record<"a" | "b", { latency_ms: number | null; cost_usd: number | null }>;
   parameters: { name: string; a: unknown; b: unknown }[]; // those that differ
-  per_answer: { name: string; unit: string | null; a: number | null; b: number | null }[];
-  cases: { case_id: string; name: string; role: string; kind: string; expected: string | null; a: number | null; b: number | null; difference: number | null; input: string | null; a_answer: string | null; b_answer: string | null }[];
 }
-export interface Side { run_id: string; run_label: string; candidate_id: string; name: string; mean: number | null; low: number | null; high: number | null }
+export interface CaseAnswer { reward: number | null; text: string | null }
 
 // GET runs/{run_id}/prompts?parameter=
 export interface Prompts {

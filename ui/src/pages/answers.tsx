@@ -5,10 +5,9 @@ import { Diff } from "../diff";
 import { Matrix, type Cell } from "../matrix";
 import { Card, Empty, Figure, Problem, Show } from "../parts";
 import { setQuery } from "../router";
-import { inputLine, interval, marked, One, plural, reward, Texts, Value, visible } from "../text";
+import { inputLine, interval, marked, ms, One, plural, reward, Texts, usd, Value, visible } from "../text";
 import type { AnswerCell, Answers as Data, Candidate, Comparison, Leaderboard } from "../types";
 import { CellDrawer } from "./cell";
-import { amount } from "./compare";
 import { Tabs } from "./tabs";
 
 const TILE = [40, 60] as const; // cases, configurations
@@ -119,8 +118,8 @@ function Leading({ run, n }: { run: string; n: number }) {
     for (const [data, at] of [[one.data, 0], [two.data, 1]] as const) {
       for (const c of data?.cases ?? []) {
         const row = found.get(c.case_id) ?? { id: c.case_id, name: c.name, kind: c.kind, input: c.input, expected: c.expected, cells: [] };
-        row.cells[at] ??= { reward: c.a, text: c.a_answer };
-        row.cells[at + 1] ??= { reward: c.b, text: c.b_answer };
+        row.cells[at] ??= c.a;
+        row.cells[at + 1] ??= c.b;
         found.set(c.case_id, row);
       }
     }
@@ -158,10 +157,10 @@ function Leading({ run, n }: { run: string; n: number }) {
 function Summary({ title, column, of, at, rival }: { title: string; column: Candidate; of: Comparison | null | undefined; at: "a" | "b"; rival?: string }) {
   if (!of) return null;
   return (
-    <Figure value={reward(of[at].mean)}>
+    <Figure value={reward(of.best?.[at] ?? null)}>
       <b class="name" title={column.candidate_id}>{title}{column.name !== title && <>: <One text={column.name} max={60} /></>}</b>
-      {of.difference && <>mean score on {plural(of.difference.n_cases, "case")} ({of.difference.kind}){rival && `, where ${rival} has ${reward(of.a.mean)}`}; </>}
-      {of.per_answer.map((p) => amount(p[at], p.unit)).join(", ")} an answer
+      {of.best && <>mean score on {plural(of.best.n_cases, "case")} ({of.best.kind}){rival && `, where ${rival} has ${reward(of.best.a)}`}; </>}
+      {ms(of.per_answer[at].latency_ms)}, {of.per_answer[at].cost_usd === null ? "price unknown" : usd(of.per_answer[at].cost_usd)} an answer
       {of.parameters.slice(0, 8).map((p) => <div key={p.name}><One text={p.name} max={40} />: <Value value={p[at]} /></div>)}
     </Figure>
   );
