@@ -1,6 +1,6 @@
 """Explanations of a choice: effects and eliminated candidates.
 
 ``records`` is what a result keeps; it needs no numpy. ``effects`` reads the fitted surrogate's
-surface by draws of whole functions (``paths``) at settings of the space (``settings``);
+surface by joint draws at settings of the space (``settings``), fitted two ways (``fits``);
 ``explain.discards`` reads the evidence.
 """

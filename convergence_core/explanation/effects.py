@@ -4,11 +4,11 @@ The surface is cut as in the functional analysis of variance (Hutter, Hoos & Ley
 the mean over everything (1); a pair's is the rest beyond both single effects (2); a share is the
 variance of an effect over that of the space (3). Means are over fixed spread settings of the space (a
 Latin hypercube, so that pairs hardly leak into single effects) in which nothing moves along, and
-every draw of the surface is cut as a whole, so an interval is that of the effect itself.
+every joint draw of the surface is cut as a whole, so an interval is that of the effect itself.
 
 A parameter that is not active everywhere is averaged where it is; its share counts that part only.
-Where constraints rule out combinations, effects are those of a two-way fit (``paths``), which are
-exact where the effects are additive. An effect counts as sure (``paths.is_sure``) at an error of 5 %,
+Where constraints rule out combinations, effects are those of a two-way fit (``fits``), which are
+exact where the effects are additive. An effect counts as sure (``fits.is_sure``) at an error of 5 %,
 shared out over the effects looked at. The lower end of a share that is not sure is 0.
 """
 
@@ -19,10 +19,9 @@ from itertools import combinations
 
 import numpy as np
 
-from convergence_core.explanation.paths import (
+from convergence_core.explanation.fits import (
     TINY,
     Combinations,
-    Paths,
     column_effects,
     ends_of,
     is_sure,
@@ -37,12 +36,15 @@ from convergence_core.explanation.records import (
     Surface,
 )
 from convergence_core.explanation.settings import Levels, SettingSampler
+from convergence_core.posterior.gaussian_process import matrix_root
 from convergence_core.posterior.space_model import FittedEvidence, FittedSpaceModel
 from convergence_core.records import Params
 from convergence_core.space import Choice, Float, Integer
 
-N_PATHS = 128
+N_DRAWS = 128
 """Draws of the surface, each taken with both signs."""
+JITTER = 1e-8
+"""Added to the covariance of the draws, as a share of its largest variance."""
 N_SETTINGS = 384
 """Settings over which the variance between configurations is taken."""
 N_ROWS = 576
@@ -78,7 +80,6 @@ def cut(
         fitted=fitted,
         learned=fitted.learned,
         settings=settings,
-        paths=Paths.draw(fitted.learned.process, rng, N_PATHS),
         sample=settings.sample(N_SETTINGS, rng),
         rng=rng,
     )
@@ -159,7 +160,6 @@ class _DrawnSurface:
     fitted: FittedSpaceModel
     learned: FittedEvidence
     settings: SettingSampler
-    paths: Paths
     sample: np.ndarray
     """Settings, (N_SETTINGS, n_dims)."""
     rng: np.random.Generator
@@ -266,7 +266,8 @@ class _DrawnSurface:
         for pair in pairs:
             grid = self._grid(pair, n_settings=MIN_SETTINGS, n_levels=4)
             if grid is not None:
-                mean = self.paths.mean_at(self.settings.encoding.places(grid.genes))
+                places = self.settings.encoding.places(grid.genes)
+                mean, _ = self.learned.process.marginals(places, np.full(len(grid.genes), -1))
                 drawn = grid.cells.interaction(self.rewards(mean)[:, None])
                 candidates.append(
                     (float(grid.cells.weights @ drawn[:, 0] ** 2) * grid.share_active, pair)
@@ -304,10 +305,17 @@ class _DrawnSurface:
     # -- inside ------------------------------------------------------------------------------
 
     def _at(self, genes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.paths.at(self.settings.encoding.places(genes))
+        """Return the posterior mean, (n,), and draws of the deviation from it, (n, N_DRAWS).
+
+        Of the surface, on the process's scale; a candidate's own effect is none of it.
+        """
+        places = self.settings.encoding.places(genes)
+        mean, covariance = self.learned.process.joint(places, np.full(len(genes), -1))
+        root = matrix_root(covariance, jitter=JITTER * float(covariance.max()) + TINY)
+        return mean, root @ self.rng.standard_normal((len(genes), N_DRAWS))
 
     def _both(self, mean: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        """Return the rewards of the draws with both signs, (n, 2 n_paths)."""
+        """Return the rewards of the draws with both signs, (n, 2 N_DRAWS)."""
         signed = np.concatenate([drawn, -drawn], axis=1)
         return self.rewards(mean[:, None] + signed)
 

@@ -11,11 +11,10 @@ from convergence_core.config.expressions import parse
 from convergence_core.evidence import Archive, Member
 from convergence_core.explanation.effects import cut
 from convergence_core.explanation.explain import discards, explain
-from convergence_core.explanation.paths import N_WAVES, Paths, is_sure
+from convergence_core.explanation.fits import is_sure
 from convergence_core.explanation.records import Effect, Explanation, Surface
 from convergence_core.explanation.settings import Levels, SettingSampler
 from convergence_core.posterior import SpaceModel
-from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Params
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import recommend
@@ -311,45 +310,7 @@ def test_levels_weigh_what_they_stand_for(parameter, n, weights):
     assert len(levels.some(3).values) == min(n, 3)
 
 
-# -- paths ---------------------------------------------------------------------------------------
-
-
-def fitted_of(space: Space, seed: int, n: int = 30) -> FittedSpaceModel:
-    rng = np.random.default_rng(seed)
-    weight = {name: rng.standard_normal() for name in space.parameters}
-
-    def value(point: Params) -> float:
-        hashed = sum(
-            w * space.parameters[name].to_unit(point[name])
-            for name, w in weight.items()
-            if name in point
-        )
-        return 0.5 + 0.1 * float(np.sin(2.0 * hashed))
-
-    return SpaceModel(space=space).fit(archive_of(space, value, seed=seed, n=n))
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
-@pytest.mark.slow
-def test_paths_have_the_mean_and_the_covariance_of_the_joint_posterior(seed):
-    space = random_space(seed)
-    learned = fitted_of(space, seed).learned
-    assert learned is not None
-    places = Encoding.of(space).encode(points(space, 40, np.random.default_rng(99)))
-    mean, covariance = learned.process.joint(places, np.full(len(places), -1))
-    scale = float(np.diag(covariance).max())
-    # With m waves correlations scatter by (2 m)^-1/2, and 4,000 draws by at most 2.2 %.
-    for n_waves in (N_WAVES, 4096):
-        rng = np.random.default_rng(seed)
-        paths = Paths.draw(learned.process, rng, 4000, n_waves=n_waves)
-        told, drawn = paths.at(places)
-        assert told == pytest.approx(mean, abs=1e-8)
-        assert paths.mean_at(places) == pytest.approx(mean, abs=1e-8)
-        apart = (drawn @ drawn.T / drawn.shape[1] - covariance) / scale
-        sd = np.sqrt(1 / (2 * n_waves) + 0.022**2)
-        assert np.sqrt(np.mean(apart**2)) < 1.2 * sd
-        assert np.abs(apart).max() < 5 * sd
+# -- fits ----------------------------------------------------------------------------------------
 
 
 def test_none_of_the_ball_is_nothing_and_all_of_it_is_an_effect():
