@@ -23,9 +23,9 @@ STATUSES: Final[Mapping[AdapterStatus, str]] = {
     "undecided": "lacks only the ratings that would make its gain certain; it can be tried on live traffic",
     "active": "answers for its role",
     "inactive": "another one took its place; it can be activated again",
-    "rolled_back": "was taken back; it can be activated again",
+    "rolled_back": "was rolled back; it can be activated again",
     "rejected": "failed a check, or its files were changed",
-    "stale": "a mark it was trained on was changed; it never answers again",
+    "stale": "a rating it was trained on was changed; it never answers again",
 }
 """Status → its meaning."""
 _NEXT: Final[Mapping[AdapterStatus, tuple[AdapterStatus, ...]]] = {
@@ -113,7 +113,7 @@ class AdapterRecord:
     def origin_words(self) -> str:
         """What it was trained on and from, in a sentence."""
         return (
-            f"role {self.role}, model {self.base_model}, {self.objective} on {self.n_rows:,} marks, "
+            f"role {self.role}, model {self.base_model}, {self.objective} on {self.n_rows:,} ratings, "
             f"from {self.parent or 'the base model'}"
         )
 

@@ -56,7 +56,7 @@ class LiveTest:
         else:
             words = f"no difference is known {on}"
         if self.status in ("better", "worse"):
-            end = "it answers all" if self.status == "better" else "it was taken back"
+            end = "it answers all" if self.status == "better" else "it was rolled back"
             return f"{self.version} is {self.status} than {control}: {words}; {end}"
         if self.status == "undecided":
             end = (

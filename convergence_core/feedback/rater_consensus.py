@@ -89,7 +89,7 @@ class RaterProfile:
         low, high = self.bias_interval
         return (
             f"{self.user_id} ({self.kind}): {self.bias:+.2f} [{low:+.2f}, {high:+.2f}] beside the average "
-            f"rater, noise {self.noise:.2f}, {self.n_marks} marks, {self.n_shared} of them shared"
+            f"rater, noise {self.noise:.2f}, {self.n_marks} ratings, {self.n_shared} of them shared"
         )
 
 

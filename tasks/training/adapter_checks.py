@@ -279,7 +279,7 @@ def check_adapter(
     if compared is not None and compared.reward_difference is not None:
         difference = _measured(compared.reward_difference, times=REWARD_SPAN)
         rests_on = (
-            f"the rater's marks of {plural(len(answered.new), 'answer')} of each to "
+            f"the rater's ratings of {plural(len(answered.new), 'answer')} of each to "
             f"{plural(compared.n_prompts, 'held-out prompt')}"
         )
     n_flags, flags_rest_on = _new_flags(answered, *classifier, safety)

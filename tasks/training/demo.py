@@ -212,7 +212,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSumm
         before = _answered(folder, None)
         yield _rated(folder, feedback, None, n=n_answers, seed=SEED)
         first = train_role(loaded, feedback, ROLE, is_forced=True)
-        yield _step_summary("An adapter is trained on the marks, and judged", first)
+        yield _step_summary("An adapter is trained on the ratings and judged", first)
         active = adapters.active(ROLE)
         if active is None:
             return
@@ -294,7 +294,7 @@ def _rated(
     return StepSummary(
         title=f"{len(answers):,} answers by {author} are marked by a synthetic rater",
         lines=(
-            f"Mean rating {total / len(answers):.2f} of 1 to 5, over {plural(len(answers), 'mark')}.",
+            f"Mean rating {total / len(answers):.2f} of 1 to 5, over {plural(len(answers), 'rating')}.",
         ),
     )
 

@@ -368,7 +368,7 @@ def _waits_for(
     least = 1 if is_forced else options.min_ratings
     if marks.n_new < least:
         foreign = (
-            f" ({plural(marks.n_foreign, 'mark')} of other models' answers train nothing)"
+            f" ({plural(marks.n_foreign, 'rating')} of other models' answers train nothing)"
             if marks.n_foreign
             else ""
         )

@@ -59,7 +59,7 @@ def test_raters_of_the_same_answers_are_told_in_words(local: FeedbackStore):
     mild, strict = sorted(rater_sentences(local))
     assert mild.startswith("mild (rating): +0.")
     assert strict.startswith("strict (rating): -0.")
-    assert mild.endswith("12 marks, 12 of them shared")
+    assert mild.endswith("12 ratings, 12 of them shared")
 
 
 def test_a_change_of_the_mean_reward_is_found_in_its_role(local: FeedbackStore):
@@ -73,5 +73,5 @@ def test_a_change_of_the_mean_reward_is_found_in_its_role(local: FeedbackStore):
     assert change.before > 0.3
     assert change.after < -0.3
     assert change.words.startswith("code: the mean reward changed from about +0.")
-    assert "at most one false alarm in 20,000 marks" in change.words
+    assert "at most one false alarm in 20,000 ratings" in change.words
     assert change.words in rater_sentences(local)

@@ -189,7 +189,7 @@ def test_answers_of_other_models_train_nothing(
         feedback.rate(Rating(interaction_id=f"x{k}", user_id="ann", rating=5))
     found = look(loaded, feedback)
     assert found.status == "waiting"
-    assert "20 marks of other models' answers train nothing" in found.sentence
+    assert "20 ratings of other models' answers train nothing" in found.sentence
     marks = collect(feedback, role="assistant", models=["stand-in"], held_out=0.5)
     assert (marks.answers, marks.held_out, marks.n_foreign) == ((), (), 20)
 

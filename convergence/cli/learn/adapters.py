@@ -37,7 +37,7 @@ _COLUMNS: "dict[str, Callable[[AdapterRecord], str]]" = {
     "version": lambda adapter: adapter.version,
     "role": lambda adapter: adapter.role,
     "status": lambda adapter: adapter.status.replace("_", " "),
-    "marks": lambda adapter: f"{adapter.n_rows:,}",
+    "ratings": lambda adapter: f"{adapter.n_rows:,}",
     "objective": lambda adapter: adapter.objective,
     "from": lambda adapter: adapter.parent or "base model",
     "since": lambda adapter: adapter.since,
@@ -82,7 +82,7 @@ def list_adapters(
         if not records:
             console.answer("No trained adapter; the base model answers.")
             return
-        console.show(console.table_of(records, _COLUMNS, right=("marks",)))
+        console.show(console.table_of(records, _COLUMNS, right=("ratings",)))
         for test in tests:
             if test.status == "running":
                 console.answer(test.words)

@@ -75,7 +75,7 @@ def train(
             if daemon:
                 reports = _news(reports, waiting)
             _emit(reports, has_marks=has_marks or "" in waiting)
-            waiting.setdefault("", "no marks")
+            waiting.setdefault("", "no ratings")
             if not daemon:
                 break
             time.sleep(_CHECK_S)

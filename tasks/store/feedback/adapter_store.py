@@ -465,6 +465,6 @@ def _finite(value: Any) -> Any:
 
 def _forgotten() -> AdapterRefusedError:
     return AdapterRefusedError(
-        "an adapter must be trained on marks that are in the store, but one was forgotten while it "
+        "an adapter must be trained on ratings that are in the store, but one was forgotten while it "
         "was trained, or never given. Remove its files and train again."
     )

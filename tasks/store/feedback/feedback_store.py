@@ -201,7 +201,7 @@ class FeedbackStore(Closing):
                 )
                 mark_rating_stale(
                     connection, interaction_id, user_id,
-                    reason="a rating it learned from was taken back", at_us=self.now_us(),
+                    reason="a rating it learned from was undone", at_us=self.now_us(),
                 )  # fmt: skip
                 settle_test(connection, interaction_id, at_us=self.now_us())
         return previous
@@ -264,7 +264,7 @@ class FeedbackStore(Closing):
             connection.execute(_COMPARE, [values.get(name) for name in COMPARISON_COLUMNS])
             mark_comparison_stale(
                 connection, (low, high), user_id,
-                reason="a comparison it learned from was taken back", at_us=self.now_us(),
+                reason="a comparison it learned from was undone", at_us=self.now_us(),
             )  # fmt: skip
         return True
 

@@ -43,8 +43,8 @@ class RewardChange:
         """The change in one sentence."""
         return (
             f"{self.role}: the mean reward changed from about {self.before:+.2f} to {self.after:+.2f} "
-            f"(found {self.n_after} marks later; at most one false alarm in "
-            f"{REWARDS_PER_FALSE_ALARM:,.0f} marks)"
+            f"(found {self.n_after} ratings later; at most one false alarm in "
+            f"{REWARDS_PER_FALSE_ALARM:,.0f} ratings)"
         )
 
 

@@ -91,7 +91,7 @@ def test_a_conversation_has_one_coin_and_all_coins_have_the_share():
         ({"status": "better"}, "assistant-0002 is better than assistant-0001: mean reward +0.31 [0.05, 0.57] "
                                "on 84 ratings of 60 conversations; it answers all"),
         ({"status": "worse", "control": None}, "assistant-0002 is worse than the base model: mean reward +0.31 "
-         "[0.05, 0.57] on 84 ratings of 60 conversations; it was taken back"),
+         "[0.05, 0.57] on 84 ratings of 60 conversations; it was rolled back"),
         ({"status": "undecided"}, "whether assistant-0002 is better than assistant-0001 is undecided: mean "
          "reward +0.31 [0.05, 0.57] on 84 ratings of 60 conversations; it answers all, because its ratings were higher"),
         ({"status": "undecided", "difference": -0.31}, "whether assistant-0002 is better than assistant-0001 is "

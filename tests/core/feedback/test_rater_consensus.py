@@ -98,7 +98,7 @@ def test_a_rater_of_known_bias_is_told_from_better_answers():
     assert profile.n_marks == profile.n_shared == 40
     low, high = profile.bias_interval
     assert low < profile.bias < high
-    assert "40 marks, 40 of them shared" in profile.words
+    assert "40 ratings, 40 of them shared" in profile.words
 
 
 def test_no_marks_have_no_reward():

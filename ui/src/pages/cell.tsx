@@ -169,7 +169,7 @@ function Evaluation({ of }: { of: Repeat }) {
       {of.attempts.length > 0 && (
         <div class="overflow" tabIndex={0} role="region" aria-label="Attempts">
           <table>
-            <thead><tr><th scope="col">Attempt</th><th scope="col">Purpose</th><th scope="col">State</th><th scope="col">Model</th><th scope="col" class="n">Took</th><th scope="col" class="n">USD</th><th scope="col">Began</th></tr></thead>
+            <thead><tr><th scope="col">Attempt</th><th scope="col">Purpose</th><th scope="col">State</th><th scope="col">Model</th><th scope="col" class="n">Took</th><th scope="col" class="n">USD</th><th scope="col">Started</th></tr></thead>
             <tbody>
               {of.attempts.map((a, i) => (
                 <tr key={i}>

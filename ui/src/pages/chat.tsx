@@ -286,7 +286,7 @@ function Marks(p: MarksProps) {
     event.preventDefault();
   };
   return (
-    <div class="marks" role="group" aria-label="Your mark" tabIndex={-1} ref={p.box} onKeyDown={key}>
+    <div class="marks" role="group" aria-label="Your rating" tabIndex={-1} ref={p.box} onKeyDown={key}>
       <span class="group">
         {p.labels.map((label, i) => (
           <button key={label} title={label} aria-label={`${i + 1} ${label}`} aria-pressed={mark?.rating === i + 1} disabled={busy} onClick={() => give({ rating: i + 1 })}>{i + 1}</button>

@@ -72,7 +72,7 @@ function Adapters({ of, list, base, hidden, done }: { of: RoleTraining; list: Tr
   const tools = of.active && (
     <Write
       name="Roll back" danger hidden={hidden} path={`${base}/rollback`} confirm={of.role} done={done}
-      ask={`${of.active} is taken back: the adapter that was active before it answers again, or the base model.`}
+      ask={`${of.active} is rolled back: the adapter that was active before it answers again, or the base model.`}
     />
   );
   return (
@@ -127,16 +127,16 @@ function OneAdapter({ one, base, hidden, done }: { one: Adapter; base: string; h
 const measured = (x: number | null): string => (x === null ? "–" : three(x).replace("-", "−"));
 
 function Course({ of }: { of: RoleTraining }) {
-  const points = of.course.flatMap((p): Point[] => p.mean === null ? [] : [{ x: p.at, y: p.mean, y_ends: p.low === null || p.high === null ? null : [p.low, p.high], tip: `${plural(p.n, "mark")}: ${signed(p.mean, 2)} ${interval(p.low, p.high, true)}` }]);
+  const points = of.course.flatMap((p): Point[] => p.mean === null ? [] : [{ x: p.at, y: p.mean, y_ends: p.low === null || p.high === null ? null : [p.low, p.high], tip: `${plural(p.n, "rating")}: ${signed(p.mean, 2)} ${interval(p.low, p.high, true)}` }]);
   const plot: Plot = {
-    name: "rewards", title: "Mean reward of consecutive marks over time", height: 2.5, x: { kind: "time" }, y: { low: -1, high: 1 },
+    name: "rewards", title: "Mean reward of consecutive ratings over time", height: 2.5, x: { kind: "time" }, y: { low: -1, high: 1 },
     layers: [
       { points, mark: "band" }, { points, mark: "line" },
       ...of.activations.map((a): Layer => ({ mark: "line", colour: "muted", weight: "faint", is_dashed: true, points: [{ x: a.at, y: -1 }, { x: a.at, y: 1, tip: `${a.version} is activated` }] })),
     ],
   };
   return (
-    <Card title="Ratings over time" note="Mean reward of consecutive marks, of −1 to 1, with its 95 % interval; dashed lines are activations.">
+    <Card title="Ratings over time" note="Mean reward of consecutive ratings, of −1 to 1, with its 95 % interval; dashed lines are activations.">
       {points.length === 0 ? <p class="muted">No answer of this role is rated.</p> : (
         <PlotChart of={plot} />
       )}
@@ -154,7 +154,7 @@ function AnsweredBy({ of }: { of: RoleTraining }) {
           columns={[
             { key: "v", title: "Adapter", show: (r) => (r.version ? <code class="whole"><One text={r.version} /></code> : "none") },
             { key: "n", title: "Answers", n: true, by: (r) => r.n_answers, show: (r) => count(r.n_answers) },
-            { key: "m", title: "Marks", n: true, by: (r) => r.reward.n, show: (r) => count(r.reward.n) },
+            { key: "m", title: "Ratings", n: true, by: (r) => r.reward.n, show: (r) => count(r.reward.n) },
             { key: "r", title: "Mean reward", by: (r) => r.reward.mean, show: (r) => <>{signed(r.reward.mean, 2)} <span class="ci">{interval(r.reward.low, r.reward.high, true)}</span><Strip {...r.reward} base={0} from={-1} to={1} /></> },
             { key: "l", title: "Tokens of an answer", n: true, by: (r) => r.n_output_tokens.mean, show: (r) => mean(r.n_output_tokens, three) },
             { key: "t", title: "Time per answer", n: true, by: (r) => r.latency_s.mean, show: (r) => mean(r.latency_s, seconds) },
@@ -177,7 +177,7 @@ function Rounds({ of, list }: { of: RoleTraining; list: TrainedRoles }) {
           <Table
             label="Training rounds" rows={of.rounds} rowKey={(r) => r.round_id}
             columns={[
-              { key: "at", title: "Begun", by: (r) => r.started_at, show: (r) => <Time at={r.started_at} /> },
+              { key: "at", title: "Started", by: (r) => r.started_at, show: (r) => <Time at={r.started_at} /> },
               { key: "s", title: "Status", show: (r) => <Status status={r.status} /> },
               { key: "v", title: "Adapter", show: (r) => (r.version ? <code class="whole"><One text={r.version} /></code> : "–") },
               { key: "o", title: "Objective", show: (r) => <One text={r.objective} /> },
