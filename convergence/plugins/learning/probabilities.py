@@ -30,7 +30,7 @@ def first_token_probability(done: Completion, n: int) -> float:
         raise UnreadableAnswerError("the server sent no log-probabilities") from None
     mass = [math.fsum(p for token, p in tokens if token == str(i)) for i in range(1, n + 1)]
     if not any(mass):
-        raise UnreadableAnswerError("none of the options is among the likeliest tokens")
+        raise UnreadableAnswerError("none of the options is among the most probable tokens")
     return mass[0] / math.fsum(mass)
 
 
