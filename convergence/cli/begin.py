@@ -105,6 +105,8 @@ def init(
         ),
     ] = "function",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    # Scripts written when `init` asked questions pass it, and must go on working.
+    _no_questions: Annotated[bool, typer.Option("--non-interactive", hidden=True)] = False,
     _json: options.AsJson = False,
 ) -> None:
     """Write a runnable example: configuration, schema for editors, test cases, code."""

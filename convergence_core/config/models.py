@@ -14,7 +14,7 @@ from convergence_core.config.optimization import OptimizationConfig, SocietyConf
 from convergence_core.config.prompts import PromptsConfig
 from convergence_core.config.search_space import CategoricalParam, SearchSpaceConfig, TextParam
 
-OutputFormat: TypeAlias = Literal["json", "markdown", "html"]
+OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
 
 EPOCH_PATTERN = r"^(run|off|forever|[1-9][0-9]{0,4}[smhdw])$"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

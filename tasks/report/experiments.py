@@ -1,7 +1,8 @@
-"""Raw results of a run in ``detailed_results.json``: candidates and evaluations.
+"""Raw results in the files of version 0.1: candidates and evaluations.
 
 ``score`` of a candidate is its posterior mean reward, as in the report: candidates were asked
-different cases, so the plain means beside it, ``raw_mean_reward`` and ``raw_metrics``, do not compare.
+different cases, so the plain means of the rows beside it, ``raw_mean_reward`` and those of metrics
+under ``raw_metric.`` or ``raw_metrics``, do not compare.
 """
 
 import json
@@ -14,6 +15,7 @@ from convergence_core.ports import Store
 from convergence_core.records import Case, Json
 from tasks.report import phrases
 from tasks.report.evidence import rows_of
+from tasks.store.tables.csv_cells import csv_writer
 
 CELLS_AT_ONCE = 20_000
 """Evaluations held in memory while files are written."""
@@ -87,6 +89,45 @@ def experiments(store: Store, run_id: str) -> list[Experiment]:
         )
         for row in rows_of(store, _CANDIDATES, {"run": run_id})
     ]
+
+
+def write_experiments_csv(stream: TextIO, rows: Sequence[Experiment]) -> None:
+    """Write ``experiments.csv``: a line per candidate, a column per parameter and metric."""
+    names = _names(rows)
+    metrics = sorted({name for row in rows for name in row.metrics})
+    columns = [
+        *("generation", "score", "parameters", "candidate_id", "origin", "n_cells", "n_failed"),
+        *("rank", "recommended", "posterior_low", "posterior_high", "raw_mean_reward", "n_cases"),
+    ]
+    writer = _Writer(stream)
+    writer.write(
+        [*columns, *_columns(names, {*columns}), *(f"raw_metric.{name}" for name in metrics)]
+    )
+    for row in rows:
+        values = {**row.row, "parameters": json.dumps(row.params, ensure_ascii=False)}
+        writer.write(
+            [
+                *(values[name] for name in columns),
+                *(row.params.get(name) for name in names),
+                *(row.metrics.get(name) for name in metrics),
+            ]
+        )
+
+
+def write_detailed_csv(
+    stream: TextIO, store: Store, run_id: str, rows: Sequence[Experiment]
+) -> None:
+    """Write ``detailed_results.csv``: a line per evaluation."""
+    names = _names(rows)
+    keys = ["generation", "test_case_id", "role", "repeat", "candidate_id"]
+    measured = ["score", "latency_ms", "cost_usd", "success", "error_type"]
+    writer = _Writer(stream)
+    writer.write([*keys, *_columns(names, {*keys, *measured}), *measured])
+    for row, evaluations in _with_evaluations(store, run_id, rows):
+        params = [row.params.get(name) for name in names]
+        for evaluation in evaluations:
+            values = [evaluation[name] for name in keys]
+            writer.write([*values, *params, *(evaluation[name] for name in measured)])
 
 
 def write_detailed_json(
@@ -177,6 +218,27 @@ def _test_result(
         "error": evaluation["error"] or evaluation["error_type"],
         **{name: evaluation[name] for name in ("role", "repeat", "generation", "status")},
     }
+
+
+def _names(rows: Sequence[Experiment]) -> list[str]:
+    """Return the parameters that occur, in the order in which they first do."""
+    return list(dict.fromkeys(name for row in rows for name in row.params))
+
+
+def _columns(names: Sequence[str], taken: set[str]) -> list[str]:
+    """Return column names of parameters; one that is taken is written ``parameter.<name>``."""
+    return [f"parameter.{name}" if name in taken else name for name in names]
+
+
+class _Writer:
+    """Writes lines of CSV: truth values as JSON has them, no text that a spreadsheet would run."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._write_row = csv_writer(stream)
+
+    def write(self, values: Sequence[object]) -> None:
+        plain = [str(value).lower() if isinstance(value, bool) else value for value in values]
+        self._write_row(plain)
 
 
 def _parsed(text: str | None) -> Json:

@@ -5,6 +5,7 @@ Layout under ``output.save_path``::
     <label>/best_config.json  detailed_results.json        format json
     <label>/explanation.json                               the same, if a configuration was found
     <label>/front.json                                     the same, of a Pareto run
+    <label>/experiments.csv   detailed_results.csv         format csv
     <label>/report.md                                      format markdown
     <label>/report.html                                    format html
     <label>/prompts/NAME.txt  NAME.given.txt               texts written for NAME, beside the given one
@@ -30,7 +31,13 @@ from convergence_core.result import CandidateReport, Estimate, RunResult, verdic
 from tasks.report import phrases
 from tasks.report.answers import reported_answers
 from tasks.report.atomic_files import atomic_text, point_to_latest
-from tasks.report.experiments import experiments, write_detailed_json
+from tasks.report.experiments import (
+    Experiment,
+    experiments,
+    write_detailed_csv,
+    write_detailed_json,
+    write_experiments_csv,
+)
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
 
@@ -113,14 +120,21 @@ def _writers(
     """Return what is to be written, by file name."""
     output = configuration.output
     writers: dict[str, Write] = {}
-    if "json" in output.formats:
+    rows: list[Experiment] = []
+    if {"json", "csv"} & {*output.formats}:
         rows = experiments(store, result.run_id)
+    if "json" in output.formats:
         by_id = None if cases is None else {case.case_id: case for case in cases}
         keep_text = configuration.storage.keep_text
         for name, content in _json_files(result).items():
             writers[name] = partial(_write_json, value=content)
         writers["detailed_results.json"] = lambda out: write_detailed_json(
             out, store, result.run_id, rows, by_id, keep_text=keep_text
+        )
+    if "csv" in output.formats:
+        writers["experiments.csv"] = lambda out: write_experiments_csv(out, rows)
+        writers["detailed_results.csv"] = lambda out: write_detailed_csv(
+            out, store, result.run_id, rows
         )
     for name, value in texts_of_winner(result, configuration):
         writers[f"prompts/{name}.txt"] = partial(_write, text=value)

@@ -109,7 +109,7 @@ def _form_of(value: Any) -> Any:
 
 
 def test_a_run_that_asks_no_model_has_nobody_to_stand_in_for(here: Path, cli: Runner):
-    assert cli("init", ".", "--template", "function").code == 0
+    assert cli("init", ".", "--template", "function", "--non-interactive").code == 0
     done = cli("optimize", "--offline")
     assert done.code == 2
     assert "asks nothing that `--offline` could stand in for" in done.err

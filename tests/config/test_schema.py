@@ -34,7 +34,7 @@ evaluation:
     latency_ms: {weight: 0.3, type: lower_is_better}
     cost_usd: {weight: 0.3, type: lower_is_better}
 optimization: {algorithm: evolution}
-output: {formats: [json]}
+output: {formats: [json, markdown, csv, html]}
 budget:
 """
 

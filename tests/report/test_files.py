@@ -1,5 +1,6 @@
 """The result files: shapes, formats asked for, whole or not at all."""
 
+import csv
 import json
 import os
 from dataclasses import replace
@@ -64,6 +65,8 @@ def test_all_formats_give_all_files(store, result, tmp_path):
         "best_config.json",
         "detailed_results.json",
         "explanation.json",
+        "experiments.csv",
+        "detailed_results.csv",
         "report.md",
         "report.html",
     }
@@ -139,6 +142,42 @@ def test_detailed_results_hold_every_evaluation_in_the_originals_shape(store, re
     }
 
 
+def test_experiments_have_a_column_per_parameter_and_metric(store, result, tmp_path):
+    write_results(result, store, configured(formats=["csv"]), tmp_path)
+    with (tmp_path / "results/bot-abcd/experiments.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["generation"] for row in rows] == ["0", "0", "1", "1"]
+    # After generation 1 the posterior's order is 0000-1, 0001-1, 0000-0, 0001-0.
+    assert [float(row["score"]) for row in rows] == pytest.approx([1 / 2, 1 / 6, 1 / 4, 1 / 8])
+    assert [row["raw_mean_reward"] for row in rows] == ["0.5", "0.0", "0.5", "0.0"]
+    assert [row["rank"] for row in rows] == ["1", "3", "2", "4"]
+    assert [row["recommended"] for row in rows] == ["true", "false", "false", "false"]
+    assert [(row["model"], row["t"]) for row in rows] == [("small", "0.5"), ("small", "0.0")] * 2
+    assert json.loads(rows[0]["parameters"]) == {"model": "small", "t": 0.5}
+    assert {row["raw_metric.quality"] for row in rows} == {"0.5"}
+
+
+def test_texts_of_cells_run_in_no_spreadsheet_and_numbers_stay_numbers(tmp_path, result):
+    store = ParquetStore(tmp_path / "store")
+    store.save_run(run_record())
+    tables = generation_tables()
+    params = {"=cmd()": "@SUM(1+1)*cmd|' /C calc'!A0", "t": -1.5, "text": " \t-1+1|cmd"}
+    params["lines"] = "a\r=1+1"  # a reader ends a line there, unless the cell is quoted
+    candidates = [{**row, "params_json": json.dumps(params)} for row in tables["candidates"]]
+    evaluations = [{**row, "case_id": "+case"} for row in tables["evaluations"]]
+    store.publish(RUN, 0, {**tables, "candidates": candidates, "evaluations": evaluations})
+    write_results(result, store, configured(formats=["csv"]), tmp_path)
+    for name in ("experiments.csv", "detailed_results.csv"):
+        with (tmp_path / "results/bot-abcd" / name).open(newline="") as stream:
+            lines = list(csv.reader(stream))
+        row = dict(zip(lines[0], lines[1], strict=True))
+        assert row["'=cmd()"] == "'@SUM(1+1)*cmd|' /C calc'!A0", name
+        assert row["text"] == "' \t-1+1|cmd"
+        assert row["lines"] == "a\r=1+1"
+        assert row["t"] == "-1.5"
+        assert row.get("test_case_id") in {None, "'+case"}
+
+
 def test_result_files_and_folders_are_for_their_owner_alone(store, result, tmp_path):
     before = os.umask(0o022)
     try:
@@ -149,7 +188,7 @@ def test_result_files_and_folders_are_for_their_owner_alone(store, result, tmp_p
             for path in (tmp_path / "deep").rglob("*")
             if not path.is_symlink()
         }
-        assert len(modes) >= 7
+        assert len(modes) >= 9
         folders = {Path("results"), Path("results/bot-abcd")}
         assert {path: mode for path, mode in modes.items() if path in folders} == dict.fromkeys(
             folders, 0o700

@@ -4,6 +4,7 @@ The run is real: noise, cases of different ease, several generations, so that th
 highest raw mean is another one than the recommended.
 """
 
+import csv
 import json
 import re
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         promotion={"alpha": 0.5},  # six held-out cases are enough then
         output={
             "save_path": "results",
-            "formats": ["json", "markdown", "html"],
+            "formats": ["json", "csv", "markdown", "html"],
         },
     )
     (folder / "target.py").write_text(TARGET, encoding="utf-8")
@@ -136,13 +137,18 @@ def test_result_files_hold_the_same_numbers(run):
         assert (best[role]["low"], best[role]["high"]) == (estimate.low, estimate.high)
         assert best["baseline"][role]["mean"] == run.result.baseline.estimate(role).mean
     detailed = {e["candidate_id"]: e for e in json.loads(run.read("detailed_results.json"))}
-    assert len(detailed) == run.result.n_candidates
+    listed = {
+        r["candidate_id"]: r for r in csv.DictReader(run.read("experiments.csv").splitlines())
+    }
+    assert len(detailed) == len(listed) == run.result.n_candidates
     for row in run.result.leaderboard:
-        entry = detailed[row.candidate_id]
+        entry, line = detailed[row.candidate_id], listed[row.candidate_id]
         assert (entry["rank"], entry["score"]) == (row.rank, row.mean)
         assert (entry["posterior_low"], entry["posterior_high"]) == (row.low, row.high)
-        assert entry["n_cases"] == row.n_cases
-        assert entry["recommended"] is (row.rank == 1)
+        assert (int(line["rank"]), float(line["score"])) == (row.rank, row.mean)
+        assert int(line["n_cases"]) == entry["n_cases"] == row.n_cases
+        assert float(line["raw_metric.worth"]) == pytest.approx(entry["raw_metrics"]["worth"])
+        assert (line["recommended"] == "true") is entry["recommended"] is (row.rank == 1)
 
 
 def test_pages_print_what_the_view_holds_in_the_order_that_they_say(run):
