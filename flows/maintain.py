@@ -17,7 +17,7 @@ def maintain(
     store: str = "./convergence-data",
     keep_days: Annotated[int | None, Field(ge=1)] = None,
 ) -> Upkeep:
-    """Sweep a store, remove runs that are too old, check every file, refresh the catalogue.
+    """Sweep a store, remove runs that are too old, check every file.
 
     On Prefect's page subflows that a killed run left pending are cancelled.
 

@@ -27,15 +27,8 @@ def check(
     """Compare every file of the store with its digest. Exit code 1 if a file is damaged."""
     opened = locations.open_store(store, config)
     damage = [f"{file.path}: {file.reason}" for file in opened.check()]
-    n_without = opened.n_without_digest()
     lines = damage or ["Every file of the store is readable and unchanged."]
-    if n_without:
-        lines.append(
-            f"{n_without:,} files of an older version carry no digest: changed bits go unnoticed there."
-        )
-    console.emit(
-        {"ok": not damage, "damage": damage, "n_without_digest": n_without}, "\n".join(lines)
-    )
+    console.emit({"ok": not damage, "damage": damage}, "\n".join(lines))
     if damage:
         raise typer.Exit(1)
 
@@ -53,7 +46,7 @@ def maintain(
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """Sweep leftovers, remove old runs with --keep-days, check every file, refresh the catalogue.
+    """Sweep leftovers, remove old runs with --keep-days, check every file.
 
     Keeps the two latest runs of each system, the runs of champions, and the journal of paid calls.
     Removes files of adapters that never answer again: stale ones after an hour, rejected ones after a
@@ -111,13 +104,6 @@ def sync(
     config: Annotated[
         Path, typer.Argument(help="Configuration whose `storage.path` is an address.")
     ] = Path(locations.CONFIG_NAME),
-    publish: Annotated[
-        bool,
-        typer.Option(
-            "--publish",
-            help="Also publish files that only this machine has, after moving a store.",
-        ),
-    ] = False,
     _json: options.AsJson = False,
 ) -> None:
     """Fetch what other machines have published on object storage.
@@ -138,10 +124,5 @@ def sync(
             value=loaded.configuration.storage.path,
             file=str(config),
         )
-    mirror = Mirror(bound_store(loaded, url), url)
-    n_fetched = mirror.pull()
-    n_published = mirror.push() if publish else 0
-    console.emit(
-        {"n_fetched": n_fetched, "n_published": n_published},
-        f"{n_fetched} files fetched, {n_published} published.",
-    )
+    n_fetched = Mirror(bound_store(loaded, url), url).pull()
+    console.emit({"n_fetched": n_fetched}, f"{n_fetched} files fetched.")

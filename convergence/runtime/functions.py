@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 from pydantic import ValidationError
 
 from convergence.runtime.run_arms import runtime_config
@@ -22,7 +23,7 @@ from convergence.types import ConvergenceConfig
 from convergence_core.errors import ConfigurationError, NoArmsError, Problem
 from tasks.serving.answers import RuntimeSelection, as_dict
 from tasks.serving.operations import performed
-from tasks.serving.propose_arms import means_of, proposed_arms, rng_of
+from tasks.serving.propose_arms import proposed_arms
 from tasks.serving.settings import RewardMetric, RuntimeArm, RuntimeConfig
 from tasks.serving.systems import Systems
 from tasks.store.runtime.rows import Reward
@@ -175,7 +176,7 @@ def _runtime_select(
 ) -> RuntimeSelection:
     """Choose an arm for a request and store the decision before returning.
 
-    If the store holds no arms, or fewer than ``min_arms``, the first default arm serves with
+    If the store holds no active arm, the first default arm serves with
     ``decision_id=None``.
 
     Args:
@@ -396,11 +397,9 @@ def _runtime_evolve_arms(
     arms = systems.store.arms(group.group_id)
     if not bandit.count_active():
         raise NoArmsError(f"all arms of `{system}` are retired")
-    means = means_of(group.kind, arms, bandit.settings)
     return proposed_arms(
         arms,
-        means,
-        rng_of(systems.config(system).seed),
+        np.random.default_rng(bandit.settings.seed),
         top_n=top_n,
         search_space=search_space,
         evolution=evolution_config,

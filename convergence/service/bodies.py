@@ -82,7 +82,7 @@ class UpdateBody(Body):
     """Absent: the user of the decision."""
     decision_id: Name
     reward: Annotated[float, Field(strict=True)] | None = None
-    """In [0, 1]; of Gaussian arms any finite number."""
+    """In [0, 1]."""
     signals: Annotated[dict[str, Share], AfterValidator(_storable)] | None = None
     """Measured parts of the reward, by the names of the system's `reward_metrics`."""
     engagement_score: Share | None = None

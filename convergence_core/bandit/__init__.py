@@ -1,11 +1,11 @@
 """Runtime bandit: posteriors, propensities, drift detection, reward receipts.
 
-``BetaArms``, ``WarmArms`` (with a nightly prior), ``GaussianArms`` and ``ContextualArms`` are posteriors;
+``BetaArms``, ``WarmArms`` (with a nightly prior) and ``ContextualArms`` are posteriors;
 ``Policy`` is one version of their exact propensities; ``DriftWatch`` detects that a mean has changed;
 ``receive`` says whether a reward is learned, stored or refused.
 """
 
-from convergence_core.bandit.arms import BetaArms, GaussianArms, OpenDecision, Receipt, receive
+from convergence_core.bandit.arms import BetaArms, OpenDecision, Receipt, receive
 from convergence_core.bandit.constraints import QualityConstraint
 from convergence_core.bandit.contextual import ContextPosterior, ContextualArms
 from convergence_core.bandit.drift import Alarm, DriftWatch
@@ -20,7 +20,6 @@ __all__ = [
     "ContextPosterior",
     "ContextualArms",
     "DriftWatch",
-    "GaussianArms",
     "NightlyPrior",
     "OpenDecision",
     "Policy",

@@ -44,8 +44,6 @@ from scipy.special import betaln, expit
 from convergence_core.bandit.arms import BetaArms
 from convergence_core.bandit.propensities import Floats
 
-DISCOUNT = 1.0
-"""Share of the run's weight that is believed in production."""
 MOST = 20.0
 """Largest weight of a prior, in rewards."""
 _MAX_EQUIVALENT = 1e12
@@ -80,8 +78,6 @@ def nightly_prior(
     mean: float,
     sd: float,
     *,
-    discount: float = DISCOUNT,
-    most: float = MOST,
     run_id: str | None = None,
 ) -> NightlyPrior:
     """Return the prior that a batch posterior is worth.
@@ -89,8 +85,6 @@ def nightly_prior(
     Args:
         mean: the posterior's mean reward, in [0, 1].
         sd: its standard deviation, above 0.
-        discount: share of its weight that is believed, in [0, 1]; 0: none of it.
-        most: cap on the weight, in rewards.
         run_id: the run it comes from.
 
     Raises:
@@ -100,10 +94,6 @@ def nightly_prior(
         raise ValueError(f"a mean reward must lie in [0, 1], but got {mean}")
     if not sd > 0.0:
         raise ValueError(f"a standard deviation must be positive, but got {sd}")
-    if not 0.0 <= discount <= 1.0 or not most >= 0.0:
-        raise ValueError(
-            f"discount must lie in [0, 1] and most be 0 or more, but got {discount} and {most}"
-        )
     # At 0 or 1 a Beta has no variance; a hundredth inside, it has some.
     inside = min(max(mean, 0.01), 0.99)
     # Divided twice: the square of a huge deviation is no float.
@@ -112,7 +102,7 @@ def nightly_prior(
     return NightlyPrior(
         mean=mean,
         sd=sd,
-        weight=min(discount * n_equivalent, most),
+        weight=min(n_equivalent, MOST),
         run_id=run_id,
     )
 

@@ -1,4 +1,4 @@
-"""Upkeep of a store: sweep, retention, integrity, catalog.
+"""Upkeep of a store: sweep, retention, integrity.
 
 Safe beside runs and readers.
 """
@@ -37,7 +37,7 @@ class Upkeep:
 
 
 def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = False) -> Upkeep:
-    """Sweep a store, remove what is too old, check every file, and write the catalogue again.
+    """Sweep a store, remove what is too old, and check every file.
 
     Files of adapters that never answer again go, too.
 
@@ -69,7 +69,7 @@ def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = 
         if not dry_run:
             for run_id in [*(record.run_id for record in old), *_half_removed(store.path, now)]:
                 remove(store.path, run_id)
-            n_swept = store.sweep(now)  # which writes the catalogue, too
+            n_swept = store.sweep(now)
         adapters = _useless_adapters(store.path, dry_run=dry_run)
         damage = tuple(f"{damage.path}: {damage.reason}" for damage in store.check())
         return Upkeep(

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from convergence_core.bandit import GaussianArms, Policy
-from convergence_core.bandit.propensities import GROWTH
+from convergence_core.bandit import Policy
 from convergence_core.errors import NoArmsError
 from convergence_core.gate import BestArmTest, TrafficPlan, verdict_plan
 from convergence_core.records import Json
@@ -22,7 +21,7 @@ from tasks.secrets.process_redaction import stored_json
 from tasks.serving.answers import RewardOutcome, RuntimeSelection
 from tasks.serving.contextual_fold import ContextualFold
 from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
-from tasks.serving.offers import arm_id_of, decision_id, gaussian_arms, prob_best
+from tasks.serving.offers import arm_id_of, decision_id, prob_best
 from tasks.serving.operations import Operation, performed
 from tasks.serving.quality import ArmQuality, quality_of, quality_plan
 from tasks.serving.rewards import RewardUpdate
@@ -58,7 +57,7 @@ class PolicyVersion:
     """0: contextual arms have a policy for each request."""
     arms: tuple[StoredArm, ...]
     mean_sd: tuple[np.ndarray, np.ndarray] | None = None
-    """Means and standard deviations of the arms; ``None`` if they are Beta."""
+    """Means and standard deviations of linear arms for this request; ``None`` for Beta arms."""
 
     @cached_property
     def arms_state(self) -> tuple[dict[str, Any], ...]:
@@ -94,7 +93,6 @@ class Bandit:
             store,
             alpha=self.settings.alpha,
             min_effect=self.settings.min_effect,
-            missing_reward=self.settings.missing_reward,
         )
         self._rng = np.random.default_rng(seed)
         self._mutex = threading.Lock()
@@ -103,8 +101,6 @@ class Bandit:
         """Whether it was in force when last looked at."""
         self._patience = 1.0
         self._contextual: ContextualFold | None = None
-        self._missing_due = 0.0
-        """Rewards with which contextual arms look for missing ones again."""
 
     def select(
         self,
@@ -157,10 +153,6 @@ class Bandit:
                 f"`{self.system}` has linear arms, whose best depends on the request, so none can win. "
                 "Estimate what another split would earn with `convergence ope`."
             )
-        if group.kind != "beta":
-            raise NoArmsError(
-                f"`{self.system}` has {group.kind} arms, and evidence needs beta arms"
-            )
         arms = self._store.arms(group.group_id)
         test = self._evidence.test(group.group_id, arms)
         if test is None:
@@ -200,14 +192,8 @@ class Bandit:
         in the transaction whether it still is.
 
         Raises:
-            NoArmsError: too few arms are on offer.
+            NoArmsError: no arm is on offer.
         """
-        least = self.settings.min_arms
-        if least > 1 and self.count_active() < least:
-            raise NoArmsError(
-                f"`{self.system}` has fewer than {least} arms and no default. Give "
-                "`default_arms`, or lower `min_arms`."
-            )
         version = self._version if self._is_current else None
         if version is None:
             version = self._current(request)
@@ -308,10 +294,6 @@ class Bandit:
 
     def _contextual_version(self, group: Group, request: ArmRequest) -> PolicyVersion:
         """Return the policy of contextual arms for one request."""
-        if self.settings.missing_reward is not None and group.n >= self._missing_due:
-            self._store.reward_missing(self.system, group.group_id)
-            group = self._group()
-            self._missing_due = group.n + max(1.0, GROWTH * group.n)
         if self._contextual is None:
             self._contextual = ContextualFold(self._store, group)
         arms = self._on_offer(self._store.arms(group.group_id))
@@ -330,17 +312,6 @@ class Bandit:
             raise NoArmsError(f"all arms of `{self.system}` / `{self.agent_type}` are retired")
         return arms
 
-    def _mean_sd(
-        self, group: Group, arms: Sequence[StoredArm]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        if group.kind != "gaussian":
-            return None
-        model = self._gaussian(arms)
-        return model.means, model.sds
-
-    def _gaussian(self, arms: Sequence[StoredArm]) -> GaussianArms:
-        return gaussian_arms(arms, mean=self.settings.reward_mean, sd=self.settings.reward_sd)
-
     def _stored_version(self, group: Group) -> PolicyVersion | None:
         """Return the latest stored version, ``None`` if arms changed since it was made."""
         policy = self._store.policy(group.group_id, group.version)
@@ -352,14 +323,10 @@ class Bandit:
             policy=Policy.of(policy.shares, n=policy.n),
             number=policy.version,
             arms=arms,
-            mean_sd=self._mean_sd(group, arms),
         )
 
     def _next_version(self, group: Group) -> PolicyVersion | None:
         """Make and store the next version; ``None`` means another process was first."""
-        if self.settings.missing_reward is not None:
-            self._store.reward_missing(self.system, group.group_id)
-            group = self._group()
         all_arms = self._store.arms(group.group_id)
         arms = self._on_offer(all_arms)
         test = None
@@ -388,7 +355,6 @@ class Bandit:
             policy=policy,
             number=stored.version,
             arms=arms,
-            mean_sd=self._mean_sd(group, arms),
         )
 
     def _with_holdback(
@@ -418,13 +384,11 @@ class Bandit:
             shares = np.array(quality_plan(self.settings, all_arms).shares)
             return np.asarray(shares[on_offer])
         arms = [arm for arm in all_arms if not arm.is_retired]
-        if group.kind == "gaussian":
-            return self._gaussian(arms).propensities()
         return prob_best(arms, group.trust)
 
 
 class ArmSelection(Operation[RuntimeSelection]):
-    """The choice of an arm; where too few are on offer, the default serves and nothing is logged."""
+    """The choice of an arm; where none is on offer, the default serves and nothing is logged."""
 
     def __init__(self, bandit: Callable[[], Bandit], request: ArmRequest) -> None:
         """Choose by the bandit that serves when it is prepared."""

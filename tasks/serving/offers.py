@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from convergence_core.bandit import BetaArms, GaussianArms, NightlyPrior, WarmArms
+from convergence_core.bandit import BetaArms, NightlyPrior, WarmArms
 from convergence_core.records import Json, canonical_json, sha256_hex
 from tasks.store.runtime.rows import ArmOffer, StoredArm
 
@@ -31,34 +31,6 @@ def prob_best(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
         n=n,
     )
     return WarmArms(informed=night, vague=cold, trust_before=trust).propensities()
-
-
-def gaussian_arms(arms: Sequence[StoredArm], *, mean: float, sd: float) -> GaussianArms:
-    """Return the posteriors of arms whose rewards have any size.
-
-    Args:
-        arms: their sums, as the store keeps them.
-        mean: reward that is expected of an arm without a prior.
-        sd: standard deviation of a reward, before there is one.
-    """
-    base_a, base_b, a, b, squares, n = (
-        np.array([float(getattr(arm, name)) for arm in arms])
-        for name in ("base_alpha", "base_beta", "alpha", "beta", "squares", "n")
-    )
-    # A prior of weight w has counts of w + 1 in sum; so has none, with w = 1.
-    kappa = base_a + base_b - 1.0
-    means = (arm.prior_mean for arm in arms)
-    before = np.array([mean if known is None else known for known in means])
-    return GaussianArms(
-        prior_mean=before,
-        prior_kappa=kappa,
-        prior_shape=np.full(len(arms), 2.0),
-        prior_scale=np.full(len(arms), sd**2),
-        kappa=kappa + (a - base_a) + (b - base_b),
-        total=kappa * before + (a - base_a),
-        squares=squares,
-        n=n,
-    )
 
 
 def arm_id_of(params: Mapping[str, Json]) -> str:

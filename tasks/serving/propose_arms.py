@@ -12,26 +12,13 @@ from convergence_core.records import Candidate, Json, Params
 from convergence_core.search.evolution import Breeder
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
-from tasks.serving.offers import arm_id_of, gaussian_arms
-from tasks.serving.settings import RuntimeArm, RuntimeConfig
-from tasks.store.runtime.rows import ArmKind, StoredArm
-
-
-def means_of(kind: ArmKind, arms: Sequence[StoredArm], settings: RuntimeConfig) -> np.ndarray:
-    """Return the posterior mean reward of each arm, (n_arms,); of contextual arms over all requests."""
-    if kind == "gaussian":
-        return gaussian_arms(arms, mean=settings.reward_mean, sd=settings.reward_sd).means
-    return np.array([arm.mean for arm in arms])
-
-
-def rng_of(seed: int | None) -> np.random.Generator:
-    """Return a source of chance; the same seed, the same children of the same arms."""
-    return np.random.default_rng(seed)
+from tasks.serving.offers import arm_id_of
+from tasks.serving.settings import RuntimeArm
+from tasks.store.runtime.rows import StoredArm
 
 
 def proposed_arms(
     arms: Sequence[StoredArm],
-    means: Sequence[float] | np.ndarray,
     rng: np.random.Generator,
     *,
     top_n: int = 3,
@@ -42,7 +29,6 @@ def proposed_arms(
 
     Args:
         arms: those on offer and those retired; a child that is one of them is bred again.
-        means: posterior mean reward of each, (n_arms,).
         rng: source of chance.
         top_n: arms that are parents, the best of those on offer.
         search_space: as in a configuration; ``None``: what the arms on offer span.
@@ -52,12 +38,12 @@ def proposed_arms(
     Raises:
         ConfigurationError: the space or the evolution is wrong, or no arm on offer lies in it.
     """
-    offered = [(arm, mean) for arm, mean in zip(arms, means, strict=True) if not arm.is_retired]
-    spanned = spanned_by([arm.params for arm, _ in offered])
+    offered = [arm for arm in arms if not arm.is_retired]
+    spanned = spanned_by([arm.params for arm in offered])
     tree = dict(search_space) if search_space is not None else {"parameters": spanned}
     configuration = _configuration(tree, evolution or {})
     space = _space(configuration)
-    ranked = [arm for arm, _ in sorted(offered, key=lambda entry: -entry[1])]
+    ranked = sorted(offered, key=lambda arm: -arm.mean)
     parents = _within(space, ranked)
     if not parents:
         raise ConfigurationError.of(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from convergence_core.bandit import Alarm, Receipt
-from convergence_core.bandit.arms import finite_reward
+from convergence_core.bandit.arms import checked_reward
 from convergence_core.errors import WrongUserError
 from tasks.serving.answers import RewardOutcome, Status
 from tasks.serving.operations import Operation
@@ -35,7 +35,7 @@ class RewardUpdate(Operation[RewardOutcome]):
         self._reward = _value(self._given, self._metrics)
         self.writes = self._reward is not None and self._given.decision_id is not None
         if self._reward is not None:
-            finite_reward(self._reward)
+            checked_reward(self._reward)
 
     def write(self, connection: Connection) -> None:
         """Take the reward in."""

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tasks.store.runtime.rows import ArmKind
+
 EXPLORE_AFTER_ALARM = 0.2
 """Share of the requests that is spread evenly for some rewards after an alarm of drift."""
 
@@ -56,17 +58,10 @@ class RuntimeConfig(_Part):
     default_arms: tuple[RuntimeArm, ...] = ()
     """Arms to offer; those that are there keep what they have learned. Without arms in the store,
     these are what there is."""
-    min_arms: int = Field(default=1, ge=1)
-    """With fewer arms on offer the first default arm serves, and nothing is learned."""
     reward_metrics: tuple[RewardMetric, ...] = ()
     """How ``signals`` become a reward."""
-    kind: Literal["beta", "gaussian", "linear"] = "beta"
-    """Posterior of an arm: of a mean of rewards in [0, 1]; a mean of rewards of any size; or a
-    mean that depends on the request's context and user."""
-    reward_mean: float = 0.5
-    """Gaussian arms: reward that is expected before there is one."""
-    reward_sd: float = Field(default=0.5, gt=0)
-    """Gaussian arms: its standard deviation."""
+    kind: ArmKind = "beta"
+    """Posterior of an arm: of a mean reward, or of one that depends on the request's context and user."""
     mode: Literal["regret", "verdict", "quality"] = "regret"
     """Traffic that earns most; that decides soonest which arm is best; or that costs least while the mean
     reward is held at ``least_quality``."""
@@ -86,19 +81,8 @@ class RuntimeConfig(_Part):
     expires_after_s: float | None = Field(default=86_400.0, gt=0)
     """Attribution window, seconds: a reward after it is late and teaches nothing. Until then a decision
     without a reward counts at its worst in the evidence. ``None`` means for ever."""
-    missing_reward: float | None = None
-    """Reward of a decision that got none in its window, as 0 where only clicks are sent. ``None``: it
-    says nothing about its arm."""
-    discount: float = Field(default=1.0, gt=0, le=1)
-    """Share of its evidence that an arm keeps at each reward of its own; 1: all."""
     rewards_per_false_alarm: float | None = Field(default=None, ge=20)
     """Watch for drift, with so many rewards between false alarms at least. ``None``: do not."""
-    prior_discount: float = Field(default=1.0, ge=0, le=1)
-    """Share of a night's weight that counts."""
-    prior_most: float = Field(default=20.0, ge=0)
-    """Largest weight of a night, in rewards."""
-    prior_trust: float = Field(default=0.5, ge=0, le=1)
-    """Probability that the night is right, before any reward."""
     seed: int | None = Field(default=None, ge=0)
     """Same seed and same rewards, same choices. ``None`` means from the machine's entropy."""
 
@@ -115,23 +99,8 @@ class RuntimeConfig(_Part):
             raise ValueError(
                 "mode quality and least_quality stand beside each other; give both or none"
             )
-        if self.mode == "quality" and (self.sticky != "none" or self.discount != 1.0):
-            raise ValueError(
-                "mode quality needs sticky none and discount 1: it counts independent requests"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _states_what_is_missing(self) -> "RuntimeConfig":
-        if self.missing_reward is None:
-            return self
-        if self.expires_after_s is None or self.rewards_per_false_alarm is not None:
-            raise ValueError(
-                "missing_reward needs expires_after_s, and no rewards_per_false_alarm: rewards that are "
-                "missing come later than the others"
-            )
-        if self.kind != "gaussian" and not 0.0 <= self.missing_reward <= 1.0:
-            raise ValueError(f"missing_reward must lie in [0, 1], but got {self.missing_reward}")
+        if self.mode == "quality" and self.sticky != "none":
+            raise ValueError("mode quality needs sticky none: it counts independent requests")
         return self
 
     @model_validator(mode="after")
@@ -143,8 +112,6 @@ class RuntimeConfig(_Part):
                 "mode verdict, mode quality and rewards_per_false_alarm need kind beta, but got "
                 f"{self.kind}"
             )
-        if self.kind == "linear" and self.discount != 1.0:
-            raise ValueError("a discount needs kind beta or gaussian, but got linear")
         return self
 
 

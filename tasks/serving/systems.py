@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from convergence_core.bandit.priors import nightly_prior
+from convergence_core.bandit.priors import TRUST, nightly_prior
 from convergence_core.errors import NoArmsError
 from convergence_core.records import Json
 from tasks.serving.answers import Arm, as_dict
@@ -65,9 +65,9 @@ class Systems:
             ArmChangedError: an arm of that name has other parameters; nothing is offered.
         """
         config = config or self.config(system)
-        offers = [_offer(arm, config) for arm in arms]
+        offers = [_offer(arm) for arm in arms]
         kind = agent_type or config.agent_type
-        self.store.offer(system, kind, offers, trust=config.prior_trust, kind=config.kind)
+        self.store.offer(system, kind, offers, trust=TRUST, kind=config.kind)
         return [offer.arm_id for offer in offers]
 
     def config(self, system: str) -> RuntimeConfig:
@@ -94,7 +94,7 @@ class Systems:
         context: Mapping[str, Json] | None = None,
         request_key: str | None = None,
     ) -> ArmSelection:
-        """Return the choice of an arm; without enough arms the first default serves.
+        """Return the choice of an arm; without an active arm the first default serves.
 
         Raises, when performed:
             NoArmsError: there is neither an arm nor a default.
@@ -215,10 +215,8 @@ class Systems:
             return known
 
 
-def _offer(arm: RuntimeArm, config: RuntimeConfig) -> ArmOffer:
+def _offer(arm: RuntimeArm) -> ArmOffer:
     prior = None
     if arm.prior_mean is not None and arm.prior_sd is not None:
-        prior = nightly_prior(
-            arm.prior_mean, arm.prior_sd, discount=config.prior_discount, most=config.prior_most
-        )
+        prior = nightly_prior(arm.prior_mean, arm.prior_sd)
     return offer_of(arm.params, arm.arm_id, prior, arm.cost)

@@ -1,7 +1,7 @@
 """Tables, records and interfaces of a store's databases.
 
-The declaration of a table yields its definition in both SQL dialects, the migration of an older
-database, its statements, and the conversion between rows and records. Statements use SQLite's
+The declaration of a table yields its definition in both SQL dialects, its statements, and the conversion
+between rows and records. Statements use SQLite's
 dialect with ``?`` for values; ``postgres.translated`` converts them.
 """
 
@@ -57,8 +57,7 @@ class SqlTable:
 
         Args:
             name: name of the table.
-            definition: columns, then constraints. A column that an older database lacks must be
-                nullable or have a default.
+            definition: columns, then constraints.
             indexes: name and columns of each index, e.g. ``UNIQUE one_reward(decision_id)``.
             has_rowid: whether SQLite numbers the rows; by default if the primary key is an
                 integer.
@@ -71,17 +70,12 @@ class SqlTable:
         self.names = name, *(index for _, index, _ in self._indexes)
         """Names of the table and its indexes."""
 
-    def script(self, columns: Collection[str]) -> str:
-        """Return the script that adds missing columns to a table, or creates it."""
+    @property
+    def script(self) -> str:
+        """Script that creates the table and its indexes."""
         lines = [f"CREATE TABLE {self.name}({self._definition}){self._end}"]
-        if columns:
-            lines = [
-                f"ALTER TABLE {self.name} ADD COLUMN {definition};"
-                for definition in _COMMA.split(self._definition)
-                if (column := definition.split(None, 1)[0]).islower() and column not in columns
-            ]
         for unique, index, rest in self._indexes:
-            lines.append(f"CREATE {unique}INDEX IF NOT EXISTS {index} ON {self.name}{rest};")
+            lines.append(f"CREATE {unique}INDEX {index} ON {self.name}{rest};")
         return "\n".join(lines)
 
 
@@ -239,7 +233,7 @@ class Schema:
     noun: str
     """Name of the database in messages."""
     version: int
-    """Version of the tables; later databases cannot be opened."""
+    """Version of the tables; databases of another one cannot be opened."""
     tables: tuple[SqlTable, ...]
     loss: str = ""
     """Message on what the loss of its file costs."""

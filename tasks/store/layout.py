@@ -15,9 +15,6 @@
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     final/<table>/day=<day>/seq-<time>-<id>.parquet  audits of tasks, by UTC day
-    catalog.duckdb                                   views only, disposable
-    catalog/<table>/none/none.parquet                tables without rows, for the views
-    catalog/views.sha256                             which views were written last
 
 Files and folders that a store, a report or an export makes are for their owner alone: they hold texts.
 A file that is replaced at a user's wish keeps the mode the user gave it.
@@ -39,13 +36,10 @@ FOLDER_MODE = 0o700
 FORMAT = 1
 """Increases only if an older version cannot read what this version writes."""
 SCHEMA_VERSION = 6
-"""Version of the tables, stored in every file; increases with each new column. From 6 on, files
-carry digests."""
+"""Version of the tables, stored in every file; increases with each new column."""
 
 MARKER_FILE = "store.json"
 JOURNAL_FILE = "journal.sqlite"
-CATALOG_FILE = "catalog.duckdb"
-CATALOG_FOLDER = "catalog"
 RUN_FILE = "run.parquet"
 PART_FILE = "part-0.parquet"
 FINAL_GENERATION = -1

@@ -51,10 +51,6 @@ _SETTINGS = {
     "keepalives_count": 3,
 }
 """Settings of a connection whose URL does not say otherwise."""
-_COLUMNS = (
-    "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 "
-    "AND NOT attisdropped"
-)
 _TRIES = 3
 _TYPES = (
     (
@@ -118,7 +114,7 @@ class PostgresDatabase(Closing):
     """The tables of one schema. Thread-safe: one connection, made again when it drops."""
 
     def __init__(self, url: str, schema: Schema) -> None:
-        """Connect, creating the tables or bringing them up to date.
+        """Connect, creating the tables if need be.
 
         Raises:
             StoreError: the URL is none of Postgres, or ``psycopg`` is not installed.
@@ -290,27 +286,24 @@ class PostgresDatabase(Closing):
             connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
             connection.execute(f"CREATE TABLE IF NOT EXISTS {versions}(version int NOT NULL)")
             version = self._version(connection)
-            if version < schema.version:
+            if not version:
                 for table in schema.tables:
-                    columns = driver.execute(_COLUMNS, (f"{PREFIX}{table.name}",)).fetchall()
-                    script = translated_ddl(table.script([n for (n,) in columns]), schema.names)
-                    driver.execute(script.encode())
+                    driver.execute(translated_ddl(table.script, schema.names).encode())
                 connection.execute(f"INSERT INTO {versions} VALUES (?)", (schema.version,))  # noqa: S608 - a constant
 
     def _version(self, connection: PostgresConnection) -> int:
         """Return the version of the tables; 0: there are none.
 
         Raises:
-            StoreFormatError: it is newer than this one.
+            StoreFormatError: it is another one than this.
         """
         schema = self._schema
         versions = f"SELECT coalesce(max(version), 0) FROM {schema.names[0]}"  # noqa: S608 - a constant
         version = int(connection.execute(versions).fetchone()[0])
-        if version > schema.version:
+        if version not in {0, schema.version}:
             raise StoreFormatError(
-                f"{self._name} has version {version}, and this version reads up to "
-                f"{schema.version}. Upgrade convergence-optimizer, or set `{schema.key}` to another "
-                "database."
+                f"{self._name} has version {version}, and this version reads {schema.version}. Use "
+                f"the convergence-optimizer that wrote it, or set `{schema.key}` to another database."
             )
         return version
 

@@ -17,7 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
@@ -37,7 +37,6 @@ _REFUSALS = (
     apsw.BusyError,
 )
 """What SQLite raises where a file cannot be written."""
-_COLUMNS = "SELECT name FROM pragma_table_info(?)"
 _BUSY_MS = 30_000
 _CACHE_KIB = 16_384
 _STATEMENTS = 512
@@ -107,11 +106,11 @@ class SqliteDatabase(Closing):
             self._connection.set_busy_timeout(_BUSY_MS)
             self._connection.pragma("cache_size", -_CACHE_KIB)
             version = self._connection.pragma("user_version")
-            if isinstance(version, int) and version > self._schema.version:
+            if version not in {0, self._schema.version}:
                 raise StoreFormatError(
                     f"the {self._schema.noun} {self.path} has version {version}, and this version "
-                    f"reads up to {self._schema.version}. Upgrade convergence-optimizer, or set "
-                    "`storage.path` to another folder."
+                    f"reads {self._schema.version}. Use the convergence-optimizer that wrote it, or "
+                    "set `storage.path` to another folder."
                 )
             if self._wal:
                 self._connection.pragma("journal_mode", "wal")
@@ -128,8 +127,7 @@ class SqliteDatabase(Closing):
             if version != self._schema.version:
                 with self._connection:
                     for table in self._schema.tables:
-                        columns: Any = self._connection.execute(_COLUMNS, (table.name,)).fetchall()
-                        self._connection.execute(table.script([name for (name,) in columns]))
+                        self._connection.execute(table.script)
                     self._connection.pragma("user_version", self._schema.version)
         with writing(self.path):
             sync_folder(self.path.parent)

@@ -301,23 +301,3 @@ def test_adapters_that_are_registered_and_activated_at_once_are_all_kept(
     assert found[learned.result()] == "stale", "whichever came first"
     for one in stores:
         one.close()
-
-
-def test_a_store_from_before_adapters_gets_their_tables_and_keeps_its_ratings(
-    tmp_path: Path, source: Path
-):
-    path = tmp_path / "store"
-    with FeedbackStore(path) as store:
-        mark = rated(store, "a")
-        with store.database.transaction() as connection:
-            for table in (
-                *("adapters", "adapter_events", "adapter_rows", "training_rounds", "gate_checks"),
-            ):
-                connection.execute(f"DROP TABLE {table}")
-            connection.execute("ALTER TABLE interactions DROP COLUMN thinking")
-            connection.execute("PRAGMA user_version = 2")
-    with FeedbackStore(path) as store:
-        version = activated(AdapterStore(store), source, mark)
-        rate(store, "a", 1)
-        assert store.log(answer("b", thinking="hm")).thinking == "hm"
-        assert statuses(AdapterStore(store)) == {version: "stale"}

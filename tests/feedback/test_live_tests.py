@@ -244,17 +244,3 @@ def test_commands_and_tables_show_it(
          "n_conversations": test.n_conversations, "difference": 2.0, "low": test.low,
          "high": test.high, "reason": None, "runs": False},
     ]  # fmt: skip
-
-
-def test_a_store_from_before_such_tests_gets_their_tables(tmp_path: Path):
-    path = tmp_path / "convergence-data"
-    with FeedbackStore(path) as store, store.database.transaction() as connection:
-        for table in ("live_tests", "live_test_answers"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("ALTER TABLE interactions DROP COLUMN thinking")
-        connection.execute("PRAGMA user_version = 3")
-    with FeedbackStore(path) as store:
-        adapters = begun(store, tmp_path)
-        assert last_test(adapters).status == "running"
-        ((version,),) = store.fetch("SELECT user_version FROM pragma_user_version")
-        assert version == 6

@@ -1,4 +1,4 @@
-"""Gaussian and contextual arms, served end to end."""
+"""Contextual arms, served end to end."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence_core.bandit import ContextualArms, GaussianArms
+from convergence_core.bandit import ContextualArms
 from convergence_core.errors import ArmChangedError, NoArmsError
 from tasks.serving import contextual_fold
 from tasks.serving.bandit import Bandit
@@ -22,44 +22,6 @@ ARMS = [{"arm_id": name, "params": {"n": name}} for name in ("a", "b", "c")]
 
 def configured(path: Path, **settings: object) -> str:
     return requests.configured(path, default_arms=ARMS, seed=4, **settings)
-
-
-def test_gaussian_arms_learn_rewards_of_any_size(tmp_path: Path):
-    system = configured(tmp_path, kind="gaussian", reward_mean=-300.0, reward_sd=60.0)
-    rng, means = np.random.default_rng(0), {"a": -320.0, "b": -250.0, "c": -310.0}
-    chosen, rewards = [], []
-    found = select(system)
-    for _ in range(160):
-        found = select(system)
-        reward = float(rng.normal(means[found.arm_id], 40.0))
-        assert update(system, found, reward=reward)["status"] == "ok"
-        chosen.append(found.arm_id)
-        rewards.append(reward)
-    assert chosen[-80:].count("b") > 60, chosen
-    mean_of = {arm["arm_id"]: arm["mean"] for arm in found.arms_state}
-    own = [r for arm, r in zip(chosen, rewards, strict=True) if arm == "b"]
-    assert mean_of["b"] == pytest.approx(np.mean(own), abs=8.0)
-    assert found.sampled_value is not None
-    assert -400 < found.sampled_value < -150
-
-
-def test_gaussian_posteriors_are_those_of_the_rewards_in_any_process(tmp_path: Path):
-    system = configured(tmp_path, kind="gaussian", reward_mean=2.0, reward_sd=3.0, discount=0.9)
-    one = np.ones(3)
-    reference = GaussianArms(
-        prior_mean=2 * one, prior_kappa=one, prior_shape=2 * one, prior_scale=9 * one,
-        kappa=one, total=2 * one, squares=0 * one, n=0 * one,
-    )  # fmt: skip
-    for number in range(40):
-        found = select(system)
-        reward = number % 7 - 1.5
-        update(system, found, reward=reward)
-        reference = reference.tell("abc".index(found.arm_id), reward, discount=0.9)
-    with RuntimeStore(tmp_path / "s") as store:
-        arms = Bandit(store, system)._gaussian(store.arms(1))
-    np.testing.assert_allclose(arms.means, reference.means)
-    np.testing.assert_allclose(arms.sds, reference.sds)
-    np.testing.assert_allclose(arms.propensities(), reference.propensities())
 
 
 def good(arm: str, language: str) -> float:

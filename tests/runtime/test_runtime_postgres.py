@@ -51,20 +51,6 @@ def test_machines_share_what_the_variable_names(
     assert len(ParquetStore(tmp_path / "one").rows("SELECT * FROM decisions")) == 1
 
 
-def test_tables_of_an_earlier_version_are_brought_up_to_date(tmp_path: Path, url: str):
-    with RuntimeStore(tmp_path / "s", url=url) as store:
-        store.offer("bot", "default", [offer_of({}, "a")], trust=0.5)
-    with psycopg.connect(url, autocommit=True) as connection:
-        for column in ("cost", "n_costs", "costs"):
-            connection.execute(f"ALTER TABLE convergence_arms DROP COLUMN {column}".encode())
-        connection.execute("UPDATE convergence_runtime SET version = 3")
-    with RuntimeStore(tmp_path / "s", url=url) as store:
-        store.offer("bot", "default", [offer_of({}, "b", cost=2.0)], trust=0.5)
-        group = store.group("bot", "default")
-        assert group is not None
-        assert [arm.cost for arm in store.arms(group.group_id)] == [None, 2.0]
-
-
 def test_two_first_rewards_at_once_are_one_and_its_duplicate(tmp_path: Path, url: str):
     with RuntimeStore(tmp_path / "s", url=url) as store:
         store.offer("bot", "default", [offer_of({}, "a")], trust=0.5)

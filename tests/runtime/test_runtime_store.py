@@ -190,26 +190,6 @@ def test_an_arm_never_changes_its_parameters(store: RuntimeStore):
     assert [arm.arm_id for arm in store.arms(group_id(store))] == ["arm 0", "arm 1"]
 
 
-def test_a_state_of_the_first_version_is_brought_up_to_date(tmp_path: Path):
-    with RuntimeStore(tmp_path / "store") as opened:
-        opened.offer("bot", "default", [offer_of({}, "a")], trust=0.5)
-        with opened.database.transaction() as connection:
-            connection.execute(
-                "DROP INDEX one_request; ALTER TABLE decisions DROP COLUMN request_key; "
-                "ALTER TABLE rewards DROP COLUMN details_json; DROP TABLE systems; "
-                "ALTER TABLE groups DROP COLUMN kind; ALTER TABLE groups DROP COLUMN state_json; "
-                "ALTER TABLE groups DROP COLUMN state_seq; ALTER TABLE arms DROP COLUMN squares; "
-                "ALTER TABLE alarms DROP COLUMN is_told; DROP TABLE guards; "
-                "ALTER TABLE arms DROP COLUMN cost; ALTER TABLE arms DROP COLUMN n_costs; "
-                "ALTER TABLE arms DROP COLUMN costs; "
-                "PRAGMA user_version = 1"
-            )
-    with RuntimeStore(tmp_path / "store", now_us=Clock()) as opened:
-        decide(opened, "d1", arm="a", key="k")
-        assert reward(opened, "d1", 1.0)[0].status == "ok"
-        opened.save_settings("bot", {})
-
-
 def test_an_arm_that_comes_back_keeps_what_it_learned(store: RuntimeStore):
     decide(store)
     reward(store, "d1", 1.0)

@@ -25,13 +25,10 @@ QUALITY = {"mode": "quality", "least_quality": 0.8}
         ({"mode": "quality"}, "stand beside each other"),
         ({"least_quality": 0.8}, "stand beside each other"),
         ({**QUALITY, "sticky": "user"}, "sticky none"),
-        ({**QUALITY, "discount": 0.9}, "discount 1"),
         ({**QUALITY, "least_quality": 1.0}, "less than 1"),
-        ({**QUALITY, "kind": "gaussian"}, "need kind beta"),
-        ({"kind": "gaussian", "mode": "verdict"}, "need kind beta"),
+        ({**QUALITY, "kind": "linear"}, "need kind beta"),
+        ({"kind": "linear", "mode": "verdict"}, "need kind beta"),
         ({"kind": "linear", "rewards_per_false_alarm": 1_000}, "need kind beta"),
-        ({"kind": "linear", "discount": 0.9}, "discount needs kind"),
-        ({"kind": "gaussian", "reward_sd": 0}, "reward_sd"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(

@@ -9,7 +9,6 @@ import pytest
 
 from convergence_core.errors import StoreDamagedError
 from tasks.store import ParquetStore, SqliteJournal
-from tasks.store.tables import parquet_files
 from tests.store.journals import Clock, intent, settled
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 
@@ -126,17 +125,6 @@ def test_a_missing_commit_marker_is_named_when_a_later_one_is_there(store):
     assert file in [found.path for found in store.check()]
     with pytest.raises(StoreDamagedError, match=r"g00000\.parquet"):
         store.rows("SELECT count(*) FROM generations")
-
-
-def test_files_of_an_older_version_carry_no_digest_and_are_counted(built, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_files, "SCHEMA_VERSION", 5)
-    monkeypatch.setattr(parquet_files, "digests_sql", lambda _: "no_digest: ''")
-    monkeypatch.setattr(parquet_files, "seal", lambda _: None)
-    store = ParquetStore(tmp_path / "old")
-    store.save_run(run_record())
-    store.publish(RUN, 0, generation_tables(n=40))
-    assert store.check() == []
-    assert (store.n_without_digest(), ParquetStore(built).n_without_digest()) == (7, 0)
 
 
 def test_check_names_a_damaged_journal(store):

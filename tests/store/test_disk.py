@@ -1,6 +1,5 @@
 """A disk that is full or read-only: a clear message, and nothing acknowledged is lost."""
 
-import errno
 import os
 import subprocess
 
@@ -9,7 +8,6 @@ import pytest
 from convergence_core.errors import StoreFormatError, StoreWriteError
 from convergence_core.ports import CallIntent, Settlement
 from tasks.store import Lease, ParquetStore, SqliteJournal
-from tasks.store.layout import write_error
 from tests.support.store_rows import RUN, generation_tables, run_record
 
 N_BALLAST = 1_000_000
@@ -115,27 +113,11 @@ def test_a_read_only_store_can_be_read_and_says_why_it_cannot_be_written(small_d
         lambda: store.save_run(run_record()),
         lambda: SqliteJournal(store.path),
         lambda: Lease(store.path, "bot").acquire(),
-        store.write_catalog,
     ):
         with pytest.raises(StoreWriteError, match="Make the folder writable"):
             write()
     with pytest.raises(StoreWriteError, match="Make the folder writable"):
         store.export("SELECT 1", small_disk / "out.csv", "csv")
-
-
-def test_a_disk_that_is_full_at_the_end_keeps_the_run_and_warns_of_the_catalog(
-    tmp_path, monkeypatch, caplog
-):
-    store = ParquetStore(tmp_path)
-    store.publish(RUN, 0, generation_tables())
-
-    def fail(path):
-        raise write_error(path, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("tasks.store.tables.parquet_store.renew_catalog", fail)
-    store.finish_run(run_record(status="done"))
-    assert store.run(RUN).status == "done"
-    assert "disk is full" in caplog.text
 
 
 def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):

@@ -281,17 +281,6 @@ def test_a_changed_row_is_named_by_who_resumes_or_asks_for_its_answer(journal, u
             use()
 
 
-def test_tables_of_version_1_get_digests(url):
-    PostgresJournal(url).close()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("ALTER TABLE convergence_attempts DROP COLUMN digest")
-        connection.execute("UPDATE convergence_journal SET version = 1")
-    with PostgresJournal(url) as journal:
-        journal.claim([intent(0)], "me")
-        journal.settle([settled(0)])
-        assert journal.answers(["key-0"])["key-0"].outcome == 0
-
-
 def test_a_claim_whose_commit_is_unknown_is_an_error_and_not_repeated(
     journal, server, monkeypatch
 ):

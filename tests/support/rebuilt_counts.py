@@ -4,7 +4,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 
 
 def rebuilt(store: RuntimeStore, group_id: int) -> dict[str, tuple[float, float]]:
-    """Return each arm's counts as base plus the fold of its ``ok`` rewards, undiscounted."""
+    """Return each arm's counts as base plus the fold of its ``ok`` rewards."""
     rows = store.fetch(
         "SELECT a.arm_id, sum(r.reward), sum(1.0 - r.reward) FROM rewards r "
         "JOIN decisions d ON d.decision_id = r.decision_id "

@@ -6,7 +6,7 @@ is not known stands in ``maybe_usd``; where that is not known either it is NULL 
 sums, since a sum of the rest is still a bound on the rest.
 
 Each row carries a digest of its values and of its outcome, so that a changed bit is noticed before a row is
-used. Rows that older versions wrote carry none.
+used.
 """
 
 import hashlib
@@ -192,8 +192,6 @@ def digest_of(row: Mapping[str, Any], outcome: str = "") -> int:
 
 def is_whole(row: Mapping[str, Any], outcome: str | None) -> bool:
     """Return whether a row of ``ROW_COLUMNS`` and its answer are as they were written."""
-    if row["digest"] is None:
-        return True
     if row["state"] == "failed" and row["error_type"] == "lost" and row["error"] is None:
         worst = row["max_usd"] or 0, row["max_tokens"] or 0
         if worst != (row["maybe_usd"], row["maybe_tokens"]):

@@ -5,7 +5,7 @@ In SQLite rows are appended; only the index on ``call_key`` is written at random
 ``calls``; ``attempts.outcome`` holds an answer that was paid and is not, or no longer, that of the
 call: an evaluation that was given it once gets it again. In PostgreSQL a call's latest attempt and the
 one whose answer is the call's are numbers, and ``outcome`` holds every answer that was paid.
-``digest`` is over a row's values and its answer; rows of older versions have none.
+``digest`` is over a row's values and its answer.
 ``activity`` says from when to when a process worked on a run.
 """
 

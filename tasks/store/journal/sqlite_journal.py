@@ -283,7 +283,7 @@ def journal_damage(path: Path) -> str | None:
         with contextlib.closing(apsw.Connection(str(path))) as connection:
             version = connection.pragma("user_version")
             if version != SQLITE_JOURNAL.version:
-                return None if version in {1, 2} else f"it says that it has version {version}"
+                return f"it says that it has version {version}"
             damaged = damaged_attempts(connection)
             calls: Any = connection.execute(_WRONG_CALLS).fetchall()
     except apsw.Error as error:

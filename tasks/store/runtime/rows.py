@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from convergence_core.bandit import NightlyPrior
 
 LookKind = Literal["holdout", "traffic", "guard"]
-ArmKind = Literal["beta", "gaussian", "linear"]
+ArmKind = Literal["beta", "linear"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,6 @@ class StoredArm:
     """Number of rewards behind the posterior."""
     run_id: str | None
     is_retired: bool
-    squares: float = 0.0
-    """Sum of squared rewards, discounted like the counts."""
     stated_cost: float | None = None
     n_costs: int = 0
     costs: float = 0.0

@@ -5,8 +5,7 @@ A *group* is one system and one agent type: it shares its arms and its posterior
 ``base_seq``, at every moment; the base is the prior, until a drift alarm or a reset moves it.
 ``policies`` keeps every version of the propensities, so that a decision needs to name its version
 only. ``exports`` holds the ranges that went to parquet, each written down before its files. ``fresh``
-decisions drew their arm; the others repeat the arm that a user or a session has. ``squares`` is the
-sum of squared rewards, which Gaussian arms need; ``cost`` what a request of the arm is said to cost,
+decisions drew their arm; the others repeat the arm that a user or a session has. ``cost`` is what a request of the arm is said to cost,
 ``costs`` the sum of ``n_costs`` that came with rewards; ``state_json`` holds what contextual arms had learned after
 the reward ``state_seq``, so that a process need not begin at the first. A row of ``guards`` watches a
 promotion since the policy version ``since``.
@@ -47,7 +46,7 @@ ARMS = RecordTable(
     "params_json TEXT NOT NULL, prior_json TEXT, base_alpha REAL NOT NULL, base_beta REAL NOT NULL, "
     "base_seq INTEGER NOT NULL DEFAULT 0, alpha REAL NOT NULL, beta REAL NOT NULL, "
     "n INTEGER NOT NULL DEFAULT 0, run_id TEXT, created_us INTEGER NOT NULL, retired_us INTEGER, "
-    "squares REAL NOT NULL DEFAULT 0, cost REAL, n_costs INTEGER NOT NULL DEFAULT 0, "
+    "cost REAL, n_costs INTEGER NOT NULL DEFAULT 0, "
     "costs REAL NOT NULL DEFAULT 0, PRIMARY KEY (group_id, arm_id)",
     columns={"is_retired": "retired_us IS NOT NULL", "stated_cost": "cost"},
 )

@@ -5,7 +5,7 @@ was given before it writes anything, so a request that is refused leaves the oth
 """
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
@@ -39,7 +39,7 @@ _ASSIGN = (
 _OPEN = (
     "SELECT d.group_id, d.arm_id, d.expires_us, (SELECT r.reward FROM rewards r "
     "WHERE r.decision_id = d.decision_id AND r.status IN ('ok', 'late')), g.system, d.user_id, "
-    "s.settings_json, g.kind, d.fresh FROM decisions d JOIN groups g ON g.id = d.group_id "
+    "s.settings_json, d.fresh FROM decisions d JOIN groups g ON g.id = d.group_id "
     "LEFT JOIN systems s ON s.system = g.system WHERE d.decision_id = ?/*lock*/"
 )
 _REWARD = insert_sql(
@@ -49,8 +49,7 @@ _COST = (
     "UPDATE arms SET costs = costs + ?, n_costs = n_costs + 1 WHERE group_id = ? AND arm_id = ?"
 )
 _LEARN = (
-    "UPDATE arms SET alpha = base_alpha + ? * (alpha - base_alpha) + ?, "
-    "beta = base_beta + ? * (beta - base_beta) + ?, squares = ? * squares + ?, n = n + 1 "
+    "UPDATE arms SET alpha = alpha + ?, beta = beta + ?, n = n + 1 "
     "WHERE group_id = ? AND arm_id = ?"
 )
 _WATCH = "SELECT watch_json FROM groups WHERE id = ?"
@@ -62,35 +61,15 @@ _RESTART = (
     "base_seq = (SELECT max(seq) FROM rewards) WHERE group_id = ? AND arm_id = ?"
 )
 _EXPLORE = "UPDATE groups SET explore_until = n + ?, trust = 0 WHERE id = ?"
-_SETTINGS = "SELECT settings_json FROM systems WHERE system = ?"
-_ABSENT = (
-    "SELECT d.decision_id, d.expires_us FROM decisions d WHERE d.group_id = ? AND d.expires_us <= ? "
-    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
-    "AND r.status IN ('ok', 'late')) ORDER BY d.seq LIMIT ?"
-)
-MOST_MISSING: Final = 1_000
-"""Decisions without a reward that one transaction closes."""
 EXPLORE_FOR: Final = 100
 """Rewards for which an alarm raises exploration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Terms:
-    """Settings of a system by which a reward is taken in."""
-
-    discount: float = 1.0
-    """Share of the evidence that an arm keeps when it learns."""
-    missing_reward: float | None = None
-    """Reward of a decision that got none in time; ``None``: it says nothing."""
-    rewards_per_false_alarm: float | None = None
-    """Watch for drift at this rate; ``None``: do not."""
-
-
 @lru_cache(256)
-def _terms(settings_json: str | None) -> _Terms:
-    values: dict[str, Any] = {} if settings_json is None else json.loads(settings_json)
-    names = (field.name for field in fields(_Terms))
-    return _Terms(**{name: values[name] for name in names if name in values})
+def _rewards_per_false_alarm(settings_json: str | None) -> float | None:
+    """Return the rate of false alarms that a system allows; ``None``: it does not watch for drift."""
+    settings: dict[str, Any] = {} if settings_json is None else json.loads(settings_json)
+    return settings.get("rewards_per_false_alarm")
 
 
 def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_at: float) -> bool:
@@ -138,31 +117,19 @@ def take_reward(
         connection: an open transaction.
         system: whose decision it should be; another system's counts as unknown.
         new: the reward, with a decision.
-        value: what it is worth, in [0, 1]; of Gaussian arms any finite number.
+        value: what it is worth, in [0, 1].
         now: when it arrived, in microseconds.
 
     Raises:
-        ValueError: the reward is not in [0, 1], or of Gaussian arms not finite, or the cost no
-            number of 0 or more; nothing is stored.
+        ValueError: the reward is not in [0, 1]; nothing is stored.
         WrongUserError: the decision served another user; nothing is stored.
     """
     row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
     known = row is not None and row[4] == system
     if known and new.user_id not in {None, row[5]}:
         raise WrongUserError.of(str(new.decision_id), new.user_id or "")
-    terms = _terms(row[6] if known else None)
-    missing = terms.missing_reward
-    if known and missing is not None and row[3] is None and row[2] is not None and now >= row[2]:
-        absent = Reward(decision_id=new.decision_id)
-        take_reward(connection, system, absent, missing, row[2] - 1)
-        row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
     decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
-    receipt = receive(
-        value,
-        decision,
-        now,
-        is_bounded=not known or row[7] != "gaussian",
-    )
+    receipt = receive(value, decision, now)
     if receipt.stored is not None:
         group_id = row[0] if known else None
         connection.execute(
@@ -171,50 +138,18 @@ def take_reward(
     if not receipt.learns:
         return receipt, None
     group_id, arm_id = row[0], row[1]
-    kept, reward = terms.discount, value
-    connection.execute(
-        _LEARN, (kept, reward, kept, 1.0 - reward, kept, reward * reward, group_id, arm_id)
-    )
+    connection.execute(_LEARN, (value, 1.0 - value, group_id, arm_id))
     if new.cost is not None:
         connection.execute(_COST, (new.cost, group_id, arm_id))
     connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
     # A unit that kept its arm is no new observation.
-    if terms.rewards_per_false_alarm is None or not row[8]:
+    rate = _rewards_per_false_alarm(row[6])
+    if rate is None or not row[7]:
         return receipt, None
-    alarm = _watched(
-        connection,
-        group_id,
-        arm_id,
-        value,
-        rewards_per_false_alarm=terms.rewards_per_false_alarm,
-    )
+    alarm = _watched(connection, group_id, arm_id, value, rewards_per_false_alarm=rate)
     if alarm is not None:
         _reopen(connection, group_id, alarm, now)
     return receipt, alarm
-
-
-def reward_missing(connection: Connection, system: str, group_id: int, now: int) -> int:
-    """Give decisions that got no reward in time the one that the settings state for them.
-
-    Args:
-        connection: an open transaction.
-        system: whose settings state it.
-        group_id: whose decisions.
-        now: in microseconds.
-
-    Returns:
-        How many decisions got it; at most ``MOST_MISSING``.
-    """
-    row = connection.execute(_SETTINGS, (system,)).fetchone()
-    missing = _terms(None if row is None else row[0]).missing_reward
-    if missing is None:
-        return 0
-    rows = connection.execute(_ABSENT, (group_id, now, MOST_MISSING)).fetchall()
-    for decision_id, expires_us in rows:
-        take_reward(
-            connection, system, Reward(decision_id=decision_id), missing, int(expires_us) - 1
-        )
-    return len(rows)
 
 
 def revise(connection: Connection, group_id: int) -> None:
@@ -236,7 +171,7 @@ def _watched(
     value = None if watched is None else json.loads(watched)
     watch = (
         DriftWatch.begin(0, rewards_per_false_alarm=rewards_per_false_alarm)
-        if value is None or "deviations" not in value  # the watch of an earlier version
+        if value is None
         else DriftWatch.from_json(value)
     )
     watch = replace(watch, rewards_per_false_alarm=rewards_per_false_alarm)

@@ -2,7 +2,7 @@
 
 Each file carries the SHA-256 of its own bytes, taken with zeros in the digest's place. A commit marker,
 ``generations`` of an unfinished run and ``runs`` of a finished one, carries those of the files that it
-makes visible as well. Files that older versions wrote carry none.
+makes visible as well.
 """
 
 import contextlib
@@ -27,8 +27,6 @@ _BLANK = "0" * 64
 # In Thrift's compact protocol a text of 64 characters follows these two bytes.
 _DIGEST_MARK = _KEY.encode() + b"\x18\x40"
 _COMMITTED = re.compile(_KEY.encode() + rb"_(\w+)\x18\x40([0-9a-f]{64})")
-_VERSION = re.compile(rb"convergence_schema_version\x18.([0-9]+)", re.DOTALL)
-_FIRST_WITH_DIGEST = 6
 _TAIL = struct.Struct("<I4s")
 FLIPPED = "its bytes are not those that were written"
 MOST_CHECKED = 24 << 20
@@ -61,12 +59,11 @@ def digest_in(path: Path | str) -> str | None:
 
 
 def is_flipped(path: Path | str) -> bool:
-    """Return whether a file's bytes differ from those of its digest, which an old one need not have."""
+    """Return whether a file's bytes differ from those of its digest."""
     data = Path(path).read_bytes()
     at = _place(data)
     if at is None:
-        version = _VERSION.search(_footer(path))
-        return version is not None and int(version[1]) >= _FIRST_WITH_DIGEST
+        return True
     end, view = at + len(_BLANK), memoryview(data)
     digest = hashlib.sha256(view[:at])
     digest.update(_BLANK.encode())

@@ -1,6 +1,6 @@
 """Integrity check of every visible file.
 
-Digests find any changed bit; files of older versions carry none.
+Digests find any changed bit.
 """
 
 from collections.abc import Iterator
@@ -79,12 +79,6 @@ def _problem(connection: duckdb.DuckDBPyConnection, table: Table, file: str) -> 
     if n_foreign:
         return f"{n_foreign} rows are not of run {run_id}"
     return None
-
-
-def n_without_digest(root: Path) -> int:
-    """Return how many visible files carry no digest: an older version wrote them."""
-    files = (file for table in resolve(root).files.values() for file in table)
-    return sum(digest_in(file) is None for file in files)
 
 
 def _not_as_committed(resolution: Resolution) -> Iterator[Damage]:

@@ -32,9 +32,9 @@ GAMES_TAG = "games"
 """Tag and system suffix of rounds of language games."""
 OFFLINE = "offline"
 """Tag and system suffix of runs with the mock's answers."""
-PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG, "sealed", "proposals"})
-"""Tags of runs that are no search, two of them from earlier versions. Each is a separate system,
-so that no search counts it as its predecessor."""
+PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG})
+"""Tags of runs that are no search. Each is a separate system, so that no search counts it as its
+predecessor."""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (
   SELECT candidate_id, case_id, replicate, role FROM evaluations WHERE run_id = $run

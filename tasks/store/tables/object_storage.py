@@ -189,29 +189,6 @@ class Mirror:
                     n_fetched += self._fetch(key, self._root / key)
         return n_fetched
 
-    def push(self) -> int:
-        """Publish what is here and not at the address, markers last; return how many files.
-
-        For a folder whose tables are older than its address: what another machine has removed there
-        comes back by it.
-
-        Raises:
-            StoreWriteError: the address cannot be written.
-        """
-        with self._talking(""):
-            there = set(self._keys())
-        present = [
-            path
-            for stage in _STAGES
-            for path in (self._root / stage).rglob("*.parquet")
-            if not path.name.startswith(".")
-            and not (stage == "live/" and self._is_final(path.parent.name))
-            and self._published_as(path) not in there
-        ]
-        for path in sorted(present, key=lambda path: self._order(self._key(path))):
-            self.put(path, path)
-        return len(present)
-
     # -- a generation there
 
     def _commit(self, marker: Path, digest: str) -> None:
@@ -249,15 +226,6 @@ class Mirror:
 
     def _committed_as(self, marker: Path) -> str:
         return self._key(marker).removesuffix(_PARQUET) + _COMMIT
-
-    def _published_as(self, path: Path) -> str:
-        """Return the key that is at the address once a file is published."""
-        key = self._key(path)
-        if path.name == RUN_FILE or not _is_live(key):
-            return key
-        if self._is_marker(path):
-            return self._committed_as(path)
-        return self._named(path, _digest(path.read_bytes()))
 
     def _create(self, key: str, data: bytes) -> None:
         """Publish an object that may not be replaced.

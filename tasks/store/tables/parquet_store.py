@@ -28,10 +28,9 @@ from tasks.store.layout import (
     generation_file,
     store_root,
 )
-from tasks.store.tables.catalog import renew_catalog, write_catalog
 from tasks.store.tables.continued_runs import generations_for
 from tasks.store.tables.damage import digest_in
-from tasks.store.tables.integrity import Damage, check_store, n_without_digest
+from tasks.store.tables.integrity import Damage, check_store
 from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.query import ExportFormat, QueryResult, Reader, open_views
@@ -227,14 +226,7 @@ class ParquetStore:
         """Delete live files of runs finished longer ago than the grace; return how many."""
         if not self.exists:
             return 0
-        n_deleted = sweep(self.path, now_us, grace_us, self.mirror)
-        write_catalog(self.path)
-        return n_deleted
-
-    def write_catalog(self) -> Path:
-        """Write ``catalog.duckdb`` for the ``duckdb`` shell and return its path."""
-        self._ensure()
-        return write_catalog(self.path)
+        return sweep(self.path, now_us, grace_us, self.mirror)
 
     # -- reading
 
@@ -355,10 +347,6 @@ class ParquetStore:
         """Read every visible file and the journal; return what is wrong, nothing if all is well."""
         return check_store(self.path) if self.exists else []
 
-    def n_without_digest(self) -> int:
-        """Return how many visible files carry no digest, as an older version wrote them."""
-        return n_without_digest(self.path) if self.exists else 0
-
     def close(self) -> None:
         """Free DuckDB's memory; safe to call twice, and the store can be used again."""
         self._files.close()
@@ -372,10 +360,9 @@ class ParquetStore:
             self._exists = True
 
     def _tidy(self, record: RunRecord) -> None:
-        """Sweep and renew the catalog: useful, but no reason for a run to fail."""
+        """Sweep: useful, but no reason for a run to fail."""
         try:
             sweep(self.path, record.ended_us or record.started_us, GRACE_US, self.mirror)
-            renew_catalog(self.path)
         except StoreError as error:
             _LOGGER.warning("%s", error)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from convergence_core.bandit import BetaArms, GaussianArms, Policy, WarmArms, nightly_prior
+from convergence_core.bandit import BetaArms, Policy, WarmArms, nightly_prior
 from convergence_core.bandit.propensities import of_beta, of_gaussian
 
 
@@ -53,85 +53,21 @@ def test_beta_arms_are_their_prior_plus_the_sum_of_rewards_in_any_order():
         assert arms.n.tolist() == [3, 2]
 
 
-def test_discounted_evidence_fades_towards_the_prior_and_never_below():
-    arms = BetaArms.begin([2.0], [3.0])
-    for _ in range(2_000):
-        arms = arms.tell(0, 1.0, discount=0.9)
-    assert arms.alpha[0] == pytest.approx(2.0 + 1.0 / 0.1)
-    assert arms.beta[0] == pytest.approx(3.0)
-    assert arms.n[0] == 2_000
-
-
 def test_means_of_beta_arms_are_those_of_scipy():
     arms = BetaArms.begin([2.0, 7.0], [5.0, 1.0])
     assert arms.means == pytest.approx(stats.beta.mean([2.0, 7.0], [5.0, 1.0]))
 
 
-@pytest.mark.parametrize(
-    ("reward", "discount", "rule"),
-    [(x, 1.0, r"\[0, 1\]") for x in (-0.1, 1.1, float("nan"), float("inf"))]
-    + [(0.5, x, "discount") for x in (0.0, 1.1)],
-)
-def test_beta_arms_refuse_rewards_and_discounts_out_of_range(reward, discount, rule):
-    with pytest.raises(ValueError, match=rule):
-        BetaArms.begin(1.0, 1.0).tell(0, reward, discount=discount)
+@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), float("inf")])
+def test_beta_arms_refuse_rewards_out_of_range(reward: float):
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+        BetaArms.begin(1.0, 1.0).tell(0, reward)
 
 
 @pytest.mark.parametrize("count", [0.0, -1.0, float("inf")])
 def test_priors_without_meaning_are_refused(count: float):
     with pytest.raises(ValueError, match="positive"):
         BetaArms.begin(count, 1.0)
-
-
-def gaussian(
-    n: int = 1, mean: float = 0.5, kappa: float = 1.0, shape: float = 2.0, scale: float = 0.25
-) -> GaussianArms:
-    """Return n arms that know their prior alone."""
-    one = np.ones(n)
-    return GaussianArms(
-        prior_mean=mean * one,
-        prior_kappa=kappa * one,
-        prior_shape=shape * one,
-        prior_scale=scale * one,
-        kappa=kappa * one,
-        total=kappa * mean * one,
-        squares=0.0 * one,
-        n=0.0 * one,
-    )
-
-
-def test_gaussian_arms_match_the_closed_form_of_normal_inverse_gamma():
-    rewards = np.array([3.0, 4.5, 2.0, 5.0])
-    arms = gaussian(1, mean=1.0, kappa=2.0, shape=3.0, scale=1.5)
-    for reward in rewards:
-        arms = arms.tell(0, reward)
-    n, mean = rewards.size, rewards.mean()
-    assert arms.means[0] == pytest.approx((2.0 * 1.0 + rewards.sum()) / (2.0 + n))
-    assert arms.n[0] == n
-    assert arms.shape[0] == pytest.approx(3.0 + n / 2)
-    spread = ((rewards - mean) ** 2).sum() + 2.0 * n * (mean - 1.0) ** 2 / (2.0 + n)
-    assert arms.scale[0] == pytest.approx(1.5 + spread / 2)
-    t = stats.t(2 * arms.shape[0], scale=np.sqrt(arms.scale[0] / (arms.shape[0] * arms.kappa[0])))
-    assert arms.sds[0] == pytest.approx(t.std())
-
-
-def test_discounted_gaussian_arms_forget_towards_their_prior():
-    arms = gaussian(2, mean=0.0)
-    for _ in range(500):
-        arms = arms.tell(0, 10.0, discount=0.9)
-    assert arms.kappa[0] == pytest.approx(11.0)
-    assert arms.means[0] == pytest.approx(100.0 / 11.0)
-    assert arms.means[1] == 0.0
-
-
-def test_propensities_of_gaussian_arms_are_those_of_their_moments():
-    arms = gaussian(3).tell(0, 0.9).tell(0, 0.7).tell(1, 0.8).tell(2, 0.2)
-    assert arms.propensities() == pytest.approx(of_gaussian(arms.means, arms.sds))
-
-
-def test_gaussian_arms_refuse_what_is_not_finite():
-    with pytest.raises(ValueError, match="finite"):
-        gaussian().tell(0, float("nan"))
 
 
 def test_a_policy_chooses_each_arm_on_its_part_of_the_unit_interval():
@@ -170,28 +106,22 @@ def test_what_are_no_propensities_is_refused(wrong: list[float]):
 
 def test_the_weight_of_a_nightly_prior_is_that_of_a_beta_of_its_mean_and_deviation():
     beta = stats.beta(14.0, 6.0)
-    prior = nightly_prior(beta.mean(), beta.std(), discount=0.5, most=100.0)
-    assert prior.weight == pytest.approx(10.0)
-    assert (prior.alpha, prior.beta) == pytest.approx((7.5, 3.5))
+    prior = nightly_prior(beta.mean(), beta.std())
+    assert prior.weight == pytest.approx(20.0)
+    assert (prior.alpha, prior.beta) == pytest.approx((14.5, 6.5))
 
 
-def test_the_weight_of_a_nightly_prior_is_capped_and_may_be_refused():
+def test_the_weight_of_a_nightly_prior_is_capped():
     assert nightly_prior(0.5, 0.001).weight == 20.0
-    nothing = nightly_prior(0.9, 0.01, discount=0.0)
-    assert (nothing.alpha, nothing.beta) == (0.5, 0.5)
     assert nightly_prior(0.5, 0.6).weight == 0.0
     certain = nightly_prior(1.0, 0.01)
     assert certain.beta == 0.5
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [(1.1, 0.1, 0.5, 5.0), (0.5, 0.0, 0.5, 5.0), (0.5, 0.1, 1.1, 5.0), (0.5, 0.1, 0.5, -1.0)],
-)
-def test_nightly_priors_out_of_range_are_refused(wrong: tuple[float, float, float, float]):
-    mean, sd, discount, most = wrong
+@pytest.mark.parametrize("wrong", [(1.1, 0.1), (0.5, 0.0)])
+def test_nightly_priors_out_of_range_are_refused(wrong: tuple[float, float]):
     with pytest.raises(ValueError, match="must"):
-        nightly_prior(mean, sd, discount=discount, most=most)
+        nightly_prior(*wrong)
 
 
 def test_trust_in_nightly_priors_is_the_posterior_of_two_hypotheses():
