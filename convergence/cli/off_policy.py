@@ -1,5 +1,6 @@
 """``ope``: off-policy estimates of a policy's mean reward."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,10 +10,9 @@ from convergence import console
 from convergence.cli import locations, options
 from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
-from convergence_core.records import fields_of
 
 if TYPE_CHECKING:
-    from convergence_core.bandit.off_policy import OffPolicyEstimate, PolicyValue
+    from convergence_core.bandit.off_policy import OffPolicyEstimate
     from tasks.serving.off_policy_log import NamedLog
 
 
@@ -32,7 +32,7 @@ def ope(  # noqa: PLR0917 - Typer's options
         typer.Option(help="Name of a column in the file, e.g. reward=click. Repeatable."),
     ] = None,
     level: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="Coverage of the intervals.")
+        float, typer.Option(min=0.5, max=0.9999, help="Coverage of the interval.")
     ] = 0.95,
     least_ess: Annotated[
         float,
@@ -46,18 +46,12 @@ def ope(  # noqa: PLR0917 - Typer's options
 
     Exit code 100: the log holds too little evidence about that policy.
     """
-    from convergence_core.bandit.off_policy import estimate, fitted_model  # noqa: PLC0415 - brings NumPy
+    from convergence_core.bandit.off_policy import estimate  # noqa: PLC0415 - brings NumPy
     from tasks.serving.off_policy_log import target_of  # noqa: PLC0415 - as above
 
     named = _log(log, column or [], store, config)
     target = target_of(policy, named.arms)
-    result = estimate(
-        named.log,
-        target,
-        model=fitted_model(named.log, len(named.arms)),
-        level=level,
-        least_ess=least_ess,
-    )
+    result = estimate(named.log, target, level=level, least_ess=least_ess)
     console.emit(_plain(result, named), lambda: _show(result, named))
     for alarm in result.alarms:
         console.say(f"Alarm: {alarm}", "bold red")
@@ -79,21 +73,8 @@ def _log(name: str, columns: list[str], store: Path | None, config: Path | None)
         return stored_log(state, name)
 
 
-def _values(result: "OffPolicyEstimate") -> "dict[str, PolicyValue | None]":
-    return {"IPS": result.ips, "SNIPS": result.snips, "DR": result.dr}
-
-
 def _plain(result: "OffPolicyEstimate", named: "NamedLog") -> dict[str, object]:
-    names = ("ess", "n_matching", "mean_weight", "largest_weight", "logged")
-    return {
-        "n": result.n,
-        "n_left_out": named.n_left_out,
-        "arms": named.arms,
-        **fields_of(result, *names),
-        "estimates": {name.lower(): value for name, value in _values(result).items()},
-        "missing": result.missing,
-        "alarms": result.alarms,
-    }
+    return {"n_left_out": named.n_left_out, "arms": named.arms, **asdict(result)}
 
 
 def _show(result: "OffPolicyEstimate", named: "NamedLog") -> None:
@@ -101,12 +82,10 @@ def _show(result: "OffPolicyEstimate", named: "NamedLog") -> None:
         f"{result.n:,} requests, {len(named.arms):,} arms, {named.n_left_out:,} rows left out; "
         f"the policy that ran earned {result.logged:.5g} on average."
     )
-    known = [(name, v) for name, v in _values(result).items() if v is not None]
-    if known:
-        rows = [(name, f"{v.mean:.5g}", f"[{v.low:.5g}, {v.high:.5g}]") for name, v in known]
-        level = f"{100 * known[0][1].level:g} % interval"
-        console.show(
-            console.simple_table(("estimate", "mean reward", level), rows, right=("mean reward",))
+    if result.mean is not None:
+        console.answer(
+            f"This policy would have earned {result.mean:.5g} on average, {100 * result.level:g} % "
+            f"interval [{result.low:.5g}, {result.high:.5g}]."
         )
     if result.missing is not None:
         console.answer(f"No estimate: {result.missing}.")

@@ -40,12 +40,7 @@ from tasks.store.feedback.feedback_store import (
     RateStatus,
     new_interaction_id,
 )
-from tasks.store.feedback.rater_report import (
-    RewardChange,
-    comparable_raters,
-    reward_changes,
-    store_consensus,
-)
+from tasks.store.feedback.rater_report import comparable_raters, store_consensus
 
 
 def _whole(value: Any) -> Any:
@@ -190,10 +185,9 @@ class ComparisonAnswer(BaseModel):
 
 
 class RatersAnswer(BaseModel):
-    """Raters who rated the same answers, most marks first, and changes of the mean reward."""
+    """Raters who rated the same answers, most marks first."""
 
     raters: list[RaterProfile]
-    changes: list[RewardChange]
 
 
 class _Handlers:
@@ -264,16 +258,10 @@ class _Handlers:
         return json_answer({**as_dict(counts), "roles": roles})
 
     async def raters(self, request: Request) -> Response:
-        """Compare raters who rated the same answers, and list changes of the mean reward. Scope: admin."""
+        """Compare raters who rated the same answers. Scope: admin."""
         require(request, "admin")
         consensus = await asyncio.to_thread(store_consensus, self._feedback)
-        changes = await asyncio.to_thread(reward_changes, self._feedback)
-        return json_answer(
-            {
-                "raters": [as_dict(rater) for rater in comparable_raters(consensus)],
-                "changes": [as_dict(change) for change in changes],
-            }
-        )
+        return json_answer({"raters": [as_dict(rater) for rater in comparable_raters(consensus)]})
 
     async def _mark(
         self, interaction_id: str, body: _MarkBody, request: Request, **mark: Any

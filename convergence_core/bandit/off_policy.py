@@ -3,22 +3,17 @@
 Each logged request has an arm a, a reward r and the propensity p of that arm; the policy in question
 would have chosen a with probability q. With ``w = q / p``:
 
-    IPS     mean of w r                                 (D. Horvitz, D. Thompson, 1952)            (1)
-    SNIPS   sum of w r / sum of w                       (A. Swaminathan, T. Joachims, 2015, eq. 7) (2)
-    DR      mean of sum_a q(a) m(a) + w (r - m(a))      (M. Dudík, J. Langford, L. Li, 2011)       (3)
+    SNIPS = sum of w r / sum of w                       (A. Swaminathan, T. Joachims, 2015, eq. 7) (1)
 
-m is any model of the reward; DR is unbiased whatever it is, and closer the better it fits.
-
-*Intervals* are those of ``convergence_core.gate.intervals``, which assume the range of what is
+*The interval* is that of ``convergence_core.gate.intervals``, which assumes the range of what is
 averaged and nothing of its distribution; the largest weight of the log counts as the largest there
-is. That of the ratio is also one of IPS: both estimate the same value, and the ratio's is narrower,
-for it knows that w has the mean 1.
+is.
 
-*Effective sample size*: ``(sum w)^2 / sum w^2`` (4), the number of requests of equal weight that
+*Effective sample size*: ``(sum w)^2 / sum w^2`` (2), the number of requests of equal weight that
 would say as much (A. Kong, 1992). Below ``least_ess`` an alarm says that few requests decide. Another
 fires where the weights' mean is implausibly far from 1 by empirical likelihood (A. Owen, 1988),
 
-    -2 log R = 2 max_t sum_i log(1 + t (w_i - 1)),    about chi-squared with 1 degree of freedom   (5)
+    -2 log R = 2 max_t sum_i log(1 + t (w_i - 1)),    about chi-squared with 1 degree of freedom   (3)
 
 then the propensities are wrong, or the log lacks arms that the policy uses.
 
@@ -88,45 +83,25 @@ class Log:
         """Return the policy's probability of each logged arm, (n,).
 
         Args:
-            target: of every arm, (n_arms,) for a policy that is the same for all requests, or
-                (n, n_arms).
+            target: of every arm, (n_arms,).
 
         Raises:
             ValueError: the probabilities do not fit the log or do not sum to 1.
         """
         q = np.asarray(target, dtype=np.float64)
-        if q.ndim == 1:
-            q = np.broadcast_to(q, (self.n, q.size))
-        n_arms = q.shape[-1]
-        if q.shape != (self.n, n_arms) or (self.n and self.actions.max() >= n_arms):
+        if q.ndim != 1 or (self.n and self.actions.max() >= q.size):
             raise ValueError(
                 f"the policy must give a probability to each of the logged arms, but got shape "
                 f"{np.shape(target)}"
             )
-        if not np.all(q >= 0.0) or not np.allclose(q.sum(axis=1), 1.0, atol=1e-6):
+        if not np.all(q >= 0.0) or not np.isclose(q.sum(), 1.0, atol=1e-6):
             raise ValueError("the policy's probabilities must be 0 or more and sum to 1")
-        return q[np.arange(self.n), self.actions]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyValue:
-    """Estimate of a policy's mean reward, with its interval."""
-
-    mean: float
-    low: float
-    high: float
-    level: float
-
-    @classmethod
-    def around(cls, mean: float, ends: tuple[float, float], level: float) -> "PolicyValue":
-        """Return the value with an interval that is widened to hold the mean."""
-        low, high = ends
-        return cls(mean=mean, low=min(low, mean), high=max(high, mean), level=level)
+        return q[self.actions]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffPolicyEstimate:
-    """Estimates of a policy's value from a log, and how far the log supports them."""
+    """Estimate of a policy's mean reward from a log, and how far the log supports it."""
 
     n: int
     ess: float
@@ -138,11 +113,13 @@ class OffPolicyEstimate:
     """Mean reward of the policy that ran."""
     n_matching: int
     """Requests whose arm the policy may choose."""
-    ips: PolicyValue | None
-    """``None``, as of the other two: the log says too little, see ``missing``."""
-    snips: PolicyValue | None
-    dr: PolicyValue | None
-    """Also ``None`` where no model of the reward was given."""
+    mean: float | None
+    """Mean reward; ``None``: the log says too little, see ``missing``."""
+    low: float | None
+    """Ends of its interval."""
+    high: float | None
+    level: float
+    """Probability that such an interval covers."""
     missing: str | None
     """Why there is no estimate; ``None`` if there is one."""
     alarms: tuple[str, ...]
@@ -153,7 +130,6 @@ def estimate(
     log: Log,
     target: ArrayLike,
     *,
-    model: ArrayLike | None = None,
     level: float = 0.95,
     least_ess: float = LEAST_ESS,
 ) -> OffPolicyEstimate:
@@ -161,10 +137,8 @@ def estimate(
 
     Args:
         log: at least one request.
-        target: the policy's probabilities, (n_arms,) or (n, n_arms).
-        model: expected reward of every arm, (n_arms,) or (n, n_arms), in [0, 1], fitted on other
-            requests (``fitted_model`` does so by folds); for DR.
-        level: probability that an interval covers, in (0, 1).
+        target: the policy's probabilities, (n_arms,).
+        level: probability that the interval covers, in (0, 1).
         least_ess: see the module.
 
     Raises:
@@ -175,15 +149,16 @@ def estimate(
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie in (0, 1), but got {level}")
     weights = log.probabilities(target) / log.propensities
-    expected = None if model is None else _expected(log, target, model)
     total, squares = float(weights.sum()), float((weights**2).sum())
-    ess = total**2 / squares if squares else 0.0  # (eq. 4)
+    ess = total**2 / squares if squares else 0.0  # (eq. 2)
     n_matching = int(np.count_nonzero(weights))
     missing = _missing(ess, n_matching, weights)
-    ips = snips = dr = None
+    mean = low = high = None
     if missing is None:
-        ips, snips = _weighted(log, weights, level)
-        dr = None if expected is None else _doubly_robust(log, weights, *expected, level)
+        met = weights > 0.0  # the others say nothing of the ratio
+        ends = mean_ends(log.rewards[met], weights=weights[met], tail=(1.0 - level) / 2.0)
+        mean = float((weights * log.rewards).sum() / total)  # (eq. 1)
+        low, high = min(ends[0], mean), max(ends[1], mean)
     return OffPolicyEstimate(
         n=log.n,
         ess=ess,
@@ -191,9 +166,10 @@ def estimate(
         largest_weight=float(weights.max()),
         logged=float(log.rewards.mean()),
         n_matching=n_matching,
-        ips=ips,
-        snips=snips,
-        dr=dr,
+        mean=mean,
+        low=low,
+        high=high,
+        level=level,
         missing=missing,
         alarms=_alarms(weights, ess, least_ess),
     )
@@ -225,44 +201,8 @@ def _is_implausible(weights: Floats) -> bool:
         return bool(gaps.any())
     inside = 1.0 / counts.sum() - 1.0  # at the maximum no 1 + t gap is below 1 / n
     t = brentq(lambda t: counts @ (gaps / (1.0 + t * gaps)), inside / gaps[-1], inside / gaps[0])
-    statistic = 2.0 * float(counts @ np.log1p(t * gaps))  # (eq. 5)
+    statistic = 2.0 * float(counts @ np.log1p(t * gaps))  # (eq. 3)
     return bool(statistic > chdtri(1, _IMPLAUSIBLE))
-
-
-def _weighted(log: Log, weights: Floats, level: float) -> tuple[PolicyValue, PolicyValue]:
-    """Return IPS and SNIPS."""
-    met = weights > 0.0  # the others say nothing of the ratio
-    ends = mean_ends(log.rewards[met], weights=weights[met], tail=(1.0 - level) / 2.0)
-    products = weights * log.rewards
-    ips, snips = float(products.mean()), float(products.sum() / weights.sum())  # (eq. 1, 2)
-    return PolicyValue.around(ips, ends, level), PolicyValue.around(snips, ends, level)
-
-
-def _expected(log: Log, target: ArrayLike, model: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the model's mean reward of the policy and of the logged arm at each request, (n,)."""
-    q = np.atleast_2d(np.asarray(target, dtype=np.float64))
-    m = np.atleast_2d(np.asarray(model, dtype=np.float64))
-    if m.shape[-1] != q.shape[-1] or m.shape[0] not in {1, log.n} or not np.all(np.isfinite(m)):
-        raise ValueError("the model must give a finite expected reward to each arm of the policy")
-    expected = np.broadcast_to((q * m).sum(axis=1), (log.n,))
-    return expected, np.broadcast_to(m, (log.n, m.shape[-1]))[np.arange(log.n), log.actions]
-
-
-def _doubly_robust(
-    log: Log, weights: Floats, expected: Floats, chosen_means: Floats, level: float
-) -> PolicyValue:
-    values = expected + weights * (log.rewards - chosen_means)  # (eq. 3)
-    # The least and the most that a reward in [0, 1] could have made of any request.
-    largest = float(weights.max())
-    lowest = min(
-        float(expected.min()) - largest * max(float(chosen_means.max()), 0.0), float(values.min())
-    )
-    highest = max(
-        float(expected.max()) + largest * max(1.0 - float(chosen_means.min()), 0.0),
-        float(values.max()),
-    )
-    low, high = mean_ends(values, tail=(1.0 - level) / 2.0, lowest=lowest, highest=highest)
-    return PolicyValue.around(float(values.mean()), (max(low, 0.0), min(high, 1.0)), level)
 
 
 def _alarms(weights: Floats, ess: float, least_ess: float) -> tuple[str, ...]:
@@ -279,23 +219,3 @@ def _alarms(weights: Floats, ess: float, least_ess: float) -> tuple[str, ...]:
             "or the log lacks arms that this policy uses."
         )
     return tuple(alarms)
-
-
-def fitted_model(log: Log, n_arms: int, *, n_folds: int = 5) -> Floats:
-    """Return each arm's mean reward as the other folds saw it, (n, n_arms), for DR.
-
-    Fold k holds every ``n_folds``-th request from k on. One success in two is added to each mean.
-
-    Raises:
-        ValueError: fewer than two folds, or an arm beyond ``n_arms``.
-    """
-    if n_folds < 2 or (log.n and log.actions.max() >= n_arms):
-        raise ValueError("n_folds must be 2 or more, and n_arms cover the logged arms")
-    model = np.empty((log.n, n_arms))
-    fold = np.arange(log.n) % n_folds
-    for k in range(n_folds):
-        others = fold != k
-        sums = np.bincount(log.actions[others], log.rewards[others], n_arms)
-        numbers = np.bincount(log.actions[others], minlength=n_arms)
-        model[~others] = (sums + 1.0) / (numbers + 2.0)
-    return model

@@ -281,7 +281,7 @@ class Conversation:
         return await asyncio.to_thread(feedback_counts, self._feedback)
 
     async def rater_sentences(self) -> list[str]:
-        """Return the store's raters beside each other, and changes of the mean reward, in words."""
+        """Return the store's raters beside each other, in words."""
         return await asyncio.to_thread(rater_sentences, self._feedback)
 
     @property

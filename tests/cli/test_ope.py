@@ -40,9 +40,7 @@ def test_a_file_tells_what_another_policy_would_have_earned(here: Path, cli: Run
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["arms"] == ["large", "small"]
-    for name in ("ips", "snips", "dr"):
-        value = found["estimates"][name]
-        assert value["low"] < MEANS["large"] < value["high"], name
+    assert found["low"] < MEANS["large"] < found["high"]
     assert found["ess"] == pytest.approx((table()["action"] == "large").sum())
     assert found["alarms"] == []
 
@@ -65,8 +63,7 @@ def test_our_own_tables_are_a_log(here: Path, cli: Runner):
         bandit.select("u")  # without a reward: no row
     found = json.loads(cli("ope", "bot", "--policy", "small", "--least-ess", "30", "--json").out)
     assert found["n"] == 300
-    value = found["estimates"]["snips"]
-    assert value["low"] < MEANS["small"] < value["high"]
+    assert found["low"] < MEANS["small"] < found["high"]
 
 
 @pytest.mark.parametrize(

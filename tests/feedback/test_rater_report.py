@@ -1,4 +1,4 @@
-"""Raters of a store beside each other, and changes of its mean reward."""
+"""Raters of a store beside each other."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,6 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.rater_report import (
     comparable_raters,
     rater_sentences,
-    reward_changes,
     store_consensus,
 )
 from tests.feedback.answers import answer
@@ -60,18 +59,3 @@ def test_raters_of_the_same_answers_are_told_in_words(local: FeedbackStore):
     assert mild.startswith("mild (rating): +0.")
     assert strict.startswith("strict (rating): -0.")
     assert mild.endswith("12 ratings, 12 of them shared")
-
-
-def test_a_change_of_the_mean_reward_is_found_in_its_role(local: FeedbackStore):
-    for k in range(160):
-        for role in ("assistant", "code"):
-            local.log(answer(f"{role}{k}", role=role))
-            is_worse = role == "code" and k >= 80
-            rate(local, f"{role}{k}", "ann", (1 if is_worse else 4) + k % 2)
-    (change,) = reward_changes(local)
-    assert (change.role, change.found_us) == ("code", 1)
-    assert change.before > 0.3
-    assert change.after < -0.3
-    assert change.words.startswith("code: the mean reward changed from about +0.")
-    assert "at most one false alarm in 20,000 ratings" in change.words
-    assert change.words in rater_sentences(local)

@@ -22,7 +22,7 @@ export function Training({ role }: { role: string | undefined }) {
               {d.roles.map((r) => <Link key={r} href={to("training", r)} current={shown(d) === r}><One text={r} max={60} /></Link>)}
             </nav>
             <Role key={shown(d)} role={shown(d)} list={d} />
-            <Card title="Raters" note="Bias relative to the average rater, from answers with several ratings, and changes of a role's mean reward.">
+            <Card title="Raters" note="Bias relative to the average rater, from answers with several ratings.">
               {d.sentences.length === 0 ? <p class="muted">No two raters rated the same answer, and no mean reward has changed.</p> : (
                 <ul>{d.sentences.map((s, i) => <li key={i}><One text={s} max={1_000} /></li>)}</ul>
               )}
