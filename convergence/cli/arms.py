@@ -110,19 +110,6 @@ def retire(
     console.say(f"{arm_id} is retired." if was_on else f"{arm_id} is retired already.")
 
 
-@app.command()
-def reset(
-    system: System,
-    agent_type: AgentType = None,
-    store: options.Store = None,
-    config: options.Config = None,
-) -> None:
-    """Remove nightly priors from all arms; keep what rewards taught."""
-    with open_runtime(store, config) as state:
-        _systems(state).reset_priors(system, agent_type)
-    console.say(f"{system} continues without nightly priors.")
-
-
 def fold(
     store: options.Store = None, config: options.Config = None, _json: options.AsJson = False
 ) -> None:

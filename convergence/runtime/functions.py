@@ -11,7 +11,6 @@ import asyncio
 import functools
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -46,10 +45,6 @@ __all__ = [
     "runtime_get_decision_sync",
     "runtime_offer_arms",
     "runtime_offer_arms_sync",
-    "runtime_quality",
-    "runtime_quality_sync",
-    "runtime_reset_priors",
-    "runtime_reset_priors_sync",
     "runtime_retire_arm",
     "runtime_retire_arm_sync",
     "runtime_select",
@@ -277,26 +272,6 @@ def _runtime_evidence(system: str, *, agent_type: str | None = None) -> dict[str
     return as_dict(systems_of(system).bandit(system, agent_type).evidence())
 
 
-def _runtime_quality(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
-    """Return which active arms reach ``least_quality`` (mode ``quality``).
-
-    You may check at any time: with probability ``1 - alpha``, no arm is ever reported to reach a
-    quality that it does not have.
-
-    Returns:
-        For each active arm ``arm_id``, ``standing`` (``holds``, ``fails``, ``undecided``), the
-        interval
-        ``low`` to ``high`` of its mean reward, ``cost``, and ``serves``.
-
-    Raises:
-        LookupError: no arm is active, or the system serves in another mode.
-
-    Example:
-        >>> [arm["arm_id"] for arm in runtime_quality_sync("my_api") if arm["standing"] == "holds"]
-    """
-    return [asdict(arm) for arm in systems_of(system).bandit(system, agent_type).quality()]
-
-
 def _runtime_arms(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
     """Return all arms, including retired ones, with their posteriors.
 
@@ -344,18 +319,6 @@ def _runtime_retire_arm(system: str, arm_id: str, *, agent_type: str | None = No
         True
     """
     return systems_of(system).retire(system, arm_id, agent_type)
-
-
-def _runtime_reset_priors(system: str, *, agent_type: str | None = None) -> None:
-    """Remove the nightly priors from all arms; keep what rewards taught.
-
-    Raises:
-        LookupError: the system never offered an arm.
-
-    Example:
-        >>> runtime_reset_priors_sync("my_api")
-    """
-    systems_of(system).reset_priors(system, agent_type)
 
 
 def _runtime_evolve_arms(
@@ -411,11 +374,9 @@ runtime_select, runtime_select_sync = _twins(_runtime_select)
 runtime_update, runtime_update_sync = _twins(_runtime_update)
 runtime_get_decision, runtime_get_decision_sync = _twins(_runtime_get_decision)
 runtime_evidence, runtime_evidence_sync = _twins(_runtime_evidence)
-runtime_quality, runtime_quality_sync = _twins(_runtime_quality)
 runtime_arms, runtime_arms_sync = _twins(_runtime_arms)
 runtime_offer_arms, runtime_offer_arms_sync = _twins(_runtime_offer_arms)
 runtime_retire_arm, runtime_retire_arm_sync = _twins(_runtime_retire_arm)
-runtime_reset_priors, runtime_reset_priors_sync = _twins(_runtime_reset_priors)
 runtime_evolve_arms, runtime_evolve_arms_sync = _twins(_runtime_evolve_arms)
 
 

@@ -19,7 +19,6 @@ from convergence_core.records import canonical_json
 from tasks.secrets.process_redaction import redacted_text
 from tasks.serving.answers import Arm
 from tasks.serving.evidence import TrafficEvidence
-from tasks.serving.quality import ArmQuality
 from tasks.store.runtime.rows import Champion, GateLook, StoredAlarm, StoredGuard
 
 _NAME = r"^[^\x00-\x1f\x7f]+$"
@@ -136,8 +135,6 @@ class GatesAnswer(BaseModel):
 
     evidence: dict[str, TrafficEvidence]
     """Agent type → its traffic; those with two arms or more."""
-    quality: dict[str, list[ArmQuality]]
-    """Agent type → its arms on offer, where the system serves by quality."""
     guards: list[GuardAnswer]
     alarms: list[StoredAlarm]
     looks: list[GateLook]

@@ -6,7 +6,6 @@
 """
 
 from convergence_core.bandit.arms import BetaArms, OpenDecision, Receipt, receive
-from convergence_core.bandit.constraints import QualityConstraint
 from convergence_core.bandit.contextual import ContextPosterior, ContextualArms
 from convergence_core.bandit.drift import Alarm, DriftWatch
 from convergence_core.bandit.features import checked_features
@@ -23,7 +22,6 @@ __all__ = [
     "NightlyPrior",
     "OpenDecision",
     "Policy",
-    "QualityConstraint",
     "Receipt",
     "WarmArms",
     "checked_features",

@@ -105,8 +105,6 @@ class Gates:
     """Evidence of the traffic by agent type, every look of a gate, and the champion."""
 
     evidence: Mapping[str, Mapping[str, Any]]
-    quality: Mapping[str, list[Mapping[str, Any]]]
-    """Agent type → quality of its arms, for systems in mode ``quality``."""
     looks: tuple[Mapping[str, Any], ...]
     guards: tuple[Mapping[str, Any], ...]
     alarms: tuple[Mapping[str, Any], ...]

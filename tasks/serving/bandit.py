@@ -23,7 +23,6 @@ from tasks.serving.contextual_fold import ContextualFold
 from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
 from tasks.serving.offers import arm_id_of, decision_id, prob_best
 from tasks.serving.operations import Operation, performed
-from tasks.serving.quality import ArmQuality, quality_of, quality_plan
 from tasks.serving.rewards import RewardUpdate
 from tasks.serving.settings import EXPLORE_AFTER_ALARM, RuntimeConfig, read_settings
 from tasks.store.database import Connection
@@ -158,19 +157,6 @@ class Bandit:
         if test is None:
             raise NoArmsError(f"`{self.system}` has no two arms to compare")
         return evidence_of(test, arms)
-
-    def quality(self) -> tuple[ArmQuality, ...]:
-        """Return which arms hold the quality that is asked for; it may be looked at any time.
-
-        Raises:
-            NoArmsError: nothing is on offer, or mode is not ``quality``.
-        """
-        group = self._group()
-        if self.settings.mode != "quality":
-            raise NoArmsError(f"`{self.system}` serves by {self.settings.mode}, not by quality")
-        arms = self._store.arms(group.group_id)
-        self._on_offer(arms)
-        return quality_of(self.settings, arms)
 
     def uniform(self) -> float:
         """Return the next number in [0, 1) to choose by."""
@@ -380,9 +366,6 @@ class Bandit:
             wanted = np.array(plan.shares)[on_offer]
             if wanted.sum() > 0.0:
                 return np.asarray(wanted / wanted.sum())
-        if self.settings.mode == "quality":
-            shares = np.array(quality_plan(self.settings, all_arms).shares)
-            return np.asarray(shares[on_offer])
         arms = [arm for arm in all_arms if not arm.is_retired]
         return prob_best(arms, group.trust)
 

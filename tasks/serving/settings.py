@@ -62,13 +62,8 @@ class RuntimeConfig(_Part):
     """How ``signals`` become a reward."""
     kind: ArmKind = "beta"
     """Posterior of an arm: of a mean reward, or of one that depends on the request's context and user."""
-    mode: Literal["regret", "verdict", "quality"] = "regret"
-    """Traffic that earns most; that decides soonest which arm is best; or that costs least while the mean
-    reward is held at ``least_quality``."""
-    least_quality: float | None = Field(default=None, gt=0, lt=1)
-    """Mode ``quality``: mean reward to be held, with probability ``1 - alpha``."""
-    explore_cheaper: float = Field(default=0.1, ge=0, le=1)
-    """Mode ``quality``: share of the requests for cheaper arms of which it is not known yet."""
+    mode: Literal["regret", "verdict"] = "regret"
+    """Traffic that earns most, or that decides soonest which arm is best."""
     sticky: Literal["none", "user", "session"] = "none"
     """Unit that keeps its arm; a session is ``context["session_id"]``."""
     floor: float | None = Field(default=None, ge=0, le=1)
@@ -94,23 +89,12 @@ class RuntimeConfig(_Part):
         return 0.002 if self.kind == "linear" else 0.02
 
     @model_validator(mode="after")
-    def _states_its_quality(self) -> "RuntimeConfig":
-        if (self.mode == "quality") != (self.least_quality is not None):
-            raise ValueError(
-                "mode quality and least_quality stand beside each other; give both or none"
-            )
-        if self.mode == "quality" and self.sticky != "none":
-            raise ValueError("mode quality needs sticky none: it counts independent requests")
-        return self
-
-    @model_validator(mode="after")
     def _fits_kind(self) -> "RuntimeConfig":
         if self.kind == "beta":
             return self
         if self.mode != "regret" or self.rewards_per_false_alarm is not None:
             raise ValueError(
-                "mode verdict, mode quality and rewards_per_false_alarm need kind beta, but got "
-                f"{self.kind}"
+                f"mode verdict and rewards_per_false_alarm need kind beta, but got {self.kind}"
             )
         return self
 

@@ -141,15 +141,6 @@ class Systems:
             raise NoArmsError(f"no arm `{arm_id}` was ever offered for `{system}`")
         return self.store.retire(system, agent_type or self.config(system).agent_type, arm_id)
 
-    def reset_priors(self, system: str, agent_type: str | None = None) -> None:
-        """Take the nightly priors out of all arms; what rewards taught stays.
-
-        Raises:
-            NoArmsError: nothing was ever offered there.
-        """
-        self.known_group(system, agent_type)
-        self.store.drop_priors(system, agent_type or self.config(system).agent_type)
-
     def known_group(self, system: str, agent_type: str | None) -> Group:
         """Return a group.
 
@@ -180,7 +171,7 @@ class Systems:
         gate_looks, champion = looks(self.store, system), champion_of(self.store, system)
         if not kinds and not gate_looks and champion is None:
             return None
-        evidence, quality, watched = {}, {}, []
+        evidence, watched = {}, []
         for kind in kinds:
             group = self.known_group(system, kind)
             watched += [
@@ -188,15 +179,12 @@ class Systems:
                 for guard in guards(self.store, group.group_id)
             ]
             bandit = self.bandit(system, kind)
-            if bandit.settings.mode == "quality" and bandit.count_active():
-                quality[kind] = [as_dict(arm) for arm in bandit.quality()]
             try:
                 evidence[kind] = as_dict(bandit.evidence())
             except NoArmsError:
                 continue  # one arm has none to be compared with
         return {
             "evidence": evidence,
-            "quality": quality,
             "guards": watched,
             "alarms": [as_dict(alarm) for alarm in alarms(self.store, system)],
             "looks": [as_dict(look) for look in gate_looks],

@@ -33,13 +33,6 @@ def test_arms_come_and_go_by_command(store: Path, cli: Runner):
     assert listed["b"]["params"] == {"m": 2}
     shown = cli("arms", "list", "bot", "--store", store).out
     assert "0.800 as 20 rewards" in shown
-    assert cli("arms", "reset", "bot", "--store", store).code == 0
-    listed = {
-        one["arm_id"]: one
-        for one in cli("arms", "list", "bot", "--json", "--store", store).json["arms"]
-    }
-    assert listed["b"]["prior"] is None
-    assert listed["b"]["mean"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -50,7 +43,6 @@ def test_arms_come_and_go_by_command(store: Path, cli: Runner):
         (("add", "bot", "a", "--params", "{}"), "must keep its parameters"),
         (("retire", "bot", "nobody"), "no arm `nobody`"),
         (("list", "nobody"), "nothing was ever offered"),
-        (("reset", "nobody"), "nothing was ever offered"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

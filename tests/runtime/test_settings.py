@@ -12,7 +12,6 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.runtime.requests import configured, select
 
 ARMS = [{"arm_id": "a", "params": {}}]
-QUALITY = {"mode": "quality", "least_quality": 0.8}
 
 
 @pytest.mark.parametrize(
@@ -22,11 +21,6 @@ QUALITY = {"mode": "quality", "least_quality": 0.8}
         ({"unknown": 1}, "unknown"),
         ({"system": "other"}, "must be the name"),
         ({"default_arms": [{"params": {}, "prior_mean": 0.5}]}, "prior_sd"),
-        ({"mode": "quality"}, "stand beside each other"),
-        ({"least_quality": 0.8}, "stand beside each other"),
-        ({**QUALITY, "sticky": "user"}, "sticky none"),
-        ({**QUALITY, "least_quality": 1.0}, "less than 1"),
-        ({**QUALITY, "kind": "linear"}, "need kind beta"),
         ({"kind": "linear", "mode": "verdict"}, "need kind beta"),
         ({"kind": "linear", "rewards_per_false_alarm": 1_000}, "need kind beta"),
     ],

@@ -153,19 +153,6 @@ class RuntimeStore(Closing):
             revise(connection, group.group_id)
         return changed
 
-    def drop_priors(self, system: str, agent_type: str) -> None:
-        """Remove the nightly priors from all posteriors; keep what rewards taught."""
-        with self.database.transaction() as connection:
-            group = _known(connection, system, agent_type)
-            connection.execute(
-                "UPDATE arms SET alpha = alpha - base_alpha + 1.0, beta = beta - base_beta + 1.0, "
-                "base_alpha = 1.0, base_beta = 1.0, prior_json = NULL "
-                "WHERE group_id = ? AND prior_json IS NOT NULL",
-                (group.group_id,),
-            )
-            connection.execute("UPDATE groups SET trust = 0 WHERE id = ?", (group.group_id,))
-            revise(connection, group.group_id)
-
     def arms(self, group_id: int) -> list[StoredArm]:
         """Return all arms of a group, including retired ones, in order of arrival."""
         return ARMS.records(self.fetch(_ARMS, (group_id,)))

@@ -2,7 +2,7 @@
 
 A *group* is one system and one agent type: it shares its arms and its posterior. ``arms.alpha`` and
 ``beta`` are ``base_alpha`` and ``base_beta`` plus the sum over the ``ok`` rewards after
-``base_seq``, at every moment; the base is the prior, until a drift alarm or a reset moves it.
+``base_seq``, at every moment; the base is the prior, until a drift alarm moves it.
 ``policies`` keeps every version of the propensities, so that a decision needs to name its version
 only. ``exports`` holds the ranges that went to parquet, each written down before its files. ``fresh``
 decisions drew their arm; the others repeat the arm that a user or a session has. ``cost`` is what a request of the arm is said to cost,
