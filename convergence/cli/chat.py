@@ -52,7 +52,7 @@ def chat(
     from tasks.inputs.loader import load  # noqa: PLC0415 - as above
     from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
-    from tasks.store.feedback.rows import checked_name  # noqa: PLC0415 - as above
+    from tasks.store.feedback.schema import checked_name  # noqa: PLC0415 - as above
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - as above
 
     user = options.account_name() if user is None else user

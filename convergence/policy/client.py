@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
-from convergence.client.clients import Client, ServiceCall, ServiceRefusedError, reads
+from convergence.client import Client, ServiceCall, ServiceRefusedError, reads
 from convergence_core.errors import ConfigurationError
 from tasks.policy.records import ChosenAction, MutatedAction
 from tasks.secrets.process_redaction import redacted_text

@@ -13,11 +13,16 @@ from starlette.routing import Route
 
 from convergence.service import bodies
 from convergence.service.auth import require
-from convergence.service.bodies import json_answer
-from convergence.service.chat import chat_routes
-from convergence.service.fast_bodies import body_of, described, key_of, read_bodies, system_of
+from convergence.service.bodies import (
+    body_of,
+    described,
+    json_answer,
+    key_of,
+    read_bodies,
+    system_of,
+)
+from convergence.service.chat import chat_routes, generation_routes
 from convergence.service.feedback import feedback_routes
-from convergence.service.generation import generation_routes
 from convergence.service.metrics import CONTENT_TYPE, Metrics
 from convergence.service.policy import PolicyMount, PolicyRoutes
 from convergence.service.problems import (

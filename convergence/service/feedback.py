@@ -33,14 +33,18 @@ from tasks.serving.answers import RewardOutcome, as_dict
 from tasks.serving.committer import Committer
 from tasks.serving.rated_answers import mark_sent, pending_rewards
 from tasks.serving.systems import Systems
-from tasks.store.feedback.counts import FeedbackCounts, feedback_counts
+from tasks.store.feedback.counts import (
+    FeedbackCounts,
+    comparable_raters,
+    feedback_counts,
+    store_consensus,
+)
 from tasks.store.feedback.feedback_store import (
     CompareStatus,
     FeedbackStore,
     RateStatus,
     new_interaction_id,
 )
-from tasks.store.feedback.rater_report import comparable_raters, store_consensus
 
 
 def _whole(value: Any) -> Any:

@@ -20,14 +20,13 @@ from convergence_core.feedback.records import (
 from convergence_core.feedback.roles import DEFAULT, persona_of
 from convergence_core.thought_tags import TextCallback
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
-from tasks.store.feedback.counts import FeedbackCounts, feedback_counts
+from tasks.store.feedback.counts import FeedbackCounts, feedback_counts, rater_sentences
 from tasks.store.feedback.feedback_store import (
     FeedbackStore,
     RatedInteraction,
     RatingReceipt,
     new_interaction_id,
 )
-from tasks.store.feedback.rater_report import rater_sentences
 
 Ending = TypeVar("Ending")
 

@@ -34,7 +34,7 @@ from tasks.serving.rated_answers import send_rewards
 from tasks.serving.systems import Systems
 from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.feedback_store import FeedbackStore, new_interaction_id
-from tasks.store.feedback.rows import checked_name
+from tasks.store.feedback.schema import checked_name
 from tasks.store.in_flight import RequestsInFlight
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.targets.chat import ChatTarget

@@ -25,10 +25,10 @@ from tasks.store.feedback.counts import (
     activations,
     answers_by_adapter,
     feedback_counts,
+    rater_sentences,
     reward_course,
 )
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.rater_report import rater_sentences
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.store.policy.round_store import RoundStore
 

@@ -35,7 +35,7 @@ from tasks.rlp.model_calls import SAO, THOUGHT, WRITING
 from tasks.run.prior_runs import PriorRuns
 from tasks.run.run import Run
 from tasks.store.clock import end_us
-from tasks.store.tables.ids import label_of
+from tasks.store.layout import label_of
 from tasks.store.tables.lineage import ancestors
 
 MAX_LEADERBOARD = 500

@@ -22,8 +22,7 @@ from tasks.serving.answers import RewardOutcome, RuntimeSelection
 from tasks.serving.contextual_fold import ContextualFold
 from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
 from tasks.serving.offers import arm_id_of, decision_id, prob_best
-from tasks.serving.operations import Operation, performed
-from tasks.serving.rewards import RewardUpdate
+from tasks.serving.operations import Operation, RewardUpdate, performed
 from tasks.serving.settings import EXPLORE_AFTER_ALARM, RuntimeConfig, read_settings
 from tasks.store.database import Connection
 from tasks.store.runtime.rows import Group, NewDecision, Reward, StoredArm, StoredPolicy

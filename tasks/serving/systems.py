@@ -15,7 +15,7 @@ from convergence_core.records import Json
 from tasks.serving.answers import Arm, as_dict
 from tasks.serving.bandit import ArmRequest, ArmSelection, Bandit
 from tasks.serving.offers import offer_of
-from tasks.serving.rewards import RewardUpdate
+from tasks.serving.operations import RewardUpdate
 from tasks.serving.settings import RuntimeArm, RuntimeConfig, read_settings
 from tasks.store.runtime.promotions import champion_of, looks
 from tasks.store.runtime.rows import ArmOffer, Decision, Group, Reward

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tasks.store.journal.lease import Lease
     from tasks.store.journal.postgres_journal import PostgresJournal
     from tasks.store.journal.sqlite_journal import SqliteJournal, open_journal
-    from tasks.store.tables.ids import label_of, new_run_id
+    from tasks.store.layout import label_of, new_run_id
     from tasks.store.tables.integrity import Damage
     from tasks.store.tables.parquet_store import ParquetStore
     from tasks.store.tables.query import QueryResult
@@ -34,8 +34,8 @@ _HOMES = {
     "PostgresJournal": "journal.postgres_journal",
     "QueryResult": "tables.query",
     "SqliteJournal": "journal.sqlite_journal",
-    "label_of": "tables.ids",
-    "new_run_id": "tables.ids",
+    "label_of": "layout",
+    "new_run_id": "layout",
     "open_journal": "journal.sqlite_journal",
 }
 

@@ -40,8 +40,7 @@ from tasks.store.feedback.adapter_files import (
 )
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.live_tests import begin_test, end_test_of, live_tests, running_test
-from tasks.store.feedback.rows import checked_name
-from tasks.store.feedback.schema import ADAPTERS, GATE_CHECKS
+from tasks.store.feedback.schema import ADAPTERS, GATE_CHECKS, checked_name
 
 if TYPE_CHECKING:
     from convergence_core.config.feedback import LiveTestConfig

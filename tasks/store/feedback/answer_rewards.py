@@ -20,9 +20,9 @@ from convergence_core.feedback.safety import (
     train_safety_classifier,
 )
 from convergence_core.feedback.text_features import Floats, hashed_ngrams
+from tasks.store.feedback.counts import comparable_raters, store_consensus
 from tasks.store.feedback.dataset import interactions_of
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.rater_report import comparable_raters, store_consensus
 
 LEAST_REWARD: Final = 0.5
 """Of a mark whose answer counts as liked by its user: 4, 5 or thumbs up."""

@@ -26,14 +26,17 @@ from tasks.store.feedback.adapter_changes import (
     settle_test,
 )
 from tasks.store.feedback.live_tests import add_answer
-from tasks.store.feedback.rows import (
+from tasks.store.feedback.schema import (
     COMPARISON_COLUMNS,
+    FEEDBACK,
+    FEEDBACK_FILE,
+    INTERACTIONS,
+    RATINGS,
     checked,
     clean_text,
     comparison_of,
     rating_of,
 )
-from tasks.store.feedback.schema import FEEDBACK, FEEDBACK_FILE, INTERACTIONS, RATINGS
 from tasks.store.layout import store_root
 from tasks.store.shared_database import has_shared, open_shared
 

@@ -17,8 +17,14 @@ from convergence_core.records import Json
 from tasks.store.database import Connection
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.rows import COMPARISON_COLUMNS, comparison_of, rating_of
-from tasks.store.feedback.schema import LAST_RATING, RATINGS, ROUNDS
+from tasks.store.feedback.schema import (
+    COMPARISON_COLUMNS,
+    LAST_RATING,
+    RATINGS,
+    ROUNDS,
+    comparison_of,
+    rating_of,
+)
 
 _MARKS = {
     "rating": (

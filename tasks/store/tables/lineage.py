@@ -15,7 +15,7 @@ from convergence_core.errors import ResumeError
 from convergence_core.ports import Checkpoint, Journal, Row, RunRecord
 from tasks.store import ParquetStore, new_run_id
 from tasks.store.clock import wall_clock_us
-from tasks.store.tables.ids import begun_us, label_of
+from tasks.store.layout import begun_us, label_of
 
 TAG = "continues"
 """Tag of a run that continues others: ``<run id>@<generations>``, newest first."""

@@ -28,7 +28,6 @@ from tasks.store.layout import (
     generation_file,
     store_root,
 )
-from tasks.store.tables.continued_runs import generations_for
 from tasks.store.tables.damage import digest_in
 from tasks.store.tables.integrity import Damage, check_store
 from tasks.store.tables.object_storage import mirror_of
@@ -47,6 +46,9 @@ from tasks.store.tables.tables import (
 if TYPE_CHECKING:
     import duckdb
     import numpy as np
+from collections import defaultdict
+
+from tasks.store.tables.tables import ATTEMPTS
 
 _LOGGER = logging.getLogger(__name__)
 _COLUMNS = {"started_us": "started_at", "ended_us": "ended_at", "tags": "tags_json"}
@@ -422,3 +424,63 @@ def _row_of(record: RunRecord) -> Row:
 def _record_of(row: Mapping[str, Any]) -> RunRecord:
     values = {field.name: row[_COLUMNS.get(field.name, field.name)] for field in fields(RunRecord)}
     return RunRecord(**{**values, "tags": json.loads(row["tags_json"] or "{}")})
+
+
+_NOTHING = {
+    "tokens_in": 0,
+    "tokens_out": 0,
+    "cached_tokens": 0,
+    "cache_write_tokens": 0,
+    "reasoning_tokens": 0,
+    "cost_usd": 0.0,
+    "maybe_usd": 0.0,
+    "maybe_tokens": 0,
+}
+"""What an answer used again has used."""
+
+Generations = Mapping[int, Mapping[str, list[Row]]]
+"""Rows by generation and table."""
+
+
+def generations_for(root: Path, files: ParquetFiles, source_id: str, run_id: str) -> Generations:
+    """Return what a finished run has committed, as rows of another run.
+
+    Args:
+        root: folder of the store.
+        files: reads single files.
+        source_id: a finished run.
+        run_id: the run whose rows these are to be.
+
+    Raises:
+        StoreDamagedError: a file cannot be read.
+    """
+    generations: dict[int, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for table in GENERATION_TABLES:
+        part = folder_of(root, "final", table.name, source_id) / PART_FILE
+        if not part.exists():
+            continue
+        has_generation = any(column.name == "generation" for column in table.columns)
+        for row in files.read(table, [str(part)]):
+            # Payloads are kept once per run, so the first generation may hold them all.
+            generation = row["generation"] if has_generation else 0
+            if not isinstance(generation, int):
+                continue  # the final re-estimation
+            copied: Row | None = {**row, "run_id": run_id}
+            if table is ATTEMPTS:
+                copied = _used_again(row, source_id, run_id)
+            if copied is not None:
+                generations[generation][table.name].append(copied)
+    return generations
+
+
+def _used_again(row: Row, source_id: str, run_id: str) -> Row | None:
+    """Return an attempt as a use of its answer; ``None``: it has none, and another run's books."""
+    if row["state"] not in {"done", "cached"}:
+        return None
+    return {
+        **row,
+        **_NOTHING,
+        "run_id": run_id,
+        "state": "cached",
+        "payer_run_id": row["payer_run_id"] or source_id,
+    }

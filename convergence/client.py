@@ -1,4 +1,14 @@
-"""Clients of the HTTP service from one definition of each call.
+"""Clients of the HTTP service, blocking and awaited.
+
+::
+
+    with Client("http://127.0.0.1:8700", token_env="APP_TOKEN") as client:
+        chosen = client.select("support_bot", user_id="u1")
+        client.update("support_bot", user_id="u1", decision_id=chosen.decision_id, reward=1.0)
+
+What may pass by itself (no connection, 429, 503) is asked again, at most ``retries`` times, as late as
+the service wishes. That is harmless: each choice is asked under a name of its own, and the same reward
+counts once. ``generate`` is asked again only where the service did not begin with it.
 
 A call is a function that returns what is sent and how the answer is read; ``Endpoint`` makes it a
 method of both clients with the function's own signature.
@@ -24,10 +34,24 @@ from tasks.serving.answers import (
     Arm,
     Gates,
     GeneratedAnswer,
-    RewardOutcome,
+    RewardOutcome as Updated,
     Selection,
 )
 from tasks.store.runtime.rows import Decision
+
+__all__ = [
+    "Arm",
+    "AsyncClient",
+    "Client",
+    "Decision",
+    "Gates",
+    "GeneratedAnswer",
+    "Selection",
+    "ServiceCall",
+    "ServiceRefusedError",
+    "Updated",
+    "reads",
+]
 
 _AGAIN = frozenset({429, 503})
 _LONGEST_WAIT_S = 30.0
@@ -140,7 +164,7 @@ def _update(
     grading_score: float | None = None,
     metadata: Mapping[str, Any] | None = None,
     cost: float | None = None,
-) -> ServiceCall[RewardOutcome]:
+) -> ServiceCall[Updated]:
     """Give the reward of a decision; durable when this returns.
 
     Raises:
@@ -153,7 +177,7 @@ def _update(
     )  # fmt: skip
     # Not found: no such decision; a conflict: another reward came first.
     return ServiceCall(
-        read=reads(RewardOutcome),
+        read=reads(Updated),
         request=_request("POST", system, "update", json=body),
         meant=frozenset({404, 409}),
     )
