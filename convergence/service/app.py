@@ -1,7 +1,8 @@
 """ASGI application of the service: its routes and what they answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import functools
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -29,6 +30,7 @@ from convergence.service.problems import (
     PROBLEM,
     ProblemResponse,
     RequestRefusedError,
+    add_route,
     error_handler,
     refusals,
 )
@@ -225,19 +227,7 @@ class _Handlers:
 
 
 def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
-    def add(
-        method: str, path: str, handler: Any, tag: str, answer: Any,
-        *refused: int, more: Mapping[int | str, Any] | None = None, takes: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
-        app.add_api_route(
-            path,
-            handler,
-            methods=[method],
-            responses={200: {"model": answer}, **refusals(*refused), **(more or {})},
-            openapi_extra=takes,
-            tags=[tag],
-        )
-
+    add = functools.partial(add_route, app.router)
     unmet = {
         404: "The decision is not known.",
         409: "It has another reward already, or learns from no such reward.",
@@ -249,15 +239,16 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
     select, update = described(bodies.SelectBody, has_key=True), described(bodies.UpdateBody)
     system = "/v1/systems/{system}"
     one_arm, one_decision = f"{system}/arms/{{arm_id}}", f"{system}/decisions/{{decision_id}}"
-    add("POST", f"{system}/select", handlers.select, "traffic", Selection, 404, 409, takes=select)
-    add("POST", f"{system}/update", handlers.update, "traffic", RewardOutcome, more=not_learned,
-        takes=update)  # fmt: skip
-    add("GET", f"{system}/arms", handlers.arms, "arms", bodies.ArmsAnswer, 404)
-    add("PUT", one_arm, handlers.offer, "arms", Arm, 409)
-    add("DELETE", one_arm, handlers.retire, "arms", bodies.RetiredAnswer, 404)
-    add("GET", one_decision, handlers.decision, "traffic", Decision, 404)
-    add("GET", f"{system}/gates", handlers.gates, "evidence", bodies.GatesAnswer, 404)
-    add("GET", "/health", handlers.health, "service", bodies.HealthAnswer)
+    add("POST", f"{system}/select", handlers.select, Selection, 404, 409, tags=["traffic"],
+        openapi_extra=select)  # fmt: skip
+    add("POST", f"{system}/update", handlers.update, RewardOutcome, tags=["traffic"],
+        responses=not_learned, openapi_extra=update)  # fmt: skip
+    add("GET", f"{system}/arms", handlers.arms, bodies.ArmsAnswer, 404, tags=["arms"])
+    add("PUT", one_arm, handlers.offer, Arm, 409, tags=["arms"])
+    add("DELETE", one_arm, handlers.retire, bodies.RetiredAnswer, 404, tags=["arms"])
+    add("GET", one_decision, handlers.decision, Decision, 404, tags=["traffic"])
+    add("GET", f"{system}/gates", handlers.gates, bodies.GatesAnswer, 404, tags=["evidence"])
+    add("GET", "/health", handlers.health, bodies.HealthAnswer, tags=["service"])
     text: dict[int | str, Any] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
     app.add_api_route(
         "/metrics", handlers.metrics, responses={**text, **refusals()}, response_class=Response,

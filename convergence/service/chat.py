@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from convergence.service.auth import TOKEN, require
 from convergence.service.bodies import Body, Name, json_answer
-from convergence.service.problems import RequestRefusedError, openai_error, refusals
+from convergence.service.problems import RequestRefusedError, add_route, openai_error
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.feedback.roles import DEFAULT
@@ -387,21 +387,12 @@ def refusal_of(fault: EvaluationFault) -> RequestRefusedError:
 def chat_routes(chat: LoggedChat) -> APIRouter:
     """Return the routes; the application closes the chat."""
     handlers, router = _Handlers(chat), APIRouter(tags=["chat"])
-    router.add_api_route(
-        "/v1/models",
-        handlers.models,
-        methods=["GET"],
-        responses={200: {"model": ModelsAnswer}, **refusals()},
-    )
-    router.add_api_route(
-        "/v1/chat/completions",
-        handlers.complete,
-        methods=["POST"],
-        responses={
-            200: {"model": CompletionAnswer, "content": {"text/event-stream": {}}},
-            **refusals(404, 502, 504),
-        },
-    )
+    add_route(router, "GET", "/v1/models", handlers.models, ModelsAnswer)
+    streamed = {200: {"model": CompletionAnswer, "content": {"text/event-stream": {}}}}
+    add_route(
+        router, "POST", "/v1/chat/completions", handlers.complete, CompletionAnswer, 404, 502, 504,
+        responses=streamed,
+    )  # fmt: skip
     return router
 
 
@@ -474,10 +465,5 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
         return made
 
     for path in ("/v1/generate", "/generate"):
-        router.add_api_route(
-            path,
-            generate,
-            methods=["POST"],
-            responses={200: {"model": GeneratedAnswer}, **refusals(404, 502, 504)},
-        )
+        add_route(router, "POST", path, generate, GeneratedAnswer, 404, 502, 504)
     return router

@@ -1,6 +1,7 @@
 """Routes of the feedback: logged answers, ratings, comparisons, counts."""
 
 import asyncio
+import functools
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
@@ -18,7 +19,7 @@ from starlette.responses import Response
 from convergence.service.auth import TOKEN, require
 from convergence.service.bodies import Body, Name, Values, json_answer
 from convergence.service.metrics import Metrics
-from convergence.service.problems import RequestRefusedError, refusals
+from convergence.service.problems import RequestRefusedError, add_route
 from convergence_core.feedback.rater_consensus import RaterProfile
 from convergence_core.feedback.records import (
     HIGHEST,
@@ -333,22 +334,14 @@ def feedback_routes(
     handlers = _Handlers(feedback, systems, committer, metrics)
     router = APIRouter(tags=["feedback"])
 
-    def add(method: str, path: str, handler: Any, answer: Any, *refused: int) -> None:
-        router.add_api_route(
-            f"/v1{path}",
-            handler,
-            methods=[method],
-            responses={200: {"model": answer}, **refusals(*refused)},
-        )
-
-    address = "/interactions/{interaction_id}"
-    add("POST", "/interactions", handlers.log, InteractionAnswer, 404, 409)
+    add, address = functools.partial(add_route, router), "/v1/interactions/{interaction_id}"
+    add("POST", "/v1/interactions", handlers.log, InteractionAnswer, 404, 409)
     add("POST", f"{address}/rating", handlers.rate, RatingAnswer, 404, 409)
     add("DELETE", f"{address}/rating", handlers.unrate, WithdrawalAnswer, 404)
     add("POST", f"{address}/thumbs", handlers.thumb, RatingAnswer, 404, 409)
-    add("POST", "/comparisons", handlers.compare, ComparisonAnswer, 404, 409)
-    add("GET", "/feedback/status", handlers.status, FeedbackCounts)
-    add("GET", "/feedback/raters", handlers.raters, RatersAnswer)
+    add("POST", "/v1/comparisons", handlers.compare, ComparisonAnswer, 404, 409)
+    add("GET", "/v1/feedback/status", handlers.status, FeedbackCounts)
+    add("GET", "/v1/feedback/raters", handlers.raters, RatersAnswer)
     return router
 
 

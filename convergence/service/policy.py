@@ -1,6 +1,7 @@
 """Routes of the policy that chooses changes of prompts."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from convergence.service.auth import require
 from convergence.service.bodies import Body, Name, Share, json_answer
 from convergence.service.feedback import Count
 from convergence.service.metrics import Metrics
-from convergence.service.problems import RequestRefusedError, refusals
+from convergence.service.problems import RequestRefusedError, add_route
 from convergence_core.errors import (
     EvaluationFault,
     PolicyBusyError,
@@ -39,13 +40,8 @@ from tasks.policy.served_policy import Chooser, ServedPolicy
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.serving.answers import as_dict
-from tasks.serving.committer import BusyError
 
 LARGEST_REWARD: Final = 1e6
-MOST_REPORTS: Final = 1_000
-"""Reports of one transaction."""
-MOST_WAITING: Final = 10_000
-"""Reports in line; further ones are refused."""
 
 Number = Annotated[float, Field(strict=True)]
 Embedding = Annotated[list[Number], Field(min_length=1, max_length=16_384)]
@@ -201,16 +197,13 @@ class PolicyRoutes:
     def __init__(self, mount: PolicyMount, metrics: Metrics) -> None:
         self._policy, self._mutator = mount.policy, mount.mutator
         self._metrics = metrics
-        self._waiting: list[tuple[ExperienceReport, asyncio.Future[Any]]] = []
-        self._storing: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
         self.router = self._routes(mount.prefix)
 
     async def aclose(self) -> None:
-        """Store what waits, wait for an update that runs, and close the policy and the models."""
-        for task in (self._storing, self._learning):
-            if task is not None:
-                await task
+        """Wait for an update that runs, and close the policy and the models."""
+        if self._learning is not None:
+            await self._learning
         await asyncio.to_thread(self._policy.close)
         await self._mutator.aclose()
 
@@ -263,7 +256,11 @@ class PolicyRoutes:
             **body.model_dump(exclude={"final"}),
             final=None if body.final is None else await self._question(body.final),
         )
-        receipt = await self._stored(report)
+        (receipt,) = await asyncio.to_thread(self._policy.take, [report])
+        if isinstance(receipt, Exception):
+            raise receipt
+        if self._policy.is_update_due and (self._learning is None or self._learning.done()):
+            self._learning = asyncio.create_task(self._learn())
         self._metrics.policy("experience", receipt.status)
         return json_answer(asdict(receipt))
 
@@ -313,14 +310,7 @@ class PolicyRoutes:
     def _routes(self, prefix: str) -> APIRouter:
         router = APIRouter(tags=["policy"], prefix=prefix)
 
-        def add(method: str, path: str, handler: Any, answer: Any, *refused: int) -> None:
-            router.add_api_route(
-                path,
-                handler,
-                methods=[method],
-                responses={200: {"model": answer}, **refusals(*refused)},
-            )
-
+        add = functools.partial(add_route, router)
         add("POST", "/select_action", self.select_action, ChosenAction, 409, 502)
         add("POST", "/select_mutation", self.select_mutation, MutatedAction, 409, 502)
         add("POST", "/store_experience", self.store_experience, ExperienceReceipt, 404, 409, 502)
@@ -382,36 +372,6 @@ class PolicyRoutes:
             truncated=not given.done,
             final=None if given.done else StateBody(embedding=given.next_state),
         )
-
-    # -- beside the requests
-
-    async def _stored(self, report: ExperienceReport) -> ExperienceReceipt:
-        """Store a report with all others that wait: one transaction for many."""
-        if len(self._waiting) >= MOST_WAITING:
-            raise BusyError(f"{MOST_WAITING:,} reports wait already. Ask again later.")
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((report, future))
-        if self._storing is None or self._storing.done():
-            self._storing = asyncio.create_task(self._store_all())
-        stored = await future
-        if isinstance(stored, Exception):
-            raise stored
-        assert isinstance(stored, ExperienceReceipt)  # noqa: S101 - of `take`
-        return stored
-
-    async def _store_all(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[:MOST_REPORTS], self._waiting[MOST_REPORTS:]
-            outcomes: Sequence[Any]
-            try:
-                outcomes = await asyncio.to_thread(self._policy.take, [item for item, _ in batch])
-            except StoreError as error:
-                outcomes = [error] * len(batch)
-            for (_, future), answer in zip(batch, outcomes, strict=True):
-                if not future.done():
-                    future.set_result(answer)
-            if self._policy.is_update_due and (self._learning is None or self._learning.done()):
-                self._learning = asyncio.create_task(self._learn())
 
     async def _learn(self) -> None:
         """Learn from a whole rollout, unless a request asked for it already."""

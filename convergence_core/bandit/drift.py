@@ -25,14 +25,14 @@ change that all arms share raises none. With a single arm there is no (3).
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final, NamedTuple
 
+from pydantic import TypeAdapter
 from scipy.special import ndtri
 
 from convergence_core.bandit.arms import checked_reward
-from convergence_core.records import Json, sha256_hex
+from convergence_core.records import sha256_hex
 
 REWARDS_PER_FALSE_ALARM = 20_000.0
 """Default of the least mean number of rewards from one false alarm to the next."""
@@ -65,8 +65,7 @@ class Alarm:
     """Rewards since, roughly."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
+class Moments(NamedTuple):
     """Number, sum and sum of squares of deviations."""
 
     n: float = 0.0
@@ -76,10 +75,6 @@ class Moments:
     def plus(self, value: float) -> "Moments":
         """Return the moments with one more deviation."""
         return Moments(self.n + 1.0, self.total + value, self.squares + value * value)
-
-    def to_json(self) -> list[Json]:
-        """Return a JSON value that ``Moments`` takes apart."""
-        return [self.n, self.total, self.squares]
 
     @property
     def mean(self) -> float:
@@ -91,13 +86,15 @@ class Moments:
         return (self.squares - self.total * self.mean + prior) / self.n
 
 
-@dataclass(frozen=True, slots=True)
-class Bet:
+_NOTHING: Final = Moments()
+
+
+class Bet(NamedTuple):
     """One e-CUSUM detector, and the window since it was last 1."""
 
     log_m: float = 0.0
-    own: Moments = Moments()
-    others: Moments = Moments()
+    own: Moments = _NOTHING
+    others: Moments = _NOTHING
 
     def tell(self, deviation: float, d: float, z: float) -> "Bet":
         """Return the bet after a reward of its arm."""
@@ -138,9 +135,9 @@ class DriftWatch:
     rewards_per_false_alarm: float = REWARDS_PER_FALSE_ALARM
     """Least mean number of rewards, over all arms, from one false alarm to the next."""
     arms: tuple[ArmWatch, ...] = ()
-    deviations: Moments = Moments()
+    deviations: Moments = _NOTHING
     """Of all arms, since the last alarm."""
-    block: Moments = Moments()
+    block: Moments = _NOTHING
     """Of the block that is not full yet."""
     n_blocks: float = PRIOR_BLOCKS
     excess: float = PRIOR_BLOCKS * PRIOR_SHARE
@@ -210,7 +207,7 @@ class DriftWatch:
             if index == arm
             else replace(
                 watch,
-                bets=tuple(replace(bet, others=bet.others.plus(deviation)) for bet in watch.bets),
+                bets=tuple(bet._replace(others=bet.others.plus(deviation)) for bet in watch.bets),
             )
             for index, watch in enumerate(self.arms)
         )
@@ -243,57 +240,21 @@ class DriftWatch:
                 level, of_level = others.mean, others.variance(variance) / others.n
         return (own.mean - level) / math.sqrt(max(of_own + of_level, 1e-300))  # (eq. 3)
 
-    def to_json(self) -> dict[str, Json]:
-        """Return a JSON value from which ``from_json`` makes an equal watch."""
-        return {
-            "rewards_per_false_alarm": self.rewards_per_false_alarm,
-            "arms": [
-                {
-                    "n": arm.n,
-                    "total": arm.total,
-                    "cells": [*arm.cells],
-                    "bets": [
-                        [bet.log_m, bet.own.to_json(), bet.others.to_json()] for bet in arm.bets
-                    ],
-                }
-                for arm in self.arms
-            ],
-            "deviations": self.deviations.to_json(),
-            "block": self.block.to_json(),
-            "n_blocks": self.n_blocks,
-            "excess": self.excess,
-        }
+    def to_json(self) -> str:
+        """Return a JSON text from which ``from_json`` makes an equal watch."""
+        return _WATCHES.dump_json(self).decode()
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "DriftWatch":
+    @staticmethod
+    def from_json(text: str) -> "DriftWatch":
         """Rebuild from ``to_json``.
 
         Raises:
-            ValueError: the value was not made by ``to_json``.
+            ValueError: the text was not made by ``to_json``.
         """
-        try:
-            arms = tuple(
-                ArmWatch(
-                    int(arm["n"]),
-                    float(arm["total"]),
-                    tuple(arm["cells"]),
-                    tuple(
-                        Bet(float(log_m), Moments(*own), Moments(*others))
-                        for log_m, own, others in arm["bets"]
-                    ),
-                )
-                for arm in value["arms"]
-            )
-            return cls(
-                rewards_per_false_alarm=float(value["rewards_per_false_alarm"]),
-                arms=arms,
-                deviations=Moments(*value["deviations"]),
-                block=Moments(*value["block"]),
-                n_blocks=float(value["n_blocks"]),
-                excess=float(value["excess"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"not a drift watch: {str(value)[:80]}") from error
+        return _WATCHES.validate_json(text)
+
+
+_WATCHES: Final = TypeAdapter(DriftWatch)
 
 
 def _uniform(arm: int, n: int) -> float:

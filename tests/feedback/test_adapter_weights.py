@@ -44,7 +44,7 @@ def test_weights_that_change_nothing_are_refused(folder: Path):
         ({A: np.ones(16, np.float32), B: weights()[B]}, "must be a matrix"),
         ({A: np.ones((0, 8), np.float32), B: weights()[B]}, "must be a matrix"),
         ({**weights(), "lm_head.weight": np.ones((2, 2), np.float32)}, "must be a matrix lora_A"),
-        ({A: np.ones((2, 8), np.int64), B: weights()[B]}, "must be one of F64, F32, F16, BF16"),
+        ({A: np.ones((2, 8), np.int64), B: weights()[B]}, "'F64', 'F32', 'F16' or 'BF16'"),
     ],
 )
 def test_wrong_shapes_and_types_are_refused(

@@ -1,6 +1,5 @@
 """New arms bred from the best: within the space, new, and none of them on offer."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,10 +28,10 @@ SPACE = {
 }
 
 
-@pytest.fixture
-def system(tmp_path: Path) -> str:
-    """Arms of which the later ones were better."""
-    name = configured(tmp_path, default_arms=ARMS, seed=2, floor=1.0)
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Arms of which the later ones were better; no test changes them."""
+    name = configured(tmp_path_factory.mktemp("arms"), default_arms=ARMS, seed=2, floor=1.0)
     for _ in range(60):
         found = select(name)
         update(name, found, reward={"a": 0.0, "b": 0.2, "c": 0.8, "d": 1.0}[found.arm_id])

@@ -211,7 +211,7 @@ def test_a_unit_that_keeps_its_arm_is_one_reward_of_the_watch(store: RuntimeStor
         reward(store, f"d{n}", 1.0)
     with store.database.reading() as connection:
         row = connection.execute("SELECT watch_json FROM groups").fetchone()
-    watch = DriftWatch.from_json(json.loads(row[0]))
+    watch = DriftWatch.from_json(row[0])
     assert watch.arms[0].n == 1, "only the first was drawn"
 
 

@@ -151,48 +151,42 @@ def test_thinking_is_logged_and_never_delivered(talk, text):
         assert kept.interaction.logprobs is None
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"messages": []}, "messages"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
-        ({"messages": [{"role": "assistant", "content": "x"}]}, "end with one of the user's"),
-        ({"tools": [{"type": "function"}]}, "`tools` must be left out"),
-        ({"n": 2}, "`n` must be left out"),
-        ({"logprobs": True}, "`logprobs` must be left out"),
-        ({"response_format": {"type": "json_object"}}, "`response_format` must be left out"),
-        ({"temperature": "hot"}, "temperature"),
-        ({"user": ""}, "user"),
-        ({"user": " ada "}, "without blanks at their ends"),
-        ({"metadata": {"conversation_id": ""}}, "without blanks at their ends"),
-        ({"messages": [{"role": "user", "content": "\ud800"}]}, "surrogate"),
-    ],
-)
-def test_what_is_not_served_is_refused_by_name_before_anyone_is_asked(talk, more, words):
-    answer = talk.post({**HI, **more})
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert words in answer.json()["error"]["message"]
+FAILURES = {500: 502, 401: 502, 429: 503, 400: 422}
+"""Status of the provider → that of the service."""
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"messages": []}, "messages"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
+    ({"messages": [{"role": "assistant", "content": "x"}]}, "end with one of the user's"),
+    ({"tools": [{"type": "function"}]}, "`tools` must be left out"),
+    ({"n": 2}, "`n` must be left out"),
+    ({"logprobs": True}, "`logprobs` must be left out"),
+    ({"response_format": {"type": "json_object"}}, "`response_format` must be left out"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"user": ""}, "user"),
+    ({"user": " ada "}, "without blanks at their ends"),
+    ({"metadata": {"conversation_id": ""}}, "without blanks at their ends"),
+    ({"messages": [{"role": "user", "content": "\ud800"}]}, "surrogate"),
+]
+
+
+def test_what_is_not_served_is_refused_by_name_before_anyone_is_asked(talk):
+    for more, words in REFUSED:
+        answer = talk.post({**HI, **more})
+        assert answer.status_code == 422, more
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert words in answer.json()["error"]["message"]
     assert talk.provider.requests == []
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [
-        (error_answer(500), 502),
-        (error_answer(401), 502),
-        (error_answer(429), 503),
-        (error_answer(400), 422),
-        (events([chunk("stop")]), 422),
-    ],
-    ids=["down", "key", "busy", "refused", "empty"],
-)
-def test_what_the_provider_fails_with_is_a_problem_and_not_logged(talk, answer, status, stream):
-    talk.answer = lambda _: answer
-    got = talk.post({**HI, "stream": stream})
-    assert (got.status_code, got.json()["status"]) == (status, status)
-    assert got.json()["detail"].startswith("The model gave no answer: ")
+def test_what_the_provider_fails_with_is_a_problem_and_not_logged(talk):
+    """It is down, refuses the key, is busy, refuses the request, or answers nothing."""
+    failures = [(error_answer(code), status) for code, status in FAILURES.items()]
+    for answer, status in [*failures, (events([chunk("stop")]), 422)]:
+        talk.answer = lambda _, answer=answer: answer
+        for stream in (False, True):
+            got = talk.post({**HI, "stream": stream})
+            assert (got.status_code, got.json()["status"]) == (status, status)
+            assert got.json()["detail"].startswith("The model gave no answer: ")
     assert talk.feedback.history("ada") == []
 
 
@@ -305,29 +299,29 @@ def test_an_answer_that_is_not_whole_when_the_service_ends_is_a_readable_error(
 GENERATE = "/v1/generate"
 
 
-@pytest.mark.parametrize(
-    ("more", "status", "words"),
-    [
-        ({"prompt": ""}, 422, "prompt"),
-        ({"prompt": None}, 422, "prompt"),
-        ({"prompt": "\ud800"}, 422, "unicode"),
-        ({"prompt": "x" * 1_000_000}, 413, "bytes"),
-        ({"role": "cook"}, 404, "`role` must name a role, and known are assistant, code"),
-        ({"user": " ada"}, 422, "`user` must be a printable text"),
-        ({"conversation_id": "a\u202eb"}, 422, "`conversation_id` must be a printable text"),
-        ({"max_tokens": 0}, 422, "max_tokens"),
-        ({"max_tokens": 1.5}, 422, "max_tokens"),
-        ({"temperature": 1}, 422, "temperature"),
-    ],
-)
-def test_a_prompt_that_breaks_a_rule_is_refused_before_anyone_is_asked(talk, more, status, words):
-    with talk.client("chat") as client:
-        kind = {"content-type": "application/json"}
-        body = json.dumps({"prompt": "Hi?", **more})
-        answer = client.post(GENERATE, content=body, headers=kind)
-    assert answer.status_code == status
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert words in answer.text
+WRONG_PROMPTS: list[tuple[dict[str, Any], int, str]] = [
+    ({"prompt": ""}, 422, "prompt"),
+    ({"prompt": None}, 422, "prompt"),
+    ({"prompt": "\ud800"}, 422, "unicode"),
+    ({"prompt": "x" * 1_000_000}, 413, "bytes"),
+    ({"role": "cook"}, 404, "`role` must name a role, and known are assistant, code"),
+    ({"user": " ada"}, 422, "`user` must be a printable text"),
+    ({"conversation_id": "a\u202eb"}, 422, "`conversation_id` must be a printable text"),
+    ({"max_tokens": 0}, 422, "max_tokens"),
+    ({"max_tokens": 1.5}, 422, "max_tokens"),
+    ({"temperature": 1}, 422, "temperature"),
+]
+
+
+def test_a_prompt_that_breaks_a_rule_is_refused_before_anyone_is_asked(talk):
+    kind = {"content-type": "application/json"}
+    for more, status, words in WRONG_PROMPTS:
+        with talk.client("chat") as client:
+            body = json.dumps({"prompt": "Hi?", **more})
+            answer = client.post(GENERATE, content=body, headers=kind)
+        assert answer.status_code == status, more
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert words in answer.text
     assert talk.provider.requests == []
 
 

@@ -87,7 +87,7 @@ def test_a_damaged_checkpoint_or_run_is_named(store, damage):
 
 @pytest.mark.parametrize(
     ("table", "is_finished"),
-    [("evaluations", False), ("generations", False), ("runs", False), ("attempts", True)],
+    [("generations", False), ("attempts", True)],
 )
 def test_no_flipped_bit_stays_unseen(store, table, is_finished):
     file = file_of(store, table, "run.parquet" if table == "runs" else "g00001.parquet")

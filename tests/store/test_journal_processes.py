@@ -102,6 +102,7 @@ def test_kills_lose_no_acknowledged_answer_and_flag_what_may_be_paid_twice(tmp_p
     kill_and_resume(tmp_path, random.Random(3), n_kills=8, n_calls=2_000)
 
 
+@pytest.mark.slow
 def test_kills_lose_no_acknowledged_answer_in_postgres(tmp_path):
     url = postgres_server().new_schema()
     kill_and_resume(tmp_path, random.Random(5), n_kills=4, n_calls=1_000, url=url)

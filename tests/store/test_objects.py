@@ -40,7 +40,7 @@ from tests.support.store_rows import RUN, final_tables, generation_tables, run_r
 
 pytest.importorskip("obstore", reason="needs obstore: pip install '.[objects]'")
 
-OURS = ("s3", "gs")
+OURS = ("s3", pytest.param("gs", marks=pytest.mark.slow))
 MOTO = pytest.param(
     "moto",
     marks=[
@@ -83,7 +83,7 @@ def place(
 ) -> Iterator[Place]:
     """An empty bucket, and the environment that leads to it."""
     with ExitStack() as stack:
-        if request.param in OURS:
+        if request.param in {"s3", "gs"}:
             made = stack.enter_context(our_place(request.param, tmp_path_factory.mktemp("own")))
         elif request.param == "moto":
             made = moto_place(request.getfixturevalue("moto"), f"results-{next(numbers)}")

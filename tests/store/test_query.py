@@ -245,51 +245,46 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize("sql", WRITES)
-def test_a_query_that_writes_is_refused(store, tmp_path, sql):
+def test_a_query_that_writes_is_refused(store, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     root = str(store.path).replace("'", "''")
-    with pytest.raises(QueryError):
-        store.query(sql.replace("{store}", root))
-    with pytest.raises(QueryError):
-        store.export(sql.replace("{store}", root), tmp_path / "out.csv", "csv")
+    for sql in WRITES:
+        with pytest.raises(QueryError):
+            store.query(sql.replace("{store}", root))
+        with pytest.raises(QueryError):
+            store.export(sql.replace("{store}", root), tmp_path / "out.csv", "csv")
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     assert {p: t for p, t in after.items() if p != tmp_path} == {
         p: t for p, t in before.items() if p != tmp_path
     }
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT * FROM read_text('/etc/hostname')",
-        "SELECT * FROM '/etc/passwd.csv'",
-        "SELECT * FROM glob('/etc/*')",
-        "SELECT * FROM 'https://localhost/x.parquet'",
-    ],
-)
-def test_a_query_reads_nothing_outside_the_store(store, sql):
-    with pytest.raises(QueryError):
-        store.query(sql)
+OUTSIDE = [
+    "SELECT * FROM read_text('/etc/hostname')",
+    "SELECT * FROM '/etc/passwd.csv'",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT * FROM 'https://localhost/x.parquet'",
+]
+READS = [
+    "FROM runs",
+    "DESCRIBE runs",
+    "SUMMARIZE evaluations",
+    "SHOW TABLES",
+    "EXPLAIN SELECT * FROM runs",
+    "explain analyze FROM runs",
+    "WITH a AS (SELECT 1 AS x) FROM a",
+    "PIVOT evaluations ON status IN ('ok') USING count(*)",
+    "VALUES (1)",
+    "SELECT 1; -- done",
+]
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "FROM runs",
-        "DESCRIBE runs",
-        "SUMMARIZE evaluations",
-        "SHOW TABLES",
-        "EXPLAIN SELECT * FROM runs",
-        "explain analyze FROM runs",
-        "WITH a AS (SELECT 1 AS x) FROM a",
-        "PIVOT evaluations ON status IN ('ok') USING count(*)",
-        "VALUES (1)",
-        "SELECT 1; -- done",
-    ],
-)
-def test_what_reads_is_allowed(store, sql):
-    assert store.query(sql).rows
+def test_a_query_reads_the_store_and_nothing_outside(store):
+    for sql in READS:
+        assert store.query(sql).rows, sql
+    for sql in OUTSIDE:
+        with pytest.raises(QueryError):
+            store.query(sql)
 
 
 def test_a_handle_sees_what_was_published_since(store):

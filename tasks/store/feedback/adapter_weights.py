@@ -10,11 +10,11 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from convergence_core.errors import AdapterRefusedError
 from tasks.store.feedback.adapter_files import CONFIG_FILE, WEIGHTS_FILE, open_plain
@@ -27,20 +27,23 @@ _TYPES: Final[Mapping[str, str]] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "B
 _MATRIX = re.compile(r"(.+)\.lora_([AB])(?:\.default)?\.weight")
 _CUT = 80
 """Characters of a name in a message."""
+_Count = Annotated[int, Field(strict=True, ge=0)]
 
 
 class _FaultyError(Exception):
     """What is wrong with an adapter, in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tensor:
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    """First byte after the header."""
-    end: int
+class _Tensor(BaseModel):
+    """Entry of a header of safetensors."""
+
+    dtype: Literal["F64", "F32", "F16", "BF16"]
+    shape: tuple[_Count, ...]
+    data_offsets: tuple[_Count, _Count]
+    """First byte after the header, and the end."""
+
+
+_Header: Final = TypeAdapter(dict[str, _Tensor])
 
 
 def weights_problem(folder: Path) -> str | None:
@@ -63,18 +66,18 @@ def _check_weights(descriptor: int, config: Mapping[str, Any]) -> None:
     tensors, begin = _header(descriptor)
     ranks: dict[str, dict[str, int]] = {}
     is_changing = False
-    for tensor in tensors:
-        match = _MATRIX.fullmatch(tensor.name)
+    for name, tensor in tensors:
+        match = _MATRIX.fullmatch(name)
         if match is None or len(tensor.shape) != 2 or 0 in tensor.shape:
             raise _FaultyError(
-                f"`{tensor.name[:_CUT]}` must be a matrix lora_A or lora_B, but has "
+                f"`{name[:_CUT]}` must be a matrix lora_A or lora_B, but has "
                 f"{len(tensor.shape)} dimensions, the first ones {tensor.shape[:4]}"
             )
         values = _values(descriptor, tensor, begin)
         n_bad = int(values.size - np.count_nonzero(np.isfinite(values)))
         if n_bad:
             raise _FaultyError(
-                f"{n_bad:,} of {values.size:,} values of `{tensor.name[:_CUT]}` are NaN or infinite"
+                f"{n_bad:,} of {values.size:,} values of `{name[:_CUT]}` are NaN or infinite"
             )
         layer, which = match.groups()
         ranks.setdefault(layer, {})[which] = tensor.shape[0 if which == "A" else 1]
@@ -99,7 +102,7 @@ def _check_ranks(ranks: Mapping[str, Mapping[str, int]], config: Mapping[str, An
             )
 
 
-def _header(descriptor: int) -> tuple[list[_Tensor], int]:
+def _header(descriptor: int) -> tuple[list[tuple[str, _Tensor]], int]:
     """Return the tensors of a file of safetensors and where their values begin."""
     size = os.fstat(descriptor).st_size
     length = int.from_bytes(_read(descriptor, 0, 8), "little")
@@ -108,56 +111,33 @@ def _header(descriptor: int) -> tuple[list[_Tensor], int]:
         raise _FaultyError(f"{WEIGHTS_FILE} is cut off, or no file of safetensors")
     header = _object(_read(descriptor, 8, length), f"the header of {WEIGHTS_FILE}")
     header.pop("__metadata__", None)
-    tensors = sorted(
-        (_tensor(name, value) for name, value in header.items()), key=lambda tensor: tensor.start
-    )
+    try:
+        entries = _Header.validate_python(header)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part)[:_CUT] for part in first["loc"])
+        raise _FaultyError(
+            f"the header of {WEIGHTS_FILE} is wrong: {where}: {first['msg']}"
+        ) from None
+    tensors = sorted(entries.items(), key=lambda entry: entry[1].data_offsets)
     at = 0
-    for tensor in tensors:
-        if tensor.start != at:
+    for name, tensor in tensors:
+        start, end = tensor.data_offsets
+        n_bytes = math.prod(tensor.shape) * np.dtype(_TYPES[tensor.dtype]).itemsize
+        if start != at or end - start != n_bytes:
             raise _FaultyError(
-                f"the values of `{tensor.name[:_CUT]}` must begin at {at}, but begin at {tensor.start}"
+                f"`{name[:_CUT]}` must have the {n_bytes:,} bytes of its shape from {at:,} on, but has "
+                f"those from {start:,} to {end:,}"
             )
-        at = tensor.end
+        at = end
     if begin + at != size:
         raise _FaultyError(f"{WEIGHTS_FILE} must have {begin + at:,} bytes, but has {size:,}")
     return tensors, begin
 
 
-def _tensor(name: str, value: object) -> _Tensor:
-    problem = _FaultyError(
-        f"the header of `{name[:_CUT]}` must give a type, a shape and two offsets"
-    )
-    if not isinstance(value, dict):
-        raise problem
-    shape, offsets = _counts(value.get("shape")), _counts(value.get("data_offsets"))
-    if shape is None or offsets is None or len(offsets) != 2:
-        raise problem
-    dtype = str(value.get("dtype"))
-    if dtype not in _TYPES:
-        known = ", ".join(_TYPES)
-        raise _FaultyError(
-            f"the type of `{name[:_CUT]}` must be one of {known}, but is {dtype[:20]}"
-        )
-    start, end = offsets
-    n_bytes = math.prod(shape) * np.dtype(_TYPES[dtype]).itemsize
-    if end - start != n_bytes:
-        raise _FaultyError(
-            f"`{name[:_CUT]}` must have the {n_bytes:,} bytes of its shape, but has {end - start:,}"
-        )
-    return _Tensor(name=name, dtype=dtype, shape=shape, start=start, end=end)
-
-
-def _counts(value: object) -> tuple[int, ...] | None:
-    """Return whole numbers from 0 on; ``None`` if it is no list of these."""
-    if not isinstance(value, list) or not all(
-        type(count) is int and count >= 0 for count in value
-    ):
-        return None
-    return tuple(value)
-
-
 def _values(descriptor: int, tensor: _Tensor, begin: int) -> "np.ndarray[Any, Any]":
-    data = _read(descriptor, begin + tensor.start, tensor.end - tensor.start)
+    start, end = tensor.data_offsets
+    data = _read(descriptor, begin + start, end - start)
     values = np.frombuffer(data, dtype=_TYPES[tensor.dtype])
     if tensor.dtype == "BF16":  # the upper half of a single
         values = (values.astype("<u4") << 16).view("<f4")

@@ -168,15 +168,10 @@ def _watched(
     """Show a reward to the group's watch."""
     names = _arms(connection, group_id)
     (watched,) = connection.execute(_WATCH, (group_id,)).fetchone()
-    value = None if watched is None else json.loads(watched)
-    watch = (
-        DriftWatch.begin(0, rewards_per_false_alarm=rewards_per_false_alarm)
-        if value is None
-        else DriftWatch.from_json(value)
-    )
+    watch = DriftWatch() if watched is None else DriftWatch.from_json(watched)
     watch = replace(watch, rewards_per_false_alarm=rewards_per_false_alarm)
     watch, alarm = watch.widened(len(names)).tell(names.index(arm_id), reward)
-    connection.execute(_SAVE_WATCH, (json.dumps(watch.to_json()), group_id))
+    connection.execute(_SAVE_WATCH, (watch.to_json(), group_id))
     return alarm
 
 

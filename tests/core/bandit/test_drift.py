@@ -1,6 +1,5 @@
 """Drift detection: changes are found, and false alarms are as rare as stated."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +103,7 @@ def test_a_watch_survives_json():
     for n in range(157):
         watch, _ = watch.tell(n % 2, float(rng.random()))
     assert watch.arms[0].n > MIN_REWARDS
-    assert DriftWatch.from_json(json.loads(json.dumps(watch.to_json()))) == watch
+    assert DriftWatch.from_json(watch.to_json()) == watch
 
 
 def test_an_impossible_reward_is_refused():
@@ -112,18 +111,10 @@ def test_an_impossible_reward_is_refused():
         DriftWatch.begin(2).tell(0, 2.0)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {**DriftWatch.begin(1).to_json(), "arms": 3},
-        {**DriftWatch.begin(1).to_json(), "arms": [3]},
-        {**DriftWatch.begin(1).to_json(), "rewards_per_false_alarm": 1},
-    ],
-)
-def test_what_is_no_watch_is_refused(value: dict[str, object]):
-    with pytest.raises(ValueError, match="not a drift watch"):
-        DriftWatch.from_json(value)
+@pytest.mark.parametrize("text", ["3", '{"arms": 3}', '{"rewards_per_false_alarm": 1}'])
+def test_what_is_no_watch_is_refused(text: str):
+    with pytest.raises(ValueError, match="DriftWatch"):
+        DriftWatch.from_json(text)
 
 
 @pytest.mark.statistical
