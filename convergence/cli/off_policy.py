@@ -12,8 +12,7 @@ from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from convergence_core.bandit.off_policy import OffPolicyEstimate
-    from tasks.serving.off_policy_log import NamedLog
+    from convergence_core.bandit.off_policy import Log, OffPolicyEstimate
 
 
 def ope(  # noqa: PLR0917 - Typer's options
@@ -51,7 +50,7 @@ def ope(  # noqa: PLR0917 - Typer's options
 
     named = _log(log, column or [], store, config)
     target = target_of(policy, named.arms)
-    result = estimate(named.log, target, level=level, least_ess=least_ess)
+    result = estimate(named, target, level=level, least_ess=least_ess)
     console.emit(_plain(result, named), lambda: _show(result, named))
     for alarm in result.alarms:
         console.say(f"Alarm: {alarm}", "bold red")
@@ -59,7 +58,7 @@ def ope(  # noqa: PLR0917 - Typer's options
         raise typer.Exit(EXIT_NO)
 
 
-def _log(name: str, columns: list[str], store: Path | None, config: Path | None) -> "NamedLog":
+def _log(name: str, columns: list[str], store: Path | None, config: Path | None) -> "Log":
     from tasks.serving.off_policy_log import read_log, stored_log  # noqa: PLC0415 - brings NumPy
 
     if Path(name).is_file():
@@ -73,11 +72,11 @@ def _log(name: str, columns: list[str], store: Path | None, config: Path | None)
         return stored_log(state, name)
 
 
-def _plain(result: "OffPolicyEstimate", named: "NamedLog") -> dict[str, object]:
+def _plain(result: "OffPolicyEstimate", named: "Log") -> dict[str, object]:
     return {"n_left_out": named.n_left_out, "arms": named.arms, **asdict(result)}
 
 
-def _show(result: "OffPolicyEstimate", named: "NamedLog") -> None:
+def _show(result: "OffPolicyEstimate", named: "Log") -> None:
     console.answer(
         f"{result.n:,} requests, {len(named.arms):,} arms, {named.n_left_out:,} rows left out; "
         f"the policy that ran earned {result.logged:.5g} on average."

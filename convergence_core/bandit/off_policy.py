@@ -53,6 +53,10 @@ class Log:
     """In [0, 1]."""
     propensities: Floats
     """Probability of that arm when it was chosen, in (0, 1]."""
+    arms: tuple[str, ...] = ()
+    """Names of the arms, by number."""
+    n_left_out: int = 0
+    """Rows without reward or propensity, which say nothing."""
 
     def __post_init__(self) -> None:
         """Refuse what is no log.

@@ -28,7 +28,7 @@ from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import Loaded
 from tasks.runners.work_items import RunSpec
 from tasks.secrets.redaction import Redactor, journal_url, secret_name
-from tasks.store.journal.rates import open_rates
+from tasks.store.journal.rates import Rates
 from tasks.telemetry.listeners import local_telemetry
 
 _SERVES: Final = re.compile(r"serve_forever|uvicorn|\.run\(")
@@ -111,7 +111,7 @@ def open_session(
     execution = configuration.optimization.execution
     rates = None
     if execution.calls_per_second:
-        slots = open_rates(spec.store_path, journal_url(configuration))
+        slots = Rates(spec.store_path, journal_url(configuration))
         rates = SharedRates(slots, execution.calls_per_second)
     payer_id, payer_started_us = spec.payer
     if isinstance(deps.target, SessionTarget):

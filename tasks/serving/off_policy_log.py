@@ -1,7 +1,6 @@
 """Log for off-policy estimates, from the runtime state or from a file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,7 @@ _RUNTIME_REWARDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedLog:
-    """A log, and the names of its arms."""
-
-    log: Log
-    arms: tuple[str, ...]
-    """By number; sorted."""
-    n_left_out: int
-    """Rows without reward or propensity: no reward is no reward."""
-
-
-def read_log(path: Path, columns: Mapping[str, str] | None = None) -> NamedLog:
+def read_log(path: Path, columns: Mapping[str, str] | None = None) -> Log:
     """Read a log from a parquet or CSV file.
 
     Args:
@@ -67,7 +55,7 @@ def read_log(path: Path, columns: Mapping[str, str] | None = None) -> NamedLog:
     return _named(rows)
 
 
-def stored_log(store: RuntimeStore, system: str) -> NamedLog:
+def stored_log(store: RuntimeStore, system: str) -> Log:
     """Return the log of a system's fresh decisions that got their reward in time.
 
     Raises:
@@ -85,21 +73,22 @@ def stored_log(store: RuntimeStore, system: str) -> NamedLog:
     return _named(rows)
 
 
-def _named(rows: Sequence[tuple[Any, ...]]) -> NamedLog:
+def _named(rows: Sequence[tuple[Any, ...]]) -> Log:
     whole = [row for row in rows if None not in row]
     if not whole:
         raise _refused("LOG", "must hold a row with reward and propensity", "none", "")
     arms = tuple(sorted({str(row[0]) for row in whole}))
     number = {arm: index for index, arm in enumerate(arms)}
     try:
-        log = Log(
+        return Log(
             actions=np.array([number[str(row[0])] for row in whole], dtype=np.int64),
             rewards=np.array([row[1] for row in whole], dtype=np.float64),
             propensities=np.array([row[2] for row in whole], dtype=np.float64),
+            arms=arms,
+            n_left_out=len(rows) - len(whole),
         )
     except ValueError as error:
         raise _refused("LOG", f"must be a log: {error}", "", "") from error
-    return NamedLog(log=log, arms=arms, n_left_out=len(rows) - len(whole))
 
 
 def target_of(policy: str, arms: Sequence[str]) -> Target:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.journal.rates import MOST_AHEAD_S, PostgresRates, Rates, SqliteRates
+from tasks.store.journal.rates import MOST_AHEAD_S, Rates
 from tests.store.journals import Clock
 from tests.store.postgres_server import postgres_server
 
@@ -17,7 +17,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     url = postgres_server().new_schema() if request.param == "postgres" else ""
 
     def open_again() -> Rates:
-        rates: Rates = PostgresRates(url) if url else SqliteRates(tmp_path / "store")
+        rates = Rates(tmp_path / "store", url)
         opened.append(rates)
         return rates
 
@@ -51,7 +51,7 @@ def test_threads_get_every_moment_once(reopen: Callable[[], Rates]):
 
 def test_moments_that_passed_are_not_saved_up(tmp_path: Path):
     clock = Clock()
-    with SqliteRates(tmp_path, now_us=clock) as rates:
+    with Rates(tmp_path, now_us=clock) as rates:
         assert rates.take("a", 10.0) == 0.0
         clock.now_us += 5_000_000
         assert [rates.take("a", 10.0) for _ in range(3)] == [0.0, 0.1, 0.2]
@@ -60,7 +60,7 @@ def test_moments_that_passed_are_not_saved_up(tmp_path: Path):
 def test_a_clock_that_was_set_back_stops_nobody(tmp_path: Path):
     clock = Clock()
     clock.now_us += round(2 * MOST_AHEAD_S * 1e6)
-    with SqliteRates(tmp_path, now_us=clock) as rates:
+    with Rates(tmp_path, now_us=clock) as rates:
         rates.take("a", 10.0)
         clock.now_us -= round(1.5 * MOST_AHEAD_S * 1e6)
         assert [rates.take("a", 10.0) for _ in range(2)] == [0.0, 0.1]

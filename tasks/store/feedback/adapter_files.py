@@ -5,9 +5,6 @@
     adapters/<version>/adapter_config.json           PEFT's settings of it
     adapters/<version>/adapter_model.safetensors     its weights
     training/<round_id>/                             checkpoints of a round; forgetting removes them
-
-Of a store on object storage the address has both files below ``adapters/<sha256>/``, so that a machine that
-shares the database of adapters fetches what another one has trained.
 """
 
 import contextlib
@@ -17,7 +14,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +26,6 @@ from tasks.store.layout import (
     temporary_name,
     writing,
 )
-from tasks.store.tables.object_storage import mirror_of
 
 CONFIG_FILE: Final = "adapter_config.json"
 WEIGHTS_FILE: Final = "adapter_model.safetensors"
@@ -170,69 +166,6 @@ def give_version(root: Path, temporary: Path, version: str) -> None:
             shutil.rmtree(final)
         temporary.rename(final)
         sync_folder(final.parent)
-
-
-def publish_folder(root: Path, folder: Path) -> None:
-    """Publish an adapter's files at the store's address, if it has one.
-
-    Raises:
-        StoreWriteError: they may not be there.
-    """
-    mirror = mirror_of(root)
-    if mirror is not None:
-        sha256 = folder_sha256(folder)
-        for name in ADAPTER_FILES:
-            mirror.put_named(f"{_address(sha256)}/{name}", folder / name)
-
-
-def fetch_folder(root: Path, version: str, sha256: str) -> None:
-    """Fetch the files of an adapter that another machine has published; without an address nothing is done.
-
-    Args:
-        root: of the store.
-        version: of the adapter, which has no folder here.
-        sha256: of its files. Others are not taken.
-
-    Raises:
-        StoreWriteError: the address cannot be read, or the folder cannot be written.
-    """
-    mirror = mirror_of(root)
-    if mirror is None:
-        return
-    contents = {name: mirror.read(f"{_address(sha256)}/{name}") for name in ADAPTER_FILES}
-    source = temporary_name(training_folder(root) / version)
-    try:
-        with writing(source):
-            make_folder(source)
-            for name, data in contents.items():
-                if data is None:
-                    return
-                (source / name).write_bytes(data)
-        with adapters_lock(root), copied_in(root, source) as temporary:
-            if folder_sha256(temporary) == sha256 and not adapter_folder(root, version).exists():
-                give_version(root, temporary, version)
-    finally:
-        shutil.rmtree(source, ignore_errors=True)
-
-
-def drop_published(root: Path, digests: Iterable[str]) -> None:
-    """Delete the files of adapters at the store's address, if it has one.
-
-    Args:
-        root: of the store.
-        digests: SHA-256 of each adapter's files.
-
-    Raises:
-        StoreWriteError: some may still be there.
-    """
-    mirror = mirror_of(root)
-    if mirror is not None:
-        for sha256 in digests:
-            mirror.drop_folder(root / _address(sha256))
-
-
-def _address(sha256: str) -> str:
-    return f"adapters/{sha256}"
 
 
 def remove_folders(root: Path, versions: list[str]) -> int:

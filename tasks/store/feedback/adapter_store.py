@@ -30,12 +30,9 @@ from tasks.store.feedback.adapter_files import (
     adapter_folder,
     adapters_lock,
     copied_in,
-    drop_published,
-    fetch_folder,
     folder_sha256,
     give_version,
     next_version,
-    publish_folder,
     remove_folders,
 )
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -74,19 +71,13 @@ class AdapterStore:
         """Return the folder of an adapter's files."""
         return adapter_folder(self.root, version)
 
-    def remove_forgotten(self, *, everywhere: bool = False) -> int:
-        """Remove the files of adapters that learned from a forgotten user; return how many were here.
-
-        Args:
-            everywhere: at the address of a store on object storage, too.
+    def remove_forgotten(self) -> int:
+        """Remove the files of adapters that learned from a forgotten user; return how many there were.
 
         Raises:
             StoreWriteError: they cannot be removed; ask again.
         """
-        forgotten = [record for record in self.records() if record.is_removed]
-        if everywhere:
-            drop_published(self.root, [adapter.folder_sha256 for adapter in forgotten])
-        return remove_folders(self.root, [adapter.version for adapter in forgotten])
+        return remove_folders(self.root, [r.version for r in self.records() if r.is_removed])
 
     def remove_useless(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Remove the files of adapters that never answer again, ``KEPT_US`` after that was decided.
@@ -112,7 +103,6 @@ class AdapterStore:
         ]
         if useless and not dry_run:
             with adapters_lock(self.root):
-                drop_published(self.root, [adapter.folder_sha256 for adapter in useless])
                 remove_folders(self.root, [adapter.version for adapter in useless])
         return tuple(adapter.version for adapter in useless)
 
@@ -148,7 +138,6 @@ class AdapterStore:
         """
         for key, name in (("role", role), ("base_model", base_model), ("objective", objective)):
             checked_name(key, name)
-        publish_folder(self.root, source)
         # Alone: a mark that is changed at this moment would not see the rows that name it.
         with (
             adapters_lock(self.root),
@@ -359,21 +348,13 @@ class AdapterStore:
         return ADAPTERS.records(rows)
 
     def files_problem(self, adapter: AdapterRecord) -> str | None:
-        """Return why an adapter's files are not those that were registered; ``None`` if they are.
-
-        Those that another machine has published are fetched first.
-
-        Raises:
-            StoreWriteError: object storage cannot be read.
-        """
+        """Return why an adapter's files are not those that were registered; ``None`` if they are."""
         if adapter.is_removed:
             return "they were removed with what a forgotten user wrote"
         if adapter.status in KEPT_US and not self.folder(adapter.version).exists():
             return (
                 f"they were removed, for an adapter that is {adapter.status} never answers again"
             )
-        if not self.folder(adapter.version).exists():
-            fetch_folder(self.root, adapter.version, adapter.folder_sha256)
         try:
             sha256 = folder_sha256(self.folder(adapter.version))
         except AdapterRefusedError as error:

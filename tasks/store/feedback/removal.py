@@ -58,7 +58,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
             with store.database.transaction() as connection:
                 n_adapters = mark_forgotten(connection, user_id, sorted(ids), at_us=store.now_us())
                 counts = _delete(connection, user_id, sorted(ids))
-            AdapterStore(store).remove_forgotten(everywhere=True)
+            AdapterStore(store).remove_forgotten()
             remove_checkpoints(store.root)
             store.database.scrub()
             remove_rows(store.root, user_id, frozenset(ids))

@@ -9,16 +9,18 @@ A slot that is not used, e.g. of a process that was killed, is lost. Nothing her
 failure, and no call waits in the database.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import Closing, Schema
 from tasks.store.journal.schema import POSTGRES_JOURNAL, RATES
 from tasks.store.layout import ensure_store, store_root
 from tasks.store.sqlite import SqliteDatabase
+
+if TYPE_CHECKING:
+    from tasks.store.postgres import PostgresDatabase
 
 RATES_FILE = "rates.sqlite"
 MOST_AHEAD_S = 3600.0
@@ -42,9 +44,37 @@ _TAKE_POSTGRES = _TAKE.format(endpoint="%(endpoint)s", now=_NOW, gap="%(gap)s", 
 
 
 class Rates(Closing):
-    """Send slots, given to all processes in turn. Thread-safe; both methods block."""
+    """Send slots, given to all processes in turn. Thread-safe; blocks."""
 
-    @abstractmethod
+    def __init__(
+        self,
+        path: Path | str,
+        url: str | None = None,
+        *,
+        now_us: Callable[[], int] = wall_clock_us,
+    ) -> None:
+        """Open the send slots of a store, creating them if need be.
+
+        Args:
+            path: root folder of the store.
+            url: of the journal's Postgres, whose clock counts; ``None`` means a file of the store, for
+                one machine.
+            now_us: clock of that machine.
+
+        Raises:
+            StoreError: they cannot be opened.
+        """
+        self._now_us = now_us
+        self._shared: PostgresDatabase | None = None
+        if url is None:
+            root = store_root(path)
+            ensure_store(root)
+            self._database = SqliteDatabase(root / RATES_FILE, _SCHEMA)
+        else:
+            from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
+
+            self._shared = PostgresDatabase(url, POSTGRES_JOURNAL)
+
     def take(self, endpoint: str, per_second: float) -> float:
         """Take the next slot of an endpoint; return in how many seconds it is, 0 for now.
 
@@ -55,68 +85,17 @@ class Rates(Closing):
         Raises:
             StoreError: the database cannot be used.
         """
-
-
-def open_rates(path: Path | str, url: str | None = None) -> Rates:
-    """Open the send slots of a store.
-
-    Args:
-        path: root folder of the store.
-        url: of the journal's Postgres; ``None`` means a file of the store, for one machine.
-
-    Raises:
-        StoreError: they cannot be opened.
-    """
-    return SqliteRates(path) if url is None else PostgresRates(url)
-
-
-class SqliteRates(Rates):
-    """The ``Rates`` of the processes of one machine."""
-
-    def __init__(self, path: Path | str, *, now_us: Callable[[], int] = wall_clock_us) -> None:
-        """Open the file of a store, creating it if need be.
-
-        Raises:
-            StoreError: it cannot be created or written.
-        """
-        root = store_root(path)
-        ensure_store(root)
-        self._database = SqliteDatabase(root / RATES_FILE, _SCHEMA)
-        self._now_us = now_us
-
-    def take(self, endpoint: str, per_second: float) -> float:
-        """Take the next slot of an endpoint; see ``Rates``."""
-        with self._database.transaction() as connection:
-            values = (endpoint, self._now_us(), round(1e6 / per_second))
-            ((wait_us,),) = connection.execute(_TAKE_SQLITE, values).fetchall()
-        assert isinstance(wait_us, int)  # noqa: S101 - of integers
-        return wait_us / 1e6
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        self._database.close()
-
-
-class PostgresRates(Rates):
-    """The ``Rates`` of several machines, by the server's clock."""
-
-    def __init__(self, url: str) -> None:
-        """Connect to the journal's database, creating the table if need be.
-
-        Raises:
-            StoreError: the server cannot be reached or written.
-        """
-        from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
-
-        self._database = PostgresDatabase(url, POSTGRES_JOURNAL)
-
-    def take(self, endpoint: str, per_second: float) -> float:
-        """Take the next slot of an endpoint; see ``Rates``."""
-        values = {"endpoint": endpoint, "gap": round(1e6 / per_second)}
-        # Done twice after a dropped connection, it loses a slot, and gives none twice.
-        wait_us = self._database.read(lambda c: c.execute(_TAKE_POSTGRES, values).fetchone()[0])
+        gap = round(1e6 / per_second)
+        if self._shared is not None:
+            values = {"endpoint": endpoint, "gap": gap}
+            # Done twice after a dropped connection, it loses a slot, and gives none twice.
+            wait_us = self._shared.read(lambda c: c.execute(_TAKE_POSTGRES, values).fetchone()[0])
+        else:
+            with self._database.transaction() as connection:
+                rows = connection.execute(_TAKE_SQLITE, (endpoint, self._now_us(), gap)).fetchall()
+            ((wait_us,),) = rows
         return max(0.0, float(wait_us) / 1e6)
 
     def close(self) -> None:
-        """Close the connection; safe to call twice."""
-        self._database.close()
+        """Close the file or the connection; safe to call twice."""
+        (self._shared or self._database).close()

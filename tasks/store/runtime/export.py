@@ -32,11 +32,9 @@ class ExportSource:
     table: Table
     """Of the same name in the database; its rows are numbered by ``seq`` and never change."""
     select: str
-    """Rows between two numbers, by number."""
-    names: tuple[str, ...]
-    """Columns that it selects."""
-    time: str
-    """Column whose day says in which folder a row lies, in microseconds."""
+    """Rows between two numbers, by number: the columns of the parquet table, times as microseconds."""
+    time: str = "created_at"
+    """Column whose day says in which folder a row lies."""
     ranges: str = "exports"
     """Table of the ranges that were exported."""
 
@@ -49,42 +47,34 @@ class ExportSource:
             ranges: table of the ranges that were exported.
             select: rows between two numbers, by number; empty: all of the table's own.
         """
-        names = tuple(column.name for column in table.columns)
+        names = (column.name for column in table.columns)
         columns = ", ".join(f"{n[:-3]}_us" if n.endswith("_at") else n for n in names)
         plain = f"SELECT {columns} FROM {table.name} WHERE seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608 - a registry's names
-        return cls(
-            table=table, select=select or plain, names=names, time="created_at", ranges=ranges
-        )
+        return cls(table=table, select=select or plain, ranges=ranges)
 
 
 _SOURCES = (
     ExportSource(
         table=DECISIONS,
         select=(
-            "SELECT d.seq, g.system, g.agent_type, d.decision_id, d.user_id, d.arm_id, d.version, "
+            "SELECT g.system, g.agent_type, d.seq, d.decision_id, d.user_id, d.arm_id, d.version, "
             "d.propensity, d.fresh, d.context_json, d.created_us, d.expires_us, a.run_id "
             "FROM decisions d JOIN groups g ON g.id = d.group_id "
             "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
             "WHERE d.seq BETWEEN ? AND ? ORDER BY d.seq"
         ),
-        names=(
-            "seq", "system", "agent_type", "decision_id", "user_id", "arm_id", "policy_version",
-            "propensity", "fresh", "context_json", "created_at", "expires_at", "run_id",
-        ),
-        time="created_at",
     ),
     ExportSource(
         table=REWARDS,
         select=(
-            "SELECT r.seq, g.system, r.decision_id, r.reward, r.status, r.received_us, "
+            "SELECT g.system, r.seq, r.decision_id, r.reward, r.status, r.received_us, "
             "CAST(r.received_us - d.created_us AS DOUBLE PRECISION) / 1e6 FROM rewards r "
             "LEFT JOIN decisions d ON d.decision_id = r.decision_id AND d.group_id = r.group_id "
             "LEFT JOIN groups g ON g.id = r.group_id WHERE r.seq BETWEEN ? AND ? ORDER BY r.seq"
         ),
-        names=("seq", "system", "decision_id", "reward", "status", "received_at", "delay_s"),
         time="received_at",
     ),
-)  # fmt: skip
+)
 
 
 def export(store: RuntimeStore, root: Path) -> dict[str, int]:
@@ -162,10 +152,11 @@ def _write(
 ) -> int:
     with database.reading() as connection:
         rows: Any = connection.execute(source.select, span).fetchall()
+    names = [column.name for column in source.table.columns]
     flags = [column.name for column in source.table.columns if column.type == "bool"]
     by_day: dict[str, list[Row]] = defaultdict(list)
     for values in rows:
-        row = dict(zip(source.names, values, strict=True))
+        row = dict(zip(names, values, strict=True))
         row |= {name: bool(row[name]) for name in flags}
         at = datetime.fromtimestamp(row[source.time] / 1e6, UTC)
         by_day[f"{at:%Y-%m-%d}"].append(row)

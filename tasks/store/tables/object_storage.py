@@ -152,27 +152,6 @@ class Mirror:
         with self._talking(key):
             self._delete(self._below(key))
 
-    def put_named(self, key: str, written: Path) -> None:
-        """Publish a file under a key that names its content: it is never another one.
-
-        Raises:
-            StoreWriteError: it may not be there.
-        """
-        with self._talking(key):
-            self._create(key, written.read_bytes())
-
-    def read(self, key: str) -> bytes | None:
-        """Return what the address holds under a key; ``None``: nothing.
-
-        Raises:
-            StoreWriteError: the address cannot be read.
-        """
-        with self._talking(key):
-            try:
-                return self._get(key)
-            except FileNotFoundError:
-                return None
-
     def pull(self) -> int:
         """Fetch what is committed at the address and not here, markers last; return how many files.
 
