@@ -14,7 +14,7 @@ from tests.store.postgres_server import postgres_server
 @pytest.fixture(params=["sqlite", "postgres"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Rates]]:
     opened: list[Rates] = []
-    url = postgres_server().new_schema() if request.param == "postgres" else ""
+    url = postgres_server().new_schema() if request.param == "postgres" else None
 
     def open_again() -> Rates:
         rates = Rates(tmp_path / "store", url)

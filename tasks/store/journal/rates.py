@@ -65,15 +65,11 @@ class Rates(Closing):
             StoreError: they cannot be opened.
         """
         self._now_us = now_us
-        self._shared: PostgresDatabase | None = None
+        self._shared = None if url is None else _shared(url)
         if url is None:
             root = store_root(path)
             ensure_store(root)
             self._database = SqliteDatabase(root / RATES_FILE, _SCHEMA)
-        else:
-            from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
-
-            self._shared = PostgresDatabase(url, POSTGRES_JOURNAL)
 
     def take(self, endpoint: str, per_second: float) -> float:
         """Take the next slot of an endpoint; return in how many seconds it is, 0 for now.
@@ -99,3 +95,9 @@ class Rates(Closing):
     def close(self) -> None:
         """Close the file or the connection; safe to call twice."""
         (self._shared or self._database).close()
+
+
+def _shared(url: str) -> "PostgresDatabase":
+    from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
+
+    return PostgresDatabase(url, POSTGRES_JOURNAL)
