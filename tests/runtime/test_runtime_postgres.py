@@ -27,7 +27,7 @@ def test_statements_are_translated_by_table_and_place():
     assert translated("SELECT a.x FROM arms a, my_arms WHERE arms_json = ?", RUNTIME.names) == (
         "SELECT a.x FROM convergence_arms a, my_arms WHERE arms_json = %s"
     )
-    script = "".join(table.script(()) for table in RUNTIME.tables)
+    script = "".join(table.script for table in RUNTIME.tables)
     ddl = translated_ddl(script, RUNTIME.names)
     assert "INTEGER" not in ddl
     assert "WITHOUT ROWID" not in ddl
