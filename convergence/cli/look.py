@@ -1,12 +1,13 @@
 """``runs``, ``report`` and ``query``: commands that read results, without Prefect."""
 
+import io
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -20,7 +21,7 @@ from tasks.store.tables.csv_cells import csv_writer
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
     from convergence_core.result import RunResult
-    from tasks.store.tables.query import ExportFormat, QueryResult
+    from tasks.store.tables.query import QueryResult
 
 MOST_ROWS = 1_000
 """Rows of a table in the terminal: laying out more takes longer than the query."""
@@ -157,16 +158,19 @@ def query(  # noqa: PLR0917 - Typer's options
     parameters = _parameters(param or [])
     text = sys.stdin.read() if sql == "-" else sql
     opened = locations.open_store(store, config)
-    if output is not None and form is QueryFormat.JSON:
-        result = opened.query(text, parameters)
-        write_file(output, console.json_text(_records(result)))
-        console.say(f"Wrote {output}.")
+    if output is None:
+        _print(opened.query(text, parameters), form)
         return
-    if output is not None:
-        opened.export(text, output, cast("ExportFormat", form.value), parameters)
-        console.say(f"Wrote {output}.")
-        return
-    _print(opened.query(text, parameters), form)
+    match form:
+        case QueryFormat.JSON:
+            write_file(output, console.json_text(_records(opened.query(text, parameters))))
+        case QueryFormat.CSV:
+            lines = io.StringIO()
+            _write_csv(opened.query(text, parameters), lines)
+            write_file(output, lines.getvalue())
+        case _:
+            opened.export(text, output, parameters)
+    console.say(f"Wrote {output}.")
 
 
 def _print(result: "QueryResult", form: QueryFormat) -> None:
@@ -174,10 +178,7 @@ def _print(result: "QueryResult", form: QueryFormat) -> None:
         case QueryFormat.JSON:
             console.answer_json(_records(result))
         case QueryFormat.CSV:
-            write_row = csv_writer(sys.stdout)
-            write_row(result.columns)
-            for row in result.rows:
-                write_row([_csv_cell(value) for value in row])
+            _write_csv(result, sys.stdout)
         case _:
             numeric = [
                 name
@@ -190,6 +191,13 @@ def _print(result: "QueryResult", form: QueryFormat) -> None:
             console.say(f"{n:,} row{'' if n == 1 else 's'}")
             if n > MOST_ROWS:
                 console.say(f"Shown: the first {MOST_ROWS:,}; --format csv or json has all.")
+
+
+def _write_csv(result: "QueryResult", stream: TextIO) -> None:
+    write_row = csv_writer(stream)
+    write_row(result.columns)
+    for row in result.rows:
+        write_row([_csv_cell(value) for value in row])
 
 
 def _records(result: "QueryResult") -> list[dict[str, object]]:

@@ -97,7 +97,7 @@ def test_an_export_to_a_full_disk_leaves_nothing(small_disk, tmp_path):
     store = ParquetStore(tmp_path / "store")
     sql = "SELECT hash(range) AS h FROM range(1_000_000)"
     with pytest.raises(StoreWriteError, match="disk is full"):
-        store.export(sql, small_disk / "out.csv", "csv")
+        store.export(sql, small_disk / "out.parquet")
     assert list(small_disk.iterdir()) == []
 
 
@@ -117,7 +117,7 @@ def test_a_read_only_store_can_be_read_and_says_why_it_cannot_be_written(small_d
         with pytest.raises(StoreWriteError, match="Make the folder writable"):
             write()
     with pytest.raises(StoreWriteError, match="Make the folder writable"):
-        store.export("SELECT 1", small_disk / "out.csv", "csv")
+        store.export("SELECT 1", small_disk / "out.parquet")
 
 
 def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):

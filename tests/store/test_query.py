@@ -1,6 +1,7 @@
 """Questions in SQL: what the views answer, and what a query cannot do."""
 
 import csv
+import io
 import os
 import shutil
 
@@ -9,7 +10,7 @@ import pytest
 from convergence_core.errors import QueryError, StoreWriteError
 from convergence_core.ports import Row
 from tasks.store import ParquetStore
-from tasks.store.tables.csv_cells import neutral
+from tasks.store.tables.csv_cells import csv_writer
 from tasks.store.tables.tables import TABLES
 from tasks.store.tables.views import VIEW_NAMES
 from tests.support.store_rows import (
@@ -252,7 +253,7 @@ def test_a_query_that_writes_is_refused(store, tmp_path):
         with pytest.raises(QueryError):
             store.query(sql.replace("{store}", root))
         with pytest.raises(QueryError):
-            store.export(sql.replace("{store}", root), tmp_path / "out.csv", "csv")
+            store.export(sql.replace("{store}", root), tmp_path / "out.parquet")
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     assert {p: t for p, t in after.items() if p != tmp_path} == {
         p: t for p, t in before.items() if p != tmp_path
@@ -299,27 +300,20 @@ def test_a_handle_sees_what_was_published_since(store):
     assert store.rows(sql) == [{"n": 4}]
 
 
-def test_texts_of_an_exported_cell_run_in_no_spreadsheet(store, tmp_path):
+def test_texts_of_a_cell_run_in_no_spreadsheet():
     risky = ["=1+1", "+1", "-1+1|cmd", "@SUM(A1)", "\tx", "\rx", "\nx", "  =x", "\u3000\uff1dx",
              "\u200b-x", "\ufeff@x"]  # fmt: skip
     harmless = ["a=b", "", "'=x", "1-2", "[-1]"]
-    sql = (
-        "SELECT unnest($texts) AS \"=text\", -1.5 AS float, -2 AS whole, '=b'::BLOB AS bytes, "
-        '[\'=x\'] AS list, NULL AS nothing, -3.5::DECIMAL(4, 2) AS exact, 1 AS "a""b"'
-    )
-    store.export(sql, tmp_path / "out.csv", "csv", {"texts": [*risky, *harmless]})
-    with (tmp_path / "out.csv").open(newline="") as file:
-        header, *rows = csv.reader(file)
-    assert header == ["'=text", "float", "whole", "bytes", "list", "nothing", "exact", 'a"b']
-    assert [row[0] for row in rows] == [f"'{text}" for text in risky] + harmless
-    assert {tuple(row[1:]) for row in rows} == {("-1.5", "-2", "'=b", "['=x']", "", "-3.50", "1")}
-    assert [neutral(text) for text in [*risky, *harmless]] == [row[0] for row in rows]
-    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600
+    lines = io.StringIO()
+    csv_writer(lines)([*risky, *harmless, -1.5, None])
+    (row,) = csv.reader(io.StringIO(lines.getvalue(), newline=""))
+    assert row == [*(f"'{text}" for text in risky), *harmless, "-1.5", ""]
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
-def test_an_export_replaces_no_pipe_and_no_device(store, tmp_path, form):
+def test_an_export_is_its_owners_and_replaces_no_pipe(store, tmp_path):
+    store.export("SELECT 1 AS n", tmp_path / "out.parquet")
+    assert (tmp_path / "out.parquet").stat().st_mode & 0o777 == 0o600
     os.mkfifo(tmp_path / "out")
     with pytest.raises(StoreWriteError, match="no regular file"):
-        store.export("SELECT 1 AS n", tmp_path / "out", form)
+        store.export("SELECT 1 AS n", tmp_path / "out")
     assert (tmp_path / "out").is_fifo()

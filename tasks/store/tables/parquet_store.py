@@ -32,7 +32,7 @@ from tasks.store.tables.damage import digest_in
 from tasks.store.tables.integrity import Damage, check_store
 from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
-from tasks.store.tables.query import ExportFormat, QueryResult, Reader, open_views
+from tasks.store.tables.query import QueryResult, Reader, open_views
 from tasks.store.tables.resolver import committed_files, committed_generations, resolve
 from tasks.store.tables.retention import GRACE_US, sweep
 from tasks.store.tables.tables import (
@@ -319,17 +319,16 @@ class ParquetStore:
         self,
         sql: str,
         path: Path | str,
-        form: ExportFormat,
         parameters: Mapping[str, object] | None = None,
     ) -> None:
-        """Write a query's result to a file.
+        """Write a query's result to a parquet file.
 
         Raises:
             QueryError: the SQL is wrong or is no SELECT.
             StoreDamagedError: a file cannot be read.
             StoreWriteError: the result cannot be written there.
         """
-        self._reader.export(sql, Path(path), form, parameters)
+        self._reader.export(sql, Path(path), parameters)
 
     def open_views(self, *, memory: str | None = None) -> "duckdb.DuckDBPyConnection":
         """Return a DuckDB connection over the store as it is now; the caller closes it.

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 
@@ -21,7 +21,6 @@ from tasks.store.layout import (
     writing,
 )
 from tasks.store.tables.columns import quoted
-from tasks.store.tables.csv_cells import FORMULA, PICTURES, neutral
 from tasks.store.tables.damage import check_files, damaged_error, in_memory
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
@@ -29,21 +28,9 @@ from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
 if TYPE_CHECKING:
     import numpy as np
 
-ExportFormat = Literal["csv", "json", "parquet"]
-
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
 _LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 _WRITING_PLAN = re.compile(r'"name":\s*"[^"]*(COPY|INSERT|UPDATE|DELETE|EXPORT)[^"]*"')
-_COPY_OPTIONS: Mapping[ExportFormat, str] = {
-    "csv": "FORMAT csv, HEADER true",
-    "json": "FORMAT json",
-    "parquet": "FORMAT parquet, COMPRESSION zstd",
-}
-_NO_TEXT = (
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
-    "UINTEGER", "UBIGINT", "UHUGEINT", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME",
-)  # fmt: skip
-"""Types whose CSV is a number or a time."""
 _T = TypeVar("_T")
 
 
@@ -113,10 +100,9 @@ class Reader:
         self,
         sql: str,
         path: Path,
-        form: ExportFormat,
         parameters: Mapping[str, object] | None = None,
     ) -> None:
-        """Write the result of one SELECT to a file, which appears whole or not at all.
+        """Write the result of one SELECT to a parquet file, which appears whole or not at all.
 
         Raises:
             QueryError: the SQL is wrong or is no SELECT.
@@ -136,11 +122,9 @@ class Reader:
             def copy() -> None:
                 check_reads_only(connection, sql, parameters)
                 body = sql.strip().rstrip(";")
-                if form == "csv":
-                    body = _neutral_query(connection, body, parameters)
                 connection.execute(
                     f"COPY ({body}\n) TO {quoted(str(temporary))} "
-                    f"({_COPY_OPTIONS[form]}, USE_TMP_FILE false)",
+                    "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)",
                     dict(parameters) if parameters else None,
                 )
 
@@ -282,40 +266,6 @@ def check_reads_only(
             "a query must only read, but this one writes. The store is read-only for queries; "
             "`--format` writes a result to a file."
         )
-
-
-def _neutral_query(
-    connection: duckdb.DuckDBPyConnection, body: str, parameters: Mapping[str, object] | None
-) -> str:
-    """Return a query whose texts begin with nothing that a spreadsheet runs."""
-    none = f"SELECT * FROM ({body}\n) LIMIT 0"  # noqa: S608 - checked to be one that only reads
-    described = connection.execute(none, dict(parameters) if parameters else None).description
-    columns = [(str(name), str(kind)) for name, kind, *_ in described or ()]
-    cells = [
-        f"{_neutral_cell(f'c{at}', kind)} AS {_identifier(str(neutral(name)))}"
-        for at, (name, kind) in enumerate(columns)
-    ]
-    names = ", ".join(f"c{at}" for at in range(len(columns)))
-    return f"SELECT {', '.join(cells)} FROM ({body}\n) AS given({names})"  # noqa: S608 - as above
-
-
-def _neutral_cell(name: str, kind: str) -> str:
-    if kind.startswith(_NO_TEXT):
-        return name
-    text = f"CAST({name} AS VARCHAR)"
-    shown = f"translate({text}, {_CONTROLS}, {_PICTURES})"
-    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):  # they begin with a bracket
-        return shown
-    return f"CASE WHEN regexp_matches({text}, {quoted(FORMULA)}) THEN '''' || {shown} ELSE {shown} END"
-
-
-# A text of DuckDB's SQL cannot hold the character 0.
-_CONTROLS = quoted("".join(chr(code) for code in PICTURES if code))
-_PICTURES = quoted("".join(picture for code, picture in PICTURES.items() if code))
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _line_before(match: re.Match[str]) -> str:
