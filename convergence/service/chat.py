@@ -1,4 +1,4 @@
-"""Routes of a chat: completions in OpenAI's form, roles as models, and one answer to one prompt.
+"""Routes of a chat: completions in OpenAI's form, roles as models, single answers.
 
 Checked against the documented form of ``/v1/chat/completions``. An answer is logged before its end is sent,
 under its ``id``; one whose client goes away before the end is cancelled and not logged.

@@ -115,9 +115,9 @@ def _header(descriptor: int) -> tuple[list[tuple[str, _Tensor]], int]:
         entries = _Header.validate_python(header)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(part)[:_CUT] for part in first["loc"])
+        name = ".".join(map(str, first["loc"]))
         raise _FaultyError(
-            f"the header of {WEIGHTS_FILE} is wrong: {where}: {first['msg']}"
+            f"the header of {WEIGHTS_FILE} is wrong at `{name[:_CUT]}`: {first['msg']}"
         ) from None
     tensors = sorted(entries.items(), key=lambda entry: entry[1].data_offsets)
     at = 0
