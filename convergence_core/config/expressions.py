@@ -14,9 +14,9 @@ import ast
 import math
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from convergence_core.records import Params, ParamValue
 
@@ -66,6 +66,11 @@ _NAMES_OF_NODES: dict[type[ast.AST], str] = {
 }
 
 
+Use: TypeAlias = Literal["number", "truth"]
+"""What a part of an expression must be."""
+_NO_CONDITION = "it is a value, not a condition; compare it, as in `a + b < 1`"
+
+
 class _CannotComputeError(Exception):
     """The expression has no value for these parameters."""
 
@@ -78,6 +83,8 @@ class Expression:
     """As the user wrote it, without white space at the ends."""
     names: frozenset[str]
     """Parameters it uses."""
+    uses: frozenset[tuple[str, Use]]
+    """Parameters that must be numbers or truth values."""
     _tree: ast.expr = field(repr=False, compare=False)
 
     def applies(self, params: Params) -> bool:
@@ -117,53 +124,79 @@ def parse(text: str) -> Expression:
         raise ValueError(f"{error.msg} (column {error.offset or 1})") from None
     except (ValueError, RecursionError, MemoryError):
         raise ValueError("it is nested too deeply or holds a character of control") from None
-    n_nodes = _check(tree, 1)
-    if n_nodes > MAX_NODES:
-        raise ValueError(f"it has {n_nodes} parts, more than {MAX_NODES}")
-    _check_condition(tree)
-    names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    parts = list(_parts(tree, "truth"))
+    if len(parts) > MAX_NODES:
+        raise ValueError(f"it has {len(parts)} parts, more than {MAX_NODES}")
+    names = frozenset(name for name, _ in parts if name)
     if not names:
         raise ValueError("it names no parameter")
-    return Expression(text, names, tree)
+    uses = frozenset((name, use) for name, use in parts if name and use is not None)
+    return Expression(text, names, uses, tree)
 
 
-def _check(node: ast.expr, depth: int) -> int:
-    """Return the number of nodes; everything outside the white list raises."""
+def _parts(node: ast.expr, use: Use | None, depth: int = 1) -> Iterator[tuple[str, Use | None]]:
+    """Yield each part of an expression, names with what they must be; else an empty text.
+
+    Raises:
+        ValueError: a part is outside the white list, or not what it must be.
+    """
     if depth > MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
-    return 1 + sum(_check(child, depth + 1) for child in _children(node))
+    yield (node.id, use) if isinstance(node, ast.Name) else ("", None)
+    _check_part(node, use)
+    for part, part_use in _below(node):
+        yield from _parts(part, part_use, depth + 1)
 
 
-def _children(node: ast.expr) -> list[ast.expr]:  # noqa: PLR0911 - one arm per kind of node
+def _check_part(node: ast.expr, use: Use | None) -> None:
+    is_list = isinstance(node, ast.Tuple | ast.List)
+    is_sign = isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)
+    if isinstance(node, ast.Constant):
+        _check_constant(node.value, use)
+    elif use == "truth" and (is_list or is_sign or isinstance(node, ast.BinOp)):
+        raise ValueError(_NO_CONDITION)
+    elif is_list:
+        raise ValueError("a list may only stand at the right of `in`")
+
+
+def _below(node: ast.expr) -> list[tuple[ast.expr, Use | None]]:
+    """Return what a part is made of, each with what it must be."""
     match node:
-        case ast.Name():
-            return []
-        case ast.Constant(value=value):
-            _check_constant(value)
+        case ast.Name() | ast.Constant():
             return []
         case ast.BoolOp(values=values):
-            return values
-        case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd(), operand=operand):
-            return [operand]
-        case ast.BinOp(left=left, op=op, right=right):
-            if type(op) not in _ARITHMETIC:
-                raise _refusal(op)
-            return [left, right]
-        case ast.Compare(left=left, ops=ops, comparators=comparators):
-            for comparison, comparator in zip(ops, comparators, strict=True):
-                _check_comparison(comparison, comparator)
-            return [left, *comparators]
-        case ast.Tuple(elts=items) | ast.List(elts=items):
-            return items
+            return [(value, "truth") for value in values]
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return [(operand, "truth")]
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            return [(operand, "number")]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            return [(left, "number"), (right, "number")]
+        case ast.Compare():
+            return _sides(node)
         case _:
-            raise _refusal(node)
+            raise _refusal(node.op if isinstance(node, ast.BinOp) else node)
 
 
-def _check_constant(value: object) -> None:
+def _sides(node: ast.Compare) -> list[tuple[ast.expr, Use | None]]:
+    """Return the sides of comparisons, items of a list apart, each with what it must be."""
+    sides: list[tuple[ast.expr, Use | None]] = []
+    lefts = [node.left, *node.comparators[:-1]]
+    for op, left, right in zip(node.ops, lefts, node.comparators, strict=True):
+        _check_comparison(op, right)
+        use: Use | None = "number" if _COMPARISONS[type(op)] in _ORDER else None
+        items = right.elts if isinstance(right, ast.Tuple | ast.List) else [right]
+        sides += [(left, use), *((item, use) for item in items)]
+    return sides
+
+
+def _check_constant(value: object, use: Use | None) -> None:
     if not isinstance(value, bool | int | float | str):
         raise ValueError(f"it uses {value!r}; {_ALLOWED}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("it uses a number too large")
+    if use == "truth" and not isinstance(value, bool):
+        raise ValueError(_NO_CONDITION)
 
 
 def _check_comparison(op: ast.cmpop, right: ast.expr) -> None:
@@ -177,40 +210,6 @@ def _check_comparison(op: ast.cmpop, right: ast.expr) -> None:
 def _refusal(node: ast.AST) -> ValueError:
     noun = _NAMES_OF_NODES.get(type(node), f"a {type(node).__name__}")
     return ValueError(f"it uses {noun}; {_ALLOWED}")
-
-
-def _check_condition(node: ast.expr) -> None:
-    """Refuse numbers and texts where true or false is meant, and lists outside of ``in``."""
-    match node:
-        case ast.BoolOp(values=values):
-            for value in values:
-                _check_condition(value)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            _check_condition(operand)
-        case ast.Compare(left=left, comparators=comparators):
-            _check_operand(left)
-            for right in comparators:
-                for item in right.elts if isinstance(right, ast.Tuple | ast.List) else [right]:
-                    _check_operand(item)
-        case ast.Name() | ast.Constant(value=bool()):
-            pass
-        case _:
-            raise ValueError("it is a value, not a condition; compare it, as in `a + b < 1`")
-
-
-def _check_operand(node: ast.expr) -> None:
-    match node:
-        case ast.Tuple() | ast.List():
-            raise ValueError("a list may only stand at the right of `in`")
-        case ast.BinOp(left=left, right=right):
-            _check_operand(left)
-            _check_operand(right)
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-            _check_operand(operand)
-        case ast.Name() | ast.Constant():
-            pass
-        case _:
-            _check_condition(node)
 
 
 def _value(node: ast.expr, params: Params) -> _Value:  # noqa: PLR0911 - one arm per kind

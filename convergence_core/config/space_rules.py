@@ -1,14 +1,13 @@
 """Rules of ``search_space``: bounds, steps, defaults, conditions and constraints."""
 
-import ast
 import keyword
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from convergence_core.config.base import Choice
-from convergence_core.config.expressions import parse
+from convergence_core.config.expressions import Use, parse
 from convergence_core.config.problems import Report, guessed, listing
 from convergence_core.config.search_space import (
     BooleanParam,
@@ -206,30 +205,25 @@ def is_active(
 
 # -- constraints: known parameters, each used as what it is
 
-Use: TypeAlias = Literal["number", "truth"]
-
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-
 
 def _check_constraints(space: SearchSpaceConfig, report: Report) -> None:
     """Check that each constraint is an expression over parameters of the right types."""
     for i, text in enumerate(space.constraints):
         path: Path = ("search_space", "constraints", i)
         try:
-            names = parse(text).names
+            expression = parse(text)
         except ValueError as error:
             rule = f"must be an expression over parameters: {error}"
             fix = "Write e.g. `min_tokens <= max_tokens`."
             report.add(path, rule.rstrip("."), fix, value=shown(text))
             continue
-        for name in sorted(names):
+        for name in sorted(expression.names):
             if name not in space.parameters:
                 report_unknown(path, name, space.parameters, report)
             elif isinstance(space.parameters[name], TextParam):
                 rule, fix = "must not use text parameters", "Use parameters of other types."
                 report.add(path, rule, fix, value=f"`{name}`")
-        uses = _uses(ast.parse(text.strip(), mode="eval").body, "truth")
-        for name, use in sorted(set(uses)):
+        for name, use in sorted(expression.uses):
             _check_use(path, name, use, space.parameters.get(name), report)
 
 
@@ -265,33 +259,3 @@ def _check_use(
         )
     if not is_right:
         report.add(path, rule, fix, value=f"`{name}`")
-
-
-def _uses(node: ast.expr, use: Use | None) -> Iterator[tuple[str, Use]]:
-    """Yield each name that must be a number or a truth value, and which."""
-    if isinstance(node, ast.Name) and use is not None:
-        yield node.id, use
-    for child, its_use in _children(node):
-        yield from _uses(child, its_use)
-
-
-def _children(node: ast.expr) -> list[tuple[ast.expr, Use | None]]:
-    """Return the parts of an expression, each with what it must be there."""
-    match node:
-        case ast.BoolOp(values=values):
-            return [(value, "truth") for value in values]
-        case ast.UnaryOp(op=sign, operand=operand):
-            return [(operand, "truth" if isinstance(sign, ast.Not) else "number")]
-        case ast.BinOp(left=left, right=right):
-            return [(left, "number"), (right, "number")]
-        case ast.Compare(left=left, ops=ops, comparators=rights):
-            lefts = [left, *rights[:-1]]
-            return [
-                (side, "number" if isinstance(op, _ORDERS) else None)
-                for op, *sides in zip(ops, lefts, rights, strict=True)
-                for side in sides
-            ]
-        case ast.Tuple(elts=items) | ast.List(elts=items):
-            return [(item, None) for item in items]
-        case _:
-            return []

@@ -76,6 +76,8 @@ _PROMPT_FILES: Final = (".txt", ".md", ".j2", ".json", ".yaml", ".yml")
 _IMAGE: Final = re.compile(r"\btype['\"]?\s*:\s*['\"]?(?:input_image|image_url|image)\b")
 _MADE: Final = "prompt made by code:"
 _IMAGES: Final = "prompt with images:"
+_LOST_FILES: Final = {**dict.fromkeys(_SCRIPTS, _MADE), **dict.fromkeys(_IMAGE_FILES, _IMAGES)}
+"""Suffix of a file that is no prompt → what is said of it."""
 _LEAST_HELD_OUT: Final = 8
 """Cases from which on a quarter of them is held out."""
 
@@ -169,20 +171,10 @@ def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], 
 
 def _refusal(path: Path, lost: Counter[str]) -> ConfigurationError:
     """Return why no prompt of a configuration can be carried, and what to do."""
-    reasons = [*+lost]
-    value = ", ".join(reasons) or "none"
-    if not reasons:
-        rule = "must list the prompts to optimize"
-        fix = "Add them, e.g. `prompts: ['Sort this: {{text}}']`."
-    elif all(reason.startswith(_MADE) for reason in reasons):
-        rule = "must hold a prompt written as text"
-        fix = "Save what the code returns as a .txt file with {{variables}}, and name that file."
-    elif all(reason.startswith(_IMAGES) for reason in reasons):
-        rule = "must hold a prompt of text alone"
-        fix = "Describe the images in words: an import sends only text."
-    else:
-        rule, fix = "must hold a prompt that can be carried", "Write one as text or a .txt file."
-    return ConfigurationError.of(f"{path}: prompts", rule, fix, value=value)
+    reasons = ", ".join(+lost) or "none"
+    rule = "must hold a prompt that is written as text"
+    fix = "Write one, e.g. `prompts: ['Sort this: {{text}}']`, or save what code returns as a .txt file."
+    return ConfigurationError.of(f"{path}: prompts", rule, fix, value=reasons)
 
 
 def _has_code(content: str) -> bool:
@@ -191,19 +183,11 @@ def _has_code(content: str) -> bool:
 
 
 def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[str]:
-    if isinstance(written, Mapping):
-        written = [*written]
-    for prompt in written if isinstance(written, list) else [written]:
-        text = prompt
-        if isinstance(prompt, Mapping):
-            text = prompt.get("raw", prompt.get("id"))
+    for prompt in [*written] if isinstance(written, Mapping | list) else [written]:
+        text = prompt.get("raw", prompt.get("id")) if isinstance(prompt, Mapping) else prompt
         if not isinstance(text, str):
             source_text = json.dumps(prompt, default=str)
-            kind = (
-                _IMAGES
-                if _IMAGE.search(source_text)
-                else "prompt that is neither text nor a file:"
-            )
+            kind = _IMAGES if _IMAGE.search(source_text) else "prompt that is no text:"
             lost[f"{kind} {shortened(source_text)}"] += prompt is not None
             continue
         name = text.removeprefix("file://")
@@ -214,14 +198,8 @@ def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[st
             yield text
             continue
         if suffix not in _PROMPT_FILES:
-            kind = "prompt in a file that is no text:"
-            kind = (
-                _IMAGES
-                if suffix in _IMAGE_FILES
-                else _MADE
-                if suffix in _SCRIPTS or name.startswith("exec:")
-                else kind
-            )
+            kind = _LOST_FILES.get(suffix, "prompt in a file that is no text:")
+            kind = _MADE if name.startswith("exec:") else kind
             lost[f"{kind} {shortened(name)}"] += 1
             continue
         files = sorted(folder.glob(name)) if not name.startswith("/") else [Path(name)]
