@@ -1,12 +1,11 @@
-"""Interfaces to the world: targets, metrics, LLMs, players, stores and journals.
+"""Interfaces to the world: targets, metrics, LLMs, players and journals.
 
 ``tasks`` implements them, and every implementation passes the contract suite of its protocol
-(``tests/contracts``). ``Store`` and ``Journal`` block; async code calls them in a thread.
+(``tests/contracts``). A ``Journal`` blocks; async code calls it in a thread.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from convergence_core.records import NO_USAGE, Case, Json, Params, Reply, Usage
@@ -227,74 +226,6 @@ class Checkpoint:
     sampler_state_json: str
     progress_json: str
     """State of the stopping rule and the budget."""
-
-
-@runtime_checkable
-class Store(Protocol):
-    """Immutable results, one file per (run, generation, table)."""
-
-    @property
-    def path(self) -> PurePath:
-        """Root folder."""
-        ...
-
-    def publish(self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:
-        """Publish a generation durably, the ``generations`` row last; repeating is harmless.
-
-        Generation ``-1`` holds the final re-estimation (its rows' ``generation`` is NULL).
-
-        Raises:
-            StoreWriteError: the write failed; no row of this generation is visible.
-        """
-        ...
-
-    def write_ahead(
-        self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]
-    ) -> None:
-        """Write rows that are fixed before evaluation; they become visible with the generation.
-
-        Raises:
-            StoreWriteError: the write failed; earlier rows are unchanged.
-        """
-        ...
-
-    def save_run(self, record: RunRecord) -> None:
-        """Create or replace the run's row atomically."""
-        ...
-
-    def finish_run(self, record: RunRecord) -> None:
-        """Save the row of a ``done`` run and compact its generations into one file per table."""
-        ...
-
-    def continue_run(self, source_id: str, run_id: str) -> None:
-        """Publish a finished run's generations under a new run id; repeating is harmless."""
-        ...
-
-    def run(self, name: str) -> RunRecord:
-        """Find one run by id, label or unambiguous part of its id.
-
-        Raises:
-            RunNotFoundError: no run or several runs match.
-        """
-        ...
-
-    def runs(self, system: str | None = None) -> list[RunRecord]:
-        """Return all runs, or those of one system, latest first."""
-        ...
-
-    def checkpoint(self, run_id: str) -> Checkpoint | None:
-        """Return the checkpoint of the last committed generation; ``None`` before the first."""
-        ...
-
-    def rows(
-        self, sql: str, parameters: Mapping[str, object] | None = None
-    ) -> list[dict[str, object]]:
-        """Run SQL over the views and return rows as dictionaries.
-
-        Raises:
-            QueryError: the SQL is wrong.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

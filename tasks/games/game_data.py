@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from convergence_core.games.round_records import PlayRecord
-from convergence_core.ports import Store
 from tasks.games.round_rows import plays_of_run
+from tasks.store import ParquetStore
 
 SOLVER: Final = "solver"
 CHANCE: Final = "chance"
@@ -32,7 +32,7 @@ class GameForm(StrEnum):
     """Prompt and what verifies an answer to it: tasks of one question with a library's verifier."""
 
 
-def stored_plays(store: Store, system: str | None, game: str | None) -> list[PlayRecord]:
+def stored_plays(store: ParquetStore, system: str | None, game: str | None) -> list[PlayRecord]:
     """Return the plays of all finished rounds, the oldest first.
 
     Args:

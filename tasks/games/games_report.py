@@ -18,7 +18,7 @@ from convergence_core.games.round_records import (
 )
 from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS
-from convergence_core.ports import RunRecord, Store
+from convergence_core.ports import RunRecord
 from tasks.games.round_rows import (
     all_rounds,
     past_rounds,
@@ -31,7 +31,9 @@ from tasks.store import ParquetStore
 from tasks.store.tables.lineage import OFFLINE
 
 
-def report_of(store: Store, record: RunRecord, generation: int | None = None) -> GamesReport:
+def report_of(
+    store: ParquetStore, record: RunRecord, generation: int | None = None
+) -> GamesReport:
     """Return what a finished round did, and what the rounds up to its look say of each game.
 
     Args:
@@ -70,7 +72,7 @@ def report_of(store: Store, record: RunRecord, generation: int | None = None) ->
     )
 
 
-def games_within_report(store: Store, record: RunRecord) -> GamesReportWithin | None:
+def games_within_report(store: ParquetStore, record: RunRecord) -> GamesReportWithin | None:
     """Return what the rounds within a run came to; ``None`` if it has none.
 
     Args:

@@ -11,8 +11,9 @@ from convergence_core.games.round_records import (
     PastRound,
     PlayRecord,
 )
-from convergence_core.ports import Ask, Row, RunRecord, Store
+from convergence_core.ports import Ask, Row, RunRecord
 from convergence_core.records import canonical_json, fields_of
+from tasks.store import ParquetStore
 from tasks.store.tables.lineage import GAMES_TAG, owner, payer
 
 COINS_TAG: Final = "game_coins"
@@ -102,7 +103,7 @@ def play_rows(run_id: str, plays: Iterable[PlayRecord]) -> list[Row]:
     ]
 
 
-def past_rounds(store: Store, system: str) -> list[PastRound]:
+def past_rounds(store: ParquetStore, system: str) -> list[PastRound]:
     """Return the finished rounds of a system, by their numbers, each once.
 
     A run that goes on from another holds the rounds of that one, too; of those the latest row is taken.
@@ -119,7 +120,7 @@ def past_rounds(store: Store, system: str) -> list[PastRound]:
     return sorted(rounds.values(), key=lambda past: (past.round_number, past.place))
 
 
-def next_number(store: Store, system: str, past: Iterable[PastRound]) -> int:
+def next_number(store: ParquetStore, system: str, past: Iterable[PastRound]) -> int:
     """Return the number of a round that begins: above all finished ones and those in flight that have fixed their coins.
 
     A round that is played alone and one within a run may be in flight at once, and so have two numbers.
@@ -133,12 +134,12 @@ def next_number(store: Store, system: str, past: Iterable[PastRound]) -> int:
     return 1 + max(numbers, default=-1)
 
 
-def _records(store: Store, system: str) -> dict[str, RunRecord]:
+def _records(store: ParquetStore, system: str) -> dict[str, RunRecord]:
     names = (system, f"{system}.{GAMES_TAG}")
     return {run.run_id: run for name in names for run in store.runs(name)}
 
 
-def all_rounds(store: Store, system: str) -> list[PastRound]:
+def all_rounds(store: ParquetStore, system: str) -> list[PastRound]:
     """Return the finished rounds of a system, by their numbers, those that were handed on, too."""
     records = _records(store, system)
     coins: dict[tuple[str, int], list[CoinRecord]] = {}
@@ -161,14 +162,14 @@ def all_rounds(store: Store, system: str) -> list[PastRound]:
     ]
 
 
-def rounds_of_run(store: Store, system: str, run_id: str) -> list[Mapping[str, Any]]:
+def rounds_of_run(store: ParquetStore, system: str, run_id: str) -> list[Mapping[str, Any]]:
     """Return the rows of a run's finished rounds, in their order; empty: there is none."""
     rows = store.rows(_ROUNDS, {"system": system})
     return [row for row in rows if row["run_id"] == run_id]
 
 
 def plays_of_run(
-    store: Store, run_id: str, game: str | None = None, *, generation: int | None = None
+    store: ParquetStore, run_id: str, game: str | None = None, *, generation: int | None = None
 ) -> list[PlayRecord]:
     """Return the plays of a run's finished rounds, by round, game and number.
 
@@ -182,14 +183,14 @@ def plays_of_run(
     return [_play(row) for row in store.rows(_PLAYS, parameters)]
 
 
-def price_of_plays(store: Store, system: str) -> dict[str, float]:
+def price_of_plays(store: ParquetStore, system: str) -> dict[str, float]:
     """Return what a play of each game has cost on average, where prices are known."""
     rows = store.rows(_COSTS, {"system": system})
     return {str(row["game"]): float(str(row["usd"])) for row in rows}
 
 
 def gains_of_debates(
-    store: Store, system: str, game: Game, players: Mapping[str, str]
+    store: ParquetStore, system: str, game: Game, players: Mapping[str, str]
 ) -> list[float]:
     """Return what each debate between these players gained, in nats.
 
@@ -207,7 +208,7 @@ def gains_of_debates(
     return [float(dict(row)["advocate"]) for row in scored if "advocate" in dict(row or {})]
 
 
-def _final_looks(store: Store, system: str) -> dict[str, HeldOutLook]:
+def _final_looks(store: ParquetStore, system: str) -> dict[str, HeldOutLook]:
     """Return what the final tests of a system's runs measured of their leaders, by run."""
     looks: dict[str, dict[str, float]] = {}
     n_cases: dict[str, int] = {}

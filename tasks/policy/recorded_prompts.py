@@ -20,12 +20,12 @@ from convergence_core.policy import (
     PromptSituation,
     TakenStep,
 )
-from convergence_core.ports import Store
 from convergence_core.prompts.failures import CATEGORIES, Category
 from convergence_core.prompts.policy import Tried, operator_posterior
 from convergence_core.prompts.state import text_id_of
 from convergence_core.prompts.twins import written_by_rules
 from tasks.policy.prompt_mutator import PromptMutator
+from tasks.store import ParquetStore
 
 _CHANGES: Final = tuple(cast("OperatorName", name) for name in PROMPT_ACTIONS if name != STOP)
 N_TASKS: Final = 64
@@ -75,7 +75,7 @@ class RecordedEdit:
 
 
 def recorded_edits(
-    store: Store, system: str, rounds: str, given: Sequence[str]
+    store: ParquetStore, system: str, rounds: str, given: Sequence[str]
 ) -> list[RecordedEdit]:
     """Return the edits that runs of a system have recorded, of texts that are known.
 
@@ -105,7 +105,7 @@ def recorded_edits(
     ]
 
 
-def recorded_texts(store: Store, system: str) -> dict[str, list[str]]:
+def recorded_texts(store: ParquetStore, system: str) -> dict[str, list[str]]:
     """Return text parameter → the best texts that runs of a system wrote for it, ``MOST_TEXTS`` at most.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 from convergence_core.config import Configuration, stored_mapping
 from convergence_core.errors import ConfigurationError, StoreError
-from convergence_core.ports import RunRecord, Store
+from convergence_core.ports import RunRecord
 from convergence_core.records import Case, Json, Role
 from convergence_core.result import CaseAnswer, CaseAnswers, RunResult, case_names, worst_first
 from tasks.inputs.environment import Environment
@@ -22,6 +22,7 @@ from tasks.report.evidence import rows_of
 from tasks.report.phrases import failure_example
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import journal_url, shortened
+from tasks.store import ParquetStore
 from tasks.store.journal.sqlite_journal import open_journal
 
 MOST_REPORTED = 10
@@ -75,7 +76,7 @@ class EvaluatedCase:
 
 
 def evaluated_cases(
-    store: Store, run_id: str, candidate_id: str | None
+    store: ParquetStore, run_id: str, candidate_id: str | None
 ) -> dict[tuple[str, Role], EvaluatedCase]:
     """Return (case, role) → what a candidate was asked and answered; empty without a candidate."""
     if candidate_id is None:
@@ -161,7 +162,7 @@ def paired_cases(
 
 def answers_of(
     result: RunResult,
-    store: Store,
+    store: ParquetStore,
     configuration: Configuration,
     cases: Iterable[Case] | None,
     *,
@@ -194,7 +195,7 @@ def answers_of(
 
 
 def reported_answers(
-    result: RunResult, store: Store, configuration: Configuration, cases: Iterable[Case]
+    result: RunResult, store: ParquetStore, configuration: Configuration, cases: Iterable[Case]
 ) -> tuple[CaseAnswers, ...]:
     """Return the few cases that a report shows, held-out ones first, with shortened texts.
 
@@ -257,7 +258,7 @@ def cases_of(record: RunRecord) -> tuple[tuple[Case, ...] | None, str]:
 
 
 def with_judges_reasons(
-    store: Store,
+    store: ParquetStore,
     run_id: str,
     configuration: Configuration,
     cases: Mapping[tuple[str, Role], EvaluatedCase],

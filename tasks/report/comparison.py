@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from convergence_core.config import Configuration, parse_stored
 from convergence_core.errors import RunNotFoundError
-from convergence_core.ports import RunRecord, Store
+from convergence_core.ports import RunRecord
 from convergence_core.records import Case, Params, ParamValue, Role
 from convergence_core.result import (
     CaseAnswer,
@@ -46,6 +46,7 @@ from tasks.report.blocks import (
 )
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean, short
+from tasks.store import ParquetStore
 
 MOST_CASES = 50
 """Rows of the table of cases."""
@@ -110,7 +111,7 @@ class PairComparison:
 # -- who is compared
 
 
-def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | None:
+def candidate_named(name: str, record: RunRecord, store: ParquetStore) -> Subject | None:
     """Return a candidate of a finished run; ``None`` if the run has none of this name.
 
     Args:
@@ -171,7 +172,7 @@ def recommended_of(record: RunRecord) -> Subject:
 # -- comparing
 
 
-def compared(store: Store, first: Subject, second: Subject) -> PairComparison:
+def compared(store: ParquetStore, first: Subject, second: Subject) -> PairComparison:
     """Return two candidates side by side, on the cases that both were asked."""
     configurations = [_configuration_of(subject.record) for subject in (first, second)]
     cases, why = cases_of(second.record)

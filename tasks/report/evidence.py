@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from convergence_core.ports import Store
 from convergence_core.posterior.case_effects import adjusted_means
 from convergence_core.records import Role
 from convergence_core.result import CurvePoint, Failure, RoleCost
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
+from tasks.store import ParquetStore
 
 MAX_FAILURES = 50
 """Kinds of failures kept."""
@@ -107,13 +107,15 @@ class RunEvidence:
     costs: tuple[RoleCost, ...] = ()
 
 
-def rows_of(store: Store, sql: str, parameters: Mapping[str, object]) -> Sequence[dict[str, Any]]:
+def rows_of(
+    store: ParquetStore, sql: str, parameters: Mapping[str, object]
+) -> Sequence[dict[str, Any]]:
     """Return the rows of a query whose columns have types that we know."""
     return store.rows(sql, parameters)
 
 
 def read_evidence(
-    store: Store,
+    store: ParquetStore,
     run_id: str,
     *,
     compared: Sequence[str] = (),
@@ -157,12 +159,12 @@ def read_evidence(
     )
 
 
-def curve_of(store: Store, run_id: str) -> tuple[CurvePoint, ...]:
+def curve_of(store: ParquetStore, run_id: str) -> tuple[CurvePoint, ...]:
     """Return one point per committed generation of a run: what was known then."""
     return tuple(CurvePoint(**row) for row in rows_of(store, _CURVE, {"run": run_id}))
 
 
-def costs_of(store: Store, run_id: str) -> tuple[RoleCost, ...]:
+def costs_of(store: ParquetStore, run_id: str) -> tuple[RoleCost, ...]:
     """Return what each role spent on each model, by what a run has committed."""
     return tuple(RoleCost(**row) for row in rows_of(store, _COSTS, {"run": run_id}))
 

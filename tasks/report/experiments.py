@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from convergence_core.ports import Store
 from convergence_core.records import Case, Json
 from tasks.report import phrases
 from tasks.report.evidence import rows_of
+from tasks.store import ParquetStore
 from tasks.store.tables.csv_cells import csv_writer
 
 CELLS_AT_ONCE = 20_000
@@ -70,7 +70,7 @@ class Experiment:
         return int(self.row["n_rows"])
 
 
-def experiments(store: Store, run_id: str) -> list[Experiment]:
+def experiments(store: ParquetStore, run_id: str) -> list[Experiment]:
     """Return a run's candidates by generation, the highest rank first.
 
     Args:
@@ -115,7 +115,7 @@ def write_experiments_csv(stream: TextIO, rows: Sequence[Experiment]) -> None:
 
 
 def write_detailed_csv(
-    stream: TextIO, store: Store, run_id: str, rows: Sequence[Experiment]
+    stream: TextIO, store: ParquetStore, run_id: str, rows: Sequence[Experiment]
 ) -> None:
     """Write ``detailed_results.csv``: a line per evaluation."""
     names = _names(rows)
@@ -132,7 +132,7 @@ def write_detailed_csv(
 
 def write_detailed_json(
     stream: TextIO,
-    store: Store,
+    store: ParquetStore,
     run_id: str,
     rows: Sequence[Experiment],
     cases: Mapping[str, Case] | None,
@@ -170,7 +170,7 @@ def write_detailed_json(
 
 
 def _with_evaluations(
-    store: Store, run_id: str, rows: Sequence[Experiment]
+    store: ParquetStore, run_id: str, rows: Sequence[Experiment]
 ) -> Iterator[tuple[Experiment, list[dict[str, Any]]]]:
     """Yield candidates with their evaluations, read in portions that fit into memory."""
     for portion in portions(rows):

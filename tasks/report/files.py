@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TextIO, TypeAlias
 
 from convergence_core.config import Configuration
-from convergence_core.ports import Store
 from convergence_core.records import Case, Json, Role, fields_of
 from convergence_core.result import CandidateReport, Estimate, RunResult, verdict_of
 from tasks.report import phrases
@@ -40,6 +39,7 @@ from tasks.report.experiments import (
 )
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
+from tasks.store import ParquetStore
 
 Write: TypeAlias = Callable[[TextIO], None]
 
@@ -53,7 +53,7 @@ _MEASURED: Mapping[Role, str] = {
 
 def write_results(
     result: RunResult,
-    store: Store,
+    store: ParquetStore,
     configuration: Configuration,
     base_dir: Path,
     *,
@@ -113,7 +113,7 @@ def _copy_latest(folder: Path, files: Mapping[str, str]) -> None:
 
 def _writers(
     result: RunResult,
-    store: Store,
+    store: ParquetStore,
     configuration: Configuration,
     cases: Iterable[Case] | None,
 ) -> Mapping[str, Write]:

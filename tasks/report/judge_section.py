@@ -15,7 +15,6 @@ import numpy as np
 from convergence_core.config import Configuration, JudgeMetric
 from convergence_core.judges.agreement import pass_fail_agreement, rating_agreement, wilson
 from convergence_core.judges.report import Agreement, Figure, JudgeReport
-from convergence_core.ports import Store
 from convergence_core.records import Case, Json
 from convergence_core.result import number_text
 from convergence_core.result.number_text import plural, whole_percent
@@ -25,6 +24,7 @@ from tasks.metrics.judge.verdicts import BEST, label_at, passed_of, rating_of
 from tasks.report.blocks import Block, Bullets, Heading, Paragraph, marked
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
+from tasks.store import ParquetStore
 
 _JUDGED = """
 SELECT case_id, metric, value FROM metrics
@@ -56,7 +56,7 @@ class LabeledJudgement:
 
 
 def judge_reports(
-    store: Store,
+    store: ParquetStore,
     run_id: str,
     *,
     configuration: Configuration,

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from convergence_core.ports import Store
 from convergence_core.prompts.report import FamilyEdge, PromptReport
 from convergence_core.prompts.state import DRAWN, NO_ANSWER, OVER_BUDGET, RULES
 from convergence_core.records import sha256_hex
@@ -22,6 +21,7 @@ from tasks.report.blocks import (
 )
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
+from tasks.store import ParquetStore
 
 _SQL = "SELECT * FROM mutation_effects WHERE run_id = $run ORDER BY generation, position"
 _COST = """
@@ -30,7 +30,7 @@ _COST = """
 
 
 def prompt_report(
-    store: Store, result: RunResult, texts: Mapping[str, str]
+    store: ParquetStore, result: RunResult, texts: Mapping[str, str]
 ) -> PromptReport | None:
     """Return what writing prompts came to; ``None`` if nothing was written.
 

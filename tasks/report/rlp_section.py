@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from convergence_core.ports import Store
 from convergence_core.records import Params
 from convergence_core.result.number_text import UNKNOWN, plural
 from convergence_core.rlp.gain import EProcess, interval_of
@@ -16,6 +15,7 @@ from convergence_core.space import Space
 from tasks.report.blocks import Block, Columns, Grid, LongText, Paragraph, section, table
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean, most_frequent
+from tasks.store import ParquetStore
 
 _THOUGHTS = """
     WITH texts AS (
@@ -31,7 +31,7 @@ _FORECASTS = """
 
 
 def thinking_report(
-    store: Store, run_id: str, *, space: Space, params_of: Mapping[str, Params]
+    store: ParquetStore, run_id: str, *, space: Space, params_of: Mapping[str, Params]
 ) -> ThinkingReport | None:
     """Return what thoughts were worth; ``None`` means RLP wrote none.
 

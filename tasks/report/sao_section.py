@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from convergence_core.judges.trust import LEAST_ITEMS, LEAST_TRUST
-from convergence_core.ports import Store
 from convergence_core.records import fields_of
 from convergence_core.result.number_text import UNKNOWN, plural, whole_percent
 from convergence_core.sao.preferences import JudgedPair
@@ -15,6 +14,7 @@ from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from tasks.report.blocks import Block, Columns, Grid, LongText, section, table
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean, most_frequent
+from tasks.store import ParquetStore
 
 _ROUNDS = "SELECT * FROM preference_rounds WHERE run_id = $run ORDER BY generation"
 _TOTAL = """
@@ -25,7 +25,7 @@ _LONGEST = 600
 """Characters of a sample text."""
 
 
-def preference_report(store: Store, run_id: str, system: str) -> PreferenceReport | None:
+def preference_report(store: ParquetStore, run_id: str, system: str) -> PreferenceReport | None:
     """Return the report on a run's preferences; ``None`` if it had no round.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from convergence_core.errors import EvaluationFault, EvaluatorFault
-from convergence_core.ports import LLM, Row, RunRecord, Store, Target, WorstCase
+from convergence_core.ports import LLM, Row, RunRecord, Target, WorstCase
 from convergence_core.result.number_text import usd
 from convergence_core.search.study_state import StudyState
 from tasks.calls.metric_calls import PaidCall
@@ -15,6 +15,7 @@ from tasks.calls.session import AskStandalone, EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.rlp.model_calls import Answered, ThoughtAsker
+from tasks.store import ParquetStore
 
 T = TypeVar("T")
 
@@ -173,7 +174,7 @@ class LearnerParts:
     target: Target
     """Optimized system; its session closes it."""
     session: EvaluationSession
-    store: Store
+    store: ParquetStore
     attempts: Callable[[], Sequence[Row]]
     """Returns the run's calls, including those of its learners."""
     state: StudyState

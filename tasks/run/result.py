@@ -8,7 +8,7 @@ import numpy as np
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import explain
 from convergence_core.explanation.records import Effect, Explanation
-from convergence_core.ports import CallTotals, RunRecord, Store
+from convergence_core.ports import CallTotals, RunRecord
 from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.prompts.state import text_id_of
 from convergence_core.records import Params
@@ -34,6 +34,7 @@ from tasks.report.sao_section import preference_report
 from tasks.rlp.model_calls import SAO, THOUGHT, WRITING
 from tasks.run.prior_runs import PriorRuns
 from tasks.run.run import Run
+from tasks.store import ParquetStore
 from tasks.store.clock import end_us
 from tasks.store.layout import label_of
 from tasks.store.tables.lineage import ancestors
@@ -71,7 +72,7 @@ def collect_progress(run: Run) -> RunResult:
 
 
 def collect(
-    store: Store,
+    store: ParquetStore,
     record: RunRecord,
     loaded: Loaded,
     search: SearchState,
@@ -247,7 +248,7 @@ def _facts(record: RunRecord, past: PriorRuns | None, search: SearchState) -> di
 
 def _with_sections(
     result: RunResult,
-    store: Store,
+    store: ParquetStore,
     record: RunRecord,
     loaded: Loaded,
     view: View,
@@ -276,7 +277,7 @@ def _with_sections(
     )
 
 
-def _sources(store: Store, run_id: str, view: View) -> tuple[SourceReport, ...]:
+def _sources(store: ParquetStore, run_id: str, view: View) -> tuple[SourceReport, ...]:
     """Return what each source of settings got and brought; empty if there is one alone."""
     means = {name: ranked.mean for name, ranked in view.standing.items()}
     reports = {r.source: r for r in source_reports(view.search.archive, means)}
@@ -302,7 +303,9 @@ def _given_texts(loaded: Loaded) -> dict[str, str]:
     }
 
 
-def _with_prompts(result: RunResult, store: Store, loaded: Loaded, record: RunRecord) -> RunResult:
+def _with_prompts(
+    result: RunResult, store: ParquetStore, loaded: Loaded, record: RunRecord
+) -> RunResult:
     """Return the result with what writing prompts came to, and who chose the edits."""
     prompts = prompt_report(store, result, _given_texts(loaded))
     if prompts is None:

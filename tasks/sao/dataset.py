@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeAlias
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.judges.trust import LEAST_ITEMS, LEAST_TRUST
-from convergence_core.ports import Store
 from convergence_core.records import Json
 from convergence_core.sao.duplicates import Duplicates
 from convergence_core.sao.filters import Filter, FilterChain, HeldOut
@@ -96,13 +95,13 @@ class Dataset:
         )
 
 
-def systems_of(store: Store) -> list[str]:
+def systems_of(store: ParquetStore) -> list[str]:
     """Return the systems that have preferences in a store."""
     return [str(row["name"]) for row in store.rows(_SYSTEMS)]
 
 
 def dataset_of(
-    store: Store, system: str, *, split: WantedSplit = "train", anyway: bool = False
+    store: ParquetStore, system: str, *, split: WantedSplit = "train", anyway: bool = False
 ) -> Dataset:
     """Return the kept pairs of a system, those of all its runs.
 

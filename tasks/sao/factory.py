@@ -9,7 +9,7 @@ import yaml
 from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.search_space import TextParam
-from convergence_core.ports import RunRecord, Store, Target
+from convergence_core.ports import RunRecord, Target
 from convergence_core.records import Json
 from convergence_core.sao.executed_items import EXECUTED, GroundedAnswer
 from convergence_core.sao.personas import Grammar
@@ -28,6 +28,7 @@ from tasks.sao.learner import SAO, SaoLearner
 from tasks.sao.round import RoundModels
 from tasks.sao.writer import LONGEST_ANSWER, N_AT_ONCE, AnsweringSystem, Writer
 from tasks.secrets.redaction import secret_name
+from tasks.store import ParquetStore
 
 NO_LLM: Final = "SAO off: no `llm` is configured"
 NO_PROMPT: Final = (
@@ -56,7 +57,7 @@ def shipped_personas() -> Grammar:
 
 
 def first_state(
-    configuration: Configuration, learned: Json, store: Store, record: RunRecord
+    configuration: Configuration, learned: Json, store: ParquetStore, record: RunRecord
 ) -> SaoState:
     """Return the state of a checkpoint; before the first one what earlier runs have left."""
     sao = configuration.society.sao
@@ -184,7 +185,7 @@ def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
     )
 
 
-def grounded_answers(loaded: Loaded, store: Store, run_id: str) -> list[GroundedAnswer]:
+def grounded_answers(loaded: Loaded, store: ParquetStore, run_id: str) -> list[GroundedAnswer]:
     """Return a run's answers with the mean of the executed metrics; those without a value are left out."""
     shape = shape_of(loaded.cases)
     names = [

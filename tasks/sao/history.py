@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from convergence_core.ports import RunRecord, Store
+from convergence_core.ports import RunRecord
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.played_items import PlayedItem
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.state import SaoState
 from tasks.providers import split_model
+from tasks.store import ParquetStore
 from tasks.store.tables.lineage import superseded
 
 TAG: Final = "preferences_of"
@@ -50,7 +51,7 @@ def judge_of(config_json: str) -> str | None:
     return None if name is None else str(name)
 
 
-def history_tag(store: Store, system: str) -> dict[str, str]:
+def history_tag(store: ParquetStore, system: str) -> dict[str, str]:
     """Return the tag that names the earlier runs of a run that begins now; empty: none wrote anything.
 
     Args:
@@ -66,7 +67,7 @@ def history_tag(store: Store, system: str) -> dict[str, str]:
     return {TAG: " ".join(entries[:MOST_RUNS])} if entries else {}
 
 
-def history_of(store: Store, record: RunRecord) -> RoundHistory:
+def history_of(store: ParquetStore, record: RunRecord) -> RoundHistory:
     """Return what a run's earlier runs, and its own committed rounds, have left.
 
     Args:
@@ -118,7 +119,7 @@ def history_of(store: Store, record: RunRecord) -> RoundHistory:
 
 
 def played_items(
-    store: Store, system: str, judge: str | None, run_id: str | None = None
+    store: ParquetStore, system: str, judge: str | None, run_id: str | None = None
 ) -> list[PlayedItem]:
     """Return what the judge of preferences has said in finished rounds of games, by round.
 
@@ -133,7 +134,7 @@ def played_items(
 
 
 def _played(
-    store: Store, system: str, judge: str | None
+    store: ParquetStore, system: str, judge: str | None
 ) -> list[tuple[Mapping[str, Any], PlayedItem]]:
     if judge is None:
         return []
@@ -153,7 +154,7 @@ def _played(
 
 
 def inherited_state(
-    store: Store, record: RunRecord, *, limit: int, n_personas: int
+    store: ParquetStore, record: RunRecord, *, limit: int, n_personas: int
 ) -> SaoState | None:
     """Return the state that a run begins with; ``None`` if no earlier run has left one.
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from convergence_core.ports import Store
 from convergence_core.sao.preferences import JudgedPair
 from tasks.sao.dataset import dataset_of
+from tasks.store import ParquetStore
 from tasks.training.jobs import Objective, TrainingRow
 from tasks.training.marks import is_held_out_prompt
 
@@ -15,7 +15,7 @@ MOST_ROWS: Final = 1_000
 
 
 def training_rows_of_preferences(
-    store: Store,
+    store: ParquetStore,
     system: str,
     objective: Objective,
     *,

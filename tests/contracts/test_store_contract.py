@@ -1,28 +1,19 @@
-"""What every ``Store`` must do. A new implementation joins ``STORES`` and gets all of it."""
-
-import importlib
-import inspect
-import pkgutil
-import sys
-from collections.abc import Callable
-from pathlib import Path
+"""What a store of results promises: generations whole or not at all, and read back as written."""
 
 import pytest
 
-import tasks.store
 from convergence_core.errors import QueryError, RunNotFoundError
-from convergence_core.ports import Checkpoint, Store
+from convergence_core.ports import Checkpoint
 from tasks.store import ParquetStore
 from tests.support.store_rows import RUN, T0, final_tables, generation_tables, run_record
 
-STORES: dict[str, Callable[[Path], Store]] = {"parquet": ParquetStore}
 OTHER = "01J8ZD0000000000000000WXYZ"
 
 
-@pytest.fixture(params=STORES)
-def reopen(request, tmp_path):
+@pytest.fixture
+def reopen(tmp_path):
     """Open the same store again, as another process would."""
-    return lambda: STORES[request.param](tmp_path / "store")
+    return lambda: ParquetStore(tmp_path / "store")
 
 
 @pytest.fixture
@@ -30,23 +21,13 @@ def store(reopen):
     return reopen()
 
 
-def count(store: Store, table: str, where: str = "true") -> object:
+def count(store: ParquetStore, table: str, where: str = "true") -> object:
     return store.rows(f"SELECT count(*) AS n FROM {table} WHERE {where}")[0]["n"]  # noqa: S608 - a test's SQL
 
 
-def everything(store: Store) -> dict[str, list[dict[str, object]]]:
+def everything(store: ParquetStore) -> dict[str, list[dict[str, object]]]:
     tables = ("generations", "candidates", "evaluations", "attempts", "payloads")
     return {t: store.rows(f"SELECT * FROM {t} ORDER BY ALL") for t in tables}  # noqa: S608 - a test's SQL
-
-
-def test_every_store_is_under_contract():
-    found = set()
-    for module in pkgutil.walk_packages(tasks.store.__path__, "tasks.store."):
-        name = module.name
-        importlib.import_module(name)
-        members = inspect.getmembers(sys.modules[name], inspect.isclass)
-        found |= {c for _, c in members if c is not Store and hasattr(c, "finish_run")}
-    assert found == set(STORES.values())
 
 
 def test_an_empty_store_answers_with_nothing(store):
