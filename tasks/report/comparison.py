@@ -299,13 +299,13 @@ def _mean(values: Sequence[float | None]) -> float | None:
 # -- showing
 
 
-def comparison_blocks(comparison: PairComparison) -> list[Block]:
-    """Return a comparison for people: A is the first, B the second."""
+def comparison_blocks(comparison: PairComparison, *notes: str) -> list[Block]:
+    """Return a comparison for people, with further notes: A is the first, B the second."""
     a, b = comparison.first, comparison.second
     return [
         Heading(f"A: {clean(a.name)}    B: {clean(b.name)}"),
         Paragraph((comparison_sentence(comparison),), "lead"),
-        *(Paragraph((note,)) for note in comparison.notes),
+        *(Paragraph((note,)) for note in (*comparison.notes, *notes)),
         *_rewards(comparison),
         *_parameters(comparison),
         *_money_and_time(comparison),

@@ -1,6 +1,6 @@
 /* Blocks of a report (tasks/report/blocks.py), a card for each section. */
 import type { ComponentChildren } from "preact";
-import { Card, Table } from "./parts";
+import { anchor, Card, Table } from "./parts";
 import { PlotChart, type Plot } from "./plot";
 import { marked, Texts, visible } from "./text";
 
@@ -59,6 +59,9 @@ function One({ of, label, open }: { of: Block; label: string; open?: (candidate:
 }
 
 /** The sections, each by its heading; `from` and `to` cut the list of them. */
+/** Titles of the sections, as they stand. */
+export const sectionTitles = (of: Block[]): string[] => of.flatMap((block) => (block.is === "Heading" && block.level === 2 ? [block.text] : []));
+
 export function Sections({ of, from = 0, to, open }: { of: Block[]; from?: number; to?: number; open?: (candidate: string) => void }) {
   const sections: { title: string; blocks: Block[] }[] = [];
   for (const block of of) {
@@ -68,7 +71,7 @@ export function Sections({ of, from = 0, to, open }: { of: Block[]; from?: numbe
   return (
     <>
       {sections.slice(from, to).map((section) => (
-        <Card key={section.title} title={visible(section.title)}>
+        <Card key={section.title} id={anchor(section.title)} title={visible(section.title)}>
           <div class="blocks">{section.blocks.map((block, i) => <One key={i} of={block} label={section.title} open={open} />)}</div>
         </Card>
       ))}

@@ -53,9 +53,12 @@ export function Empty({ children, command }: { children: ComponentChildren; comm
   );
 }
 
+/** The address of a section in its page. */
+export const anchor = (title: string): string => title.toLowerCase().replace(/\W+/g, "-");
+
 export function Card(p: { title: ComponentChildren; tools?: ComponentChildren; note?: ComponentChildren; children: ComponentChildren; id?: string }) {
   return (
-    <section class="card" id={p.id}>
+    <section class="card" id={p.id ?? (typeof p.title === "string" ? anchor(p.title) : undefined)}>
       <header>
         <h2>{p.title}</h2>
         {p.tools}

@@ -1,8 +1,8 @@
 /* Run: what was found, how the search came there, what it paid. */
 import { useState } from "preact/hooks";
 import { useData } from "../api";
-import { Sections, type Block } from "../blocks";
-import { Card, Empty, Figure, Show, Status, Table, type Column } from "../parts";
+import { sectionTitles, Sections, type Block } from "../blocks";
+import { anchor, Card, Empty, Figure, Show, Status, Table, type Column } from "../parts";
 import { Link, setQuery, to } from "../router";
 import { count, Interval, One, plural, reward, seconds, Strip, Time } from "../text";
 import type { Allocation, Candidate, Leaderboard, Run as Data } from "../types";
@@ -99,6 +99,11 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
           </>
         )}
       </Show>
+      {report.data && (
+        <nav class="contents small" aria-label="Sections">
+          {sectionTitles(report.data.blocks).map((title) => <a key={title} href={`#${anchor(title)}`}>{title}</a>)}
+        </nav>
+      )}
       {report.data && <Sections of={report.data.blocks} to={1} open={(id) => setQueryAnswers(run, id, null)} />}
       {leaderboard.data && leaderboard.data.rows.length > 0 && (
         <Card title="Leaderboard" note={leaderboard.data.note}>
