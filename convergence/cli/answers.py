@@ -1,7 +1,7 @@
 """``show`` and ``compare``: answers of candidates, case by case."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,8 @@ from convergence.finished_runs import finished_run
 from convergence_core.errors import RunNotFoundError
 
 if TYPE_CHECKING:
-    from convergence_core.result import CaseAnswer, CaseAnswers, RunResult
-    from tasks.report.comparison import PairComparison, Subject
+    from convergence_core.result import CaseAnswers, RunResult
+    from tasks.report.comparison import Subject
     from tasks.store import ParquetStore
 
 
@@ -55,8 +55,8 @@ def show(
             "default": None if result.baseline is None else result.baseline.params,
             "recommended": None if result.winner is None else result.winner.params,
             "found": None if result.best is None else result.best.params,
-            "cases": [_case_row(row, "default", "found") for row in answers],
-            "edits": [] if result.prompts is None else console.plain(result.prompts.family),
+            "cases": answers,
+            "edits": [] if result.prompts is None else result.prompts.family,
         },
         lambda: _print(result, answers, limit=0 if case else limit, is_whole=not case, why=why),
     )
@@ -184,11 +184,11 @@ def compare(
     def show() -> None:
         for block in comparison_blocks(pair):
             console.show_block(block)
-        name = pair.second.record.label
+        name = pair.second.run
         if pair.cases:
             console.say(f"\nA case of {name} in full: convergence show {name} --case ID")
 
-    console.emit(_comparison_row(pair), show)
+    console.emit(pair, show)
 
 
 def _subjects(
@@ -221,55 +221,3 @@ def _subjects(
         f"candidate of {record.label}. Name candidates as default, recommended or as in the "
         f"report (`convergence report {record.label}`), and their run with --run."
     )
-
-
-# -- JSON
-
-
-def _case_row(case: "CaseAnswers", first: str, second: str) -> dict[str, Any]:
-    return {
-        "case_id": case.case_id,
-        "name": case.name,
-        "role": case.role,
-        "input": case.input,
-        "expected": case.expected,
-        first: _answer_row(case.first),
-        second: _answer_row(case.second),
-        "difference": case.gap,
-    }
-
-
-def _answer_row(answer: "CaseAnswer | None") -> dict[str, Any] | None:
-    return None if answer is None else dict(console.plain(answer))
-
-
-def _comparison_row(pair: "PairComparison") -> dict[str, Any]:
-    sides = {
-        name: {
-            "name": subject.name,
-            "run": subject.record.label,
-            "candidate_id": subject.candidate_id,
-            "params": subject.params,
-            "per_answer": per_answer,
-        }
-        for name, subject, per_answer in zip(
-            ("a", "b"), (pair.first, pair.second), pair.per_answer, strict=True
-        )
-    }
-    return {
-        **sides,
-        "differing_parameters": {
-            name: {"a": a, "b": b} for name, (a, b) in pair.parameters.items()
-        },
-        "rewards": [
-            {
-                "role": shared.role,
-                "a": shared.first_mean,
-                "b": shared.second_mean,
-                "b_minus_a": shared.difference,
-            }
-            for shared in pair.shared
-        ],
-        "notes": pair.notes,
-        "cases": [_case_row(row, "a", "b") for row in pair.cases],
-    }

@@ -106,9 +106,6 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free 
 OpenDocs = Annotated[
     bool, typer.Option("--docs", help="Show /docs and /openapi.json without a token.")
 ]
-MaxBody = Annotated[
-    int, typer.Option(min=1_024, help="Longest request body, in bytes.", rich_help_panel=LIMITS)
-]
 Rate = Annotated[
     float,
     typer.Option(

@@ -47,7 +47,6 @@ def serve(  # noqa: PLR0917 - Typer's options
     docs: options.OpenDocs = False,
     store: options.Store = None,
     config: options.Config = None,
-    max_body: options.MaxBody = 65_536,
     rate: options.Rate = 2_000.0,
     connections: Annotated[
         int | None,
@@ -57,14 +56,6 @@ def serve(  # noqa: PLR0917 - Typer's options
             rich_help_panel=options.LIMITS,
         ),
     ] = None,
-    grace: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Seconds to finish running requests when the service stops.",
-            rich_help_panel=options.LIMITS,
-        ),
-    ] = 30,
 ) -> None:
     """Serve settings to requests over HTTP, and learn from their rewards.
 
@@ -95,9 +86,7 @@ def serve(  # noqa: PLR0917 - Typer's options
     service_options = ServiceOptions(
         host=host,
         port=port,
-        max_body=max_body,
         rate=rate or None,
-        grace_s=grace,
         connections=connections,
         has_docs=docs,
     )

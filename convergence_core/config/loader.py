@@ -75,14 +75,15 @@ def parse_stored(text: str) -> Configuration:
 
 
 def stored_mapping(text: str) -> dict[str, Any]:
-    """Read the mapping of a stored run's configuration, without the keys that this version lacks."""
+    """Read the mapping of a stored configuration, without keys and words that this version lacks."""
     tree: dict[str, Any] = json.loads(text)
     try:
         Configuration.model_validate(tree)
     except ValidationError as error:
-        for item in error.errors(include_url=False):
-            if item["type"] == "extra_forbidden":
-                *above, key = path_of(item, tree)
+        for item in reversed(error.errors(include_url=False)):
+            *above, key = path_of(item, tree)
+            is_word_of_list = item["type"] == "literal_error" and isinstance(key, int)
+            if item["type"] == "extra_forbidden" or is_word_of_list:
                 value_at(tree, tuple(above)).pop(key)
     return tree
 

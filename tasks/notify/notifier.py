@@ -5,7 +5,7 @@ variable, read where it is used, and no error shows it.
 """
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import httpx
@@ -25,24 +25,8 @@ _HTTP_MAY_PASS = 429
 _HTTP_SERVER = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """A text for people."""
-
-    event: str
-    """Name of what happened, e.g. ``convergence.drift``."""
-    system: str
-    text: str
-
-    def body(self, form: Form) -> dict[str, str]:
-        """Return what is sent."""
-        if form == "slack":
-            return {"text": self.text}
-        return {"event": self.event, "system": self.system, "text": self.text}
-
-
-def send(notice: Notice, env_name: str, form: Form) -> None:
-    """Post a notice to the address that an environment variable holds.
+def send(body: Mapping[str, str], env_name: str, form: Form) -> None:
+    """Post ``event``, ``system`` and ``text`` to the address that an environment variable holds.
 
     Raises:
         ConfigurationError: the variable is not set, or holds no address.
@@ -57,7 +41,12 @@ def send(notice: Notice, env_name: str, form: Form) -> None:
         raise ConfigurationError.of(env_name, rule, fix)
     try:
         # The answer's body says nothing that is needed, and is left where it is.
-        with httpx.stream("POST", url, json=notice.body(form), timeout=TIMEOUT_S) as answer:
+        with httpx.stream(
+            "POST",
+            url,
+            json={"text": body["text"]} if form == "slack" else dict(body),
+            timeout=TIMEOUT_S,
+        ) as answer:
             status = answer.status_code
     except httpx.InvalidURL:
         raise NotificationError(
@@ -93,4 +82,4 @@ def post(event: str, system: str, text: str, env_name: str, form: Form) -> None:
         ConfigurationError: the variable is not set, or holds no address.
         NotificationError: the notice did not arrive.
     """
-    send(Notice(event=event, system=system, text=text), env_name, form)
+    send({"event": event, "system": system, "text": text}, env_name, form)

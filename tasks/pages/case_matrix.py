@@ -105,9 +105,7 @@ def case_matrix(source: PageSource, record: RunRecord, query: MatrixQuery) -> Pa
                 "name": source.case_name(record, row["case_id"]),
                 "role": row["role"],
                 "title": titles.get(row["case_id"]) or row["case_id"],
-                "mean": row["mean"],
-                "spread": row["spread"],
-                "n_failed": row["n_failed"],
+                **{name: row[name] for name in ("mean", "spread", "n_failed")},
             }
             for row in cases
         ],
@@ -115,7 +113,7 @@ def case_matrix(source: PageSource, record: RunRecord, query: MatrixQuery) -> Pa
             {
                 "candidate_id": row["candidate_id"],
                 "name": row["name"],
-                **{end: row[end] for end in ("rank", "mean", "low", "high")},
+                **{end: row[end] for end in ("mean", "low", "high")},
                 "tags": tags.get(row["candidate_id"], []),
             }
             for row in shown

@@ -26,9 +26,8 @@ texts AS (
   WHERE run_id = $run AND payload_sha256 IN (
     SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL)
 SELECT e.eval_id, e.replicate, e.generation, e.role, e.status, e.reward, e.error, e.error_type,
-       e.fault, e.cached, e.metrics, e.latency_ms, e.first_token_ms, e.cost_usd, e.tokens_in,
-       e.tokens_out, e.model, e.call_key, e.dropped, e.recording_url, p.text AS prompt, r.text AS answer,
-       t.text AS thinking
+       e.fault, e.cached, e.metrics, e.latency_ms, e.cost_usd, e.tokens_in, e.tokens_out,
+       e.recording_url, p.text AS prompt, r.text AS answer, t.text AS thinking
 FROM e LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
      LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
      LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
@@ -85,7 +84,6 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
             "params": given,
         },
         "case_id": case_id,
-        "case_name": source.case_name(record, case_id),
         "role": repeats[0]["role"],
         "kind": ROLES[repeats[0]["role"]],
         "input": _cut(as_text(case.input)) if case is not None and keeps else None,
@@ -134,9 +132,8 @@ def _judged(
 def _repeat(
     record: RunRecord, row: Mapping[str, Any], attempts: Sequence[Page], reasons: Sequence[str]
 ) -> Page:
-    same = ("eval_id", "replicate", "generation", "role", "status", "reward", "fault", "error_type",
-            "cached", "model", "tokens_in", "tokens_out", "cost_usd", "latency_ms",
-            "first_token_ms", "dropped", "recording_url")  # fmt: skip
+    same = ("eval_id", "replicate", "generation", "status", "reward", "fault", "cached",
+            "tokens_in", "tokens_out", "cost_usd", "latency_ms", "recording_url")  # fmt: skip
     error = row["error"] or row["error_type"]
     texts = {kind: row[kind] for kind in _COLUMNS}
     page: Page = {name: row[name] for name in same}

@@ -95,7 +95,6 @@ def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, An
         "max_usd": budget.get("max_usd"),
         "n_calls": n_calls,
         "max_calls": budget.get("max_calls"),
-        "is_test": bool(record.tags.get("test")),
     }
 
 
@@ -120,9 +119,6 @@ def _system(source: PageSource, system: str, records: Sequence[RunRecord]) -> Pa
         else {
             "candidate_id": champion.candidate_id,
             "name": source.champion_name(champion),
-            "params": dict(champion.params),
-            "reason": line_of(champion.reason),
-            "since": time_of(champion.created_us),
         },
         "n_runs": sum(record.name == system for record in records),
         "in_production": system in _in_production(source),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convergence_core.errors import NoArmsError, RunNotFoundError
-from convergence_core.result.number_text import evidence as evidence_text, plural
+from convergence_core.result.number_text import plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean, ledgers, moment, settings_text
 from tasks.serving.systems import Systems
@@ -62,8 +62,7 @@ def production(source: PageSource, system: str) -> Page:
     champion = champion_of(runtime, system)
     names = _names(source, served, system)
     arms = [
-        {**arm, "name": _name(names, arm["arm_id"])}
-        for arm in _arms(runtime, served, system, gates["evidence"], champion)
+        *_arms(runtime, served, system, gates["evidence"], champion, names=names),
     ]
     can_roll_back = previous_champion(runtime, system) is not None
     return {
@@ -75,14 +74,11 @@ def production(source: PageSource, system: str) -> Page:
         if champion is None
         else {"candidate_id": champion.candidate_id, "name": source.champion_name(champion)},
         "arms": arms,
-        "evidence": gates["evidence"],
         "history": _history(runtime, system),
         **_watched(runtime, system, gates["guards"], names),
         "promotions": [
             {
                 "at": time_of(champion.created_us),
-                "candidate_id": champion.candidate_id,
-                "run_id": champion.run_id,
                 "sentence": f"{source.champion_name(champion)}: {line_of(champion.reason)}",
             }
             for champion in champions(runtime, system)
@@ -139,7 +135,6 @@ def _watched(
                 "sentence": f"Drift: {alarm.what} of {alarm.agent_type} went from {alarm.before:.3g} to "
                 f"{alarm.after:.3g} after {plural(alarm.n, 'reward')}.",
                 "at": time_of(alarm.created_us),
-                "arm": alarm.arm_id,
             }
             for alarm in alarms(runtime, system)
         ],
@@ -153,17 +148,6 @@ def _watched(
             }
             for guard in guards
         ],
-        "looks": [
-            {
-                "at": time_of(look.created_us),
-                "kind": look.kind,
-                "candidate_id": look.candidate_id,
-                "decision": look.decision,
-                "n": look.n,
-                "evidence": evidence_text(look.log_e, look.log_threshold),
-            }
-            for look in looks(runtime, system)
-        ],
     }
 
 
@@ -173,6 +157,8 @@ def _arms(
     system: str,
     evidence: Mapping[str, Mapping[str, Any]],
     champion: Any,
+    *,
+    names: Mapping[str, str],
 ) -> list[Page]:
     counts = {(kind, arm): n for kind, arm, n in runtime.fetch(_DECISIONS, (system,))}
     totals: dict[str, int] = {}
@@ -195,9 +181,7 @@ def _arms(
         rows.append(
             {
                 "candidate_id": champion.candidate_id if is_champion else arm.arm_id,
-                "arm_id": arm.arm_id,
-                "agent_type": arm.agent_type,
-                "params": dict(arm.params),
+                "name": _name(names, arm.arm_id),
                 "is_champion": is_champion,
                 "share": n_decided / totals[arm.agent_type]
                 if totals.get(arm.agent_type)
@@ -205,13 +189,11 @@ def _arms(
                 "n_decisions": n_decided,
                 "n": arm.n,
                 "mean": arm.mean,
-                "cost": arm.cost,
                 "log_e": None if at is None else shown["log_e"][at],
                 "log_threshold": shown.get("log_threshold"),
                 "n_to_verdict": shown.get("n_to_verdict"),
                 "verdict": _verdict(shown, at),
                 "status": "retired" if arm.retired else "active",
-                "run_id": arm.run_id,
             }
         )
     return rows
@@ -254,6 +236,5 @@ def _sentences(evidence: Mapping[str, Any], names: Mapping[str, str]) -> list[st
 def _history(runtime: RuntimeStore, system: str) -> list[Page]:
     rows: Sequence[Any] = runtime.fetch(_HOURLY, (system,))[-MOST_HOURS:]
     return [
-        {"at": time_of(int(hour) * _HOUR_US), "n": n, "reward": mean, "regret": None}
-        for hour, n, mean in rows
+        {"at": time_of(int(hour) * _HOUR_US), "n": n, "reward": mean} for hour, n, mean in rows
     ]

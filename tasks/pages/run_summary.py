@@ -21,9 +21,7 @@ SELECT count(*) FILTER (WHERE status <> 'skipped') AS n_evaluations,
 FROM evaluations WHERE run_id = $run
 """
 _GENERATIONS = """
-SELECT count(*) AS n, sum(n_evaluations)::BIGINT AS n_evaluations,
-       epoch_us(max(ended_at)) - epoch_us(min(started_at)) AS took_us,
-       epoch_us(max(ended_at)) AS ended_us
+SELECT count(*) AS n, epoch_us(max(ended_at)) - epoch_us(min(started_at)) AS took_us
 FROM generations WHERE run_id = $run
 """
 _SETTLED = (
@@ -88,7 +86,6 @@ def _progress(source: PageSource, record: RunRecord) -> tuple[Page | None, Unpub
         "generation": n,
         "max_generations": most,
         "n_settled": calls.n_settled,
-        "n_open": calls.n_open,
         "n_planned": None,
         "seconds_left": left,
         "sentence": f"{sentence}.",

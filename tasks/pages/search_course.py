@@ -22,6 +22,11 @@ FROM evaluations WHERE run_id = $run AND role = 'search' GROUP BY candidate_id
 """
 
 
+_SHOWN = (
+    *("rank", "candidate_id", "name", "params", "mean", "low", "high", "origin", "generation"),
+)
+
+
 def leaderboard(source: PageSource, record: RunRecord) -> Page:
     """Return all candidates as the search ranks them."""
     ranking = standings(source, record)
@@ -34,19 +39,8 @@ def leaderboard(source: PageSource, record: RunRecord) -> Page:
     level = next((row["level"] for row in ranking if row["level"] is not None), 0.95)
     rows = [
         {
-            "rank": row["rank"],
-            "candidate_id": row["candidate_id"],
-            "name": row["name"],
-            "params": row["params"],
-            "mean": row["mean"],
-            "low": row["low"],
-            "high": row["high"],
-            "cautious": row["cautious"],
-            "feasible": row["feasible"],
+            **{name: row[name] for name in _SHOWN},
             **_cells_of(cells.get(row["candidate_id"], {})),
-            "origin": row["origin"],
-            "parents": row["parent_ids"],
-            "generation": row["generation"],
             "metrics": metrics.get(row["candidate_id"], {}),
             "tags": tags.get(row["candidate_id"], []),
         }
@@ -77,7 +71,6 @@ def _parameters(record: RunRecord, names: Mapping[str, Mapping[str, str]]) -> li
             "low": parameter.get("min"),
             "high": parameter.get("max"),
             "log": bool(parameter.get("log")),
-            "default": parameter.get("default"),
         }
         for name, parameter in space.get("parameters", {}).items()
     ]

@@ -63,8 +63,8 @@ def side_by_side(source: PageSource, first: str, second: str) -> Page:
 def _subject(source: PageSource, name: str) -> Subject:
     """Return a subject under its display name."""
     subject = _named(source, name)
-    names = source.names(subject.record, {subject.candidate_id: subject.params})
-    return replace(subject, name=f"{names[subject.candidate_id]} of {subject.record.label}")
+    names = source.names(source.run(subject.run_id), {subject.candidate_id: subject.params})
+    return replace(subject, name=f"{names[subject.candidate_id]} of {subject.run}")
 
 
 def _named(source: PageSource, name: str) -> Subject:
@@ -76,7 +76,13 @@ def _named(source: PageSource, name: str) -> Subject:
         rows = source.rows(_CANDIDATE, run=record.run_id, candidate=candidate)
         if subject is None and rows:
             params = json.loads(rows[0]["params_json"])
-            subject = Subject(name=candidate, record=record, candidate_id=candidate, params=params)
+            subject = Subject(
+                name=candidate,
+                run=record.label,
+                run_id=record.run_id,
+                candidate_id=candidate,
+                params=params,
+            )
         if subject is None:
             raise RunNotFoundError(f"{clean(candidate)!r} is no candidate of {record.label}.")
         return subject
@@ -90,7 +96,7 @@ def _named(source: PageSource, name: str) -> Subject:
 
 def _gate(source: PageSource, second: Subject) -> str | None:
     """Return what the gate of the second one's run says, where it judged this very candidate."""
-    result = source.result(second.record)
+    result = source.result(source.run(second.run_id))
     if result is None or result.best is None:
         return None
     return gate_sentence(result) if result.best.candidate_id == second.candidate_id else None

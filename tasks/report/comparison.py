@@ -66,7 +66,9 @@ class Subject:
 
     name: str
     """As people call it here, e.g. ``recommended`` or a run's label."""
-    record: RunRecord
+    run: str
+    """Label of its run."""
+    run_id: str
     candidate_id: str
     params: Params
 
@@ -134,7 +136,8 @@ def candidate_named(name: str, record: RunRecord, store: ParquetStore) -> Subjec
             )
         return Subject(
             name=name,
-            record=record,
+            run=record.label,
+            run_id=record.run_id,
             candidate_id=report.candidate_id,
             params=report.params,
         )
@@ -148,7 +151,8 @@ def candidate_named(name: str, record: RunRecord, store: ParquetStore) -> Subjec
         if candidate_id in known and f"{label}:".lower().startswith(f"{wanted}:"):
             return Subject(
                 name=result.names.get(candidate_id, candidate_id),
-                record=record,
+                run=record.label,
+                run_id=record.run_id,
                 candidate_id=candidate_id,
                 params=known[candidate_id],
             )
@@ -165,7 +169,11 @@ def recommended_of(record: RunRecord) -> Subject:
     if winner is None:
         raise RunNotFoundError(f"run {record.label} must recommend something to be compared.")
     return Subject(
-        name=record.label, record=record, candidate_id=winner.candidate_id, params=winner.params
+        name=record.label,
+        run=record.label,
+        run_id=record.run_id,
+        candidate_id=winner.candidate_id,
+        params=winner.params,
     )
 
 
@@ -174,16 +182,17 @@ def recommended_of(record: RunRecord) -> Subject:
 
 def compared(store: ParquetStore, first: Subject, second: Subject) -> PairComparison:
     """Return two candidates side by side, on the cases that both were asked."""
-    configurations = [_configuration_of(subject.record) for subject in (first, second)]
-    cases, why = cases_of(second.record)
+    records = [store.run(subject.run_id) for subject in (first, second)]
+    configurations = [parse_stored(record.config_json) for record in records]
+    cases, why = cases_of(records[1])
     notes = [f"Inputs appear as sent, and groups of cases are unknown: {why}."] * (cases is None)
-    notes += _notes(first.record, second.record, configurations)
+    notes += _notes(*records, configurations=configurations)
     a, b = (
         with_judges_reasons(
             store,
-            subject.record.run_id,
+            subject.run_id,
             configuration,
-            evaluated_cases(store, subject.record.run_id, subject.candidate_id),
+            evaluated_cases(store, subject.run_id, subject.candidate_id),
         )
         for subject, configuration in zip((first, second), configurations, strict=True)
     )
@@ -201,7 +210,7 @@ def compared(store: ParquetStore, first: Subject, second: Subject) -> PairCompar
         first=first,
         second=second,
         parameters={name: pair for name, pair in values.items() if pair[0] != pair[1]},
-        shared=tuple(_judged(_shared(pairs, cases or (), level), first, second)),
+        shared=tuple(_judged(_shared(pairs, cases or (), level), first, second, records[1])),
         per_answer=(
             _per_answer(case.first for case in pairs),
             _per_answer(case.second for case in pairs),
@@ -211,12 +220,8 @@ def compared(store: ParquetStore, first: Subject, second: Subject) -> PairCompar
     )
 
 
-def _configuration_of(record: RunRecord) -> Configuration:
-    return parse_stored(record.config_json)
-
-
 def _notes(
-    first: RunRecord, second: RunRecord, configurations: Sequence[Configuration]
+    first: RunRecord, second: RunRecord, *, configurations: Sequence[Configuration]
 ) -> list[str]:
     stand_in = "a mock wrote its answers, no real model."
     if first.run_id == second.run_id:
@@ -259,13 +264,13 @@ def _shared(
 
 
 def _judged(
-    shared: Iterable[SharedCases], first: Subject, second: Subject
+    shared: Iterable[SharedCases], first: Subject, second: Subject, record: RunRecord
 ) -> Iterable[SharedCases]:
     """Return the comparisons; defaults and best of one run have the interval of its final test."""
-    result = RunResult.from_json(second.record.summary_json or "")
+    result = RunResult.from_json(record.summary_json or "")
     ends = [report and report.candidate_id for report in (result.baseline, result.best)]
     pair, gap = [first.candidate_id, second.candidate_id], result.difference
-    is_judged = gap is not None and first.record.run_id == second.record.run_id
+    is_judged = gap is not None and first.run_id == second.run_id
     if gap is not None and pair == ends[::-1]:
         gap = replace(gap, mean=-gap.mean, low=-gap.high, high=-gap.low)
     for cases in shared:

@@ -49,12 +49,12 @@ def result_of(store: Path, label: str, cli: Runner) -> RunResult:
 def test_every_case_is_shown_with_both_answers_worst_first(store: Path, cli: Runner):
     told = cli("show", "--store", store, "--json").json
     assert len(told["cases"]) == 20
-    gaps = [0.0 if case["difference"] is None else case["difference"] for case in told["cases"]]
+    gaps = [case["second"]["reward"] - case["first"]["reward"] for case in told["cases"]]
     assert gaps == sorted(gaps)
     first = told["cases"][0]
     assert first["input"].startswith("What is ")
     assert first["expected"].isdigit()
-    for side in ("default", "found"):
+    for side in ("first", "second"):
         assert isinstance(first[side]["text"], str)
         assert {"right", "kind"} <= first[side]["metrics"].keys()
         assert first[side]["latency_ms"] > 0
@@ -81,7 +81,7 @@ def test_the_report_holds_the_same_cases_held_out_first(
     imperfect = {
         case_id
         for case_id, case in told.items()
-        if any(case[side]["reward"] < 0.9995 for side in ("default", "found"))
+        if any(case[side]["reward"] < 0.9995 for side in ("first", "second"))
     }
     assert len(result.answers) == min(10, len(imperfect)) > 0
     assert {case.case_id for case in result.answers} <= imperfect
@@ -89,7 +89,7 @@ def test_the_report_holds_the_same_cases_held_out_first(
     assert roles == sorted(roles, reverse=True)
     for case in result.answers:
         assert case.second is not None
-        assert case.second.text == told[case.case_id]["found"]["text"]
+        assert case.second.text == told[case.case_id]["second"]["text"]
     for form in ("md", "html"):
         text = cli("report", labels[0], "--store", store, "--format", form).out
         assert "Answers" in text
@@ -98,17 +98,19 @@ def test_the_report_holds_the_same_cases_held_out_first(
 
 def test_two_candidates_are_compared_by_case_with_their_interval(store: Path, cli: Runner):
     told = cli("compare", "default", "found", "--store", store, "--json").json
-    result = result_of(store, told["a"]["run"], cli)
-    (holdout,) = [row for row in told["rewards"] if row["role"] == "holdout"]
+    result = result_of(store, told["first"]["run"], cli)
+    (holdout,) = [row for row in told["shared"] if row["role"] == "holdout"]
     assert result.difference is not None
-    assert holdout["b_minus_a"]["mean"] == pytest.approx(result.difference.mean)
-    assert holdout["b_minus_a"]["low"] == pytest.approx(result.difference.low)
-    assert holdout["b_minus_a"]["n_cases"] == 4
-    assert holdout["b"] - holdout["a"] == pytest.approx(holdout["b_minus_a"]["mean"])
-    assert told["a"]["per_answer"]["cost_usd"] > 0
+    assert holdout["difference"]["mean"] == pytest.approx(result.difference.mean)
+    assert holdout["difference"]["low"] == pytest.approx(result.difference.low)
+    assert holdout["difference"]["n_cases"] == 4
+    assert holdout["second_mean"] - holdout["first_mean"] == pytest.approx(
+        holdout["difference"]["mean"]
+    )
+    assert told["per_answer"][0]["cost_usd"] > 0
     assert all(
-        told["a"]["params"].get(name) != told["b"]["params"].get(name)
-        for name in told["differing_parameters"]
+        told["first"]["params"].get(name) != told["second"]["params"].get(name)
+        for name in told["parameters"]
     )
     text = cli("compare", "default", "found", "--store", store).out
     assert "On the 4 held-out cases that both answered" in text

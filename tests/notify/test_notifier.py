@@ -3,11 +3,11 @@
 import pytest
 
 from convergence_core.errors import ConfigurationError, NotificationError
-from tasks.notify.notifier import Notice, send
+from tasks.notify.notifier import send
 from tasks.secrets.process_redaction import redacted_text
 from tests.support.http_server import Answer, LoopbackServer
 
-NOTICE = Notice(event="convergence.drift", system="bot", text="Drift: arm a went down.")
+NOTICE = {"event": "convergence.drift", "system": "bot", "text": "Drift: arm a went down."}
 PATH = "/hooks/T0KEN-9f2c77ab"
 NAME = "ALERTS_URL_OF_A_TEST"
 
@@ -19,8 +19,8 @@ def test_a_webhook_gets_event_system_and_text_and_slack_the_text(monkeypatch: py
         send(NOTICE, NAME, "slack")
     first, second = server.requests
     assert (first.method, first.path) == ("POST", PATH)
-    assert first.body == {"event": NOTICE.event, "system": "bot", "text": NOTICE.text}
-    assert second.body == {"text": NOTICE.text}
+    assert first.body == NOTICE
+    assert second.body == {"text": NOTICE["text"]}
     assert PATH not in redacted_text(f"told {server.url}{PATH}")
 
 

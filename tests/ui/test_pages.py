@@ -39,7 +39,6 @@ def test_the_overview_names_systems_runs_and_what_needs_a_person(viewer: Viewer)
     assert set(row) == {
         *("run_id", "label", "system", "status", "started_at", "ended_at", "n_generations"),
         *("best", "best_name", "best_on", "spent_usd", "max_usd", "n_calls", "max_calls"),
-        "is_test",
     }
     assert (row["status"], row["n_generations"], row["best_on"]) == ("done", 4, "held-out cases")
     assert row["best"]["low"] <= row["best"]["mean"] <= row["best"]["high"]

@@ -54,7 +54,7 @@ export interface AnswerCell { reward: number | null; status: string; n: number; 
 
 // GET runs/{run_id}/cell?candidate=&case=
 export interface CellDetail {
-  candidate: { candidate_id: string; name: string; params: Params }; case_id: string; case_name: string; role: string; kind: string;
+  candidate: { candidate_id: string; name: string; params: Params }; case_id: string; role: string; kind: string;
   input: string | null; expected: string | null;
   repeats: {
     eval_id: string; replicate: number; generation: number | null; status: string; reward: number | null; error: string | null; fault: string | null; cached: boolean;
@@ -86,8 +86,8 @@ export interface ProductionList { systems: { system: string; sentence: string | 
 export interface Production {
   system: string; live: string; can_roll_back: boolean; sentences: string[]; champion: { candidate_id: string; name: string } | null;
   arms: { candidate_id: string; name: string; is_champion: boolean; share: number | null; n_decisions: number; n: number; mean: number | null; log_e: number | null; log_threshold: number | null; n_to_verdict: number | null; verdict: string | null; status: string | null }[];
-  history: { at: string; n: number; reward: number | null; regret: number | null }[];
-  drift: { sentence: string; at: string | null; arm: string | null }[];
+  history: { at: string; n: number; reward: number | null}[];
+  drift: { sentence: string; at: string | null }[];
   guards: { sentence: string; status: string | null; at: string | null }[];
   promotions: { at: string | null; sentence: string }[];
 }

@@ -98,12 +98,6 @@ def serve(  # noqa: PLR0917 - Typer's options
     embedding_dim: Annotated[
         int, typer.Option(min=1, max=16_384, help="Numbers in an embedding.")
     ] = 1536,
-    max_steps: Annotated[
-        int, typer.Option(min=1, max=6, help="Most changes of a prompt in one episode.")
-    ] = 5,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the first weights and of the draws.")
-    ] = 0,
     assignments: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,7 +107,6 @@ def serve(  # noqa: PLR0917 - Typer's options
         ),
     ] = None,
     rate: options.Rate = 2_000.0,
-    max_body: options.MaxBody = MAX_BODY,
     offline: options.Offline = False,
     store: options.Store = None,
     config: options.Config = None,
@@ -130,11 +123,9 @@ def serve(  # noqa: PLR0917 - Typer's options
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
     tokens = read_tokens(token or []) if token or not is_loopback(host) else None
-    settings = policy_settings(
-        embedding, embedding_dim, assignments or (), max_steps=max_steps, seed=seed
-    )
+    settings = policy_settings(embedding, embedding_dim, assignments or ())
     chosen = ServiceOptions(
-        host=host, port=port, max_body=max_body, rate=rate or None, has_docs=docs
+        host=host, port=port, max_body=MAX_BODY, rate=rate or None, has_docs=docs
     )
     with (
         mock_server(wanted=offline) as mock_url,
@@ -155,9 +146,6 @@ def policy_settings(
     embedding: str | None,
     dim: int,
     assignments: "Iterator[str] | Any",
-    *,
-    max_steps: int,
-    seed: int,
 ) -> "PolicySettings":
     """Return the settings of the command line.
 
@@ -186,9 +174,7 @@ def policy_settings(
         ppo = PPOConfig(**fixed, **values)
     except (ValueError, TypeError) as error:
         raise ConfigurationError.of("--set", str(error), "Give a value of that kind.") from error
-    return PolicySettings.of(
-        embedding or HASHED_NGRAMS, dim, ppo=ppo, max_steps=max_steps, seed=seed
-    )
+    return PolicySettings.of(embedding or HASHED_NGRAMS, dim, ppo=ppo)
 
 
 def _is_number(text: str) -> bool:

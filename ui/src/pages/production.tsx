@@ -62,7 +62,7 @@ function System({ system }: { system: string }) {
                 />
               )}
             </Card>
-            {d.history.length > 1 && <div class="grid"><History of={d} by="reward" title="Reward" /><History of={d} by="regret" title="Regret so far" /></div>}
+            {d.history.length > 1 && <History of={d} />}
             <div class="grid">
               <List title="Drift" rows={d.drift} none="No alarm." />
               <List title="Guards" rows={d.guards} none="No promotion is watched." />
@@ -75,14 +75,12 @@ function System({ system }: { system: string }) {
   );
 }
 
-function History({ of, by, title }: { of: Data; by: "reward" | "regret"; title: string }) {
-  const rows = of.history.filter((h) => h[by] !== null);
-  if (rows.length < 2) return null;
+function History({ of }: { of: Data }) {
   const plot: Plot = {
-    name: by, title: `${title} over time`, height: 2.3, x: { kind: "time" }, y: by === "regret" ? { low: 0 } : {},
-    layers: [{ mark: "line", colour: by === "reward" ? "winner" : "default", points: rows.map((h) => ({ x: h.at, y: h[by]!, tip: `${three(h[by]!)}, ${plural(h.n, "decision")}` })) }],
+    name: "reward", title: "Reward over time", height: 2.3, x: { kind: "time" }, y: {},
+    layers: [{ mark: "line", points: of.history.filter((h) => h.reward !== null).map((h) => ({ x: h.at, y: h.reward!, tip: `${three(h.reward!)}, ${plural(h.n, "decision")}` })) }],
   };
-  return <Card title={title}><PlotChart of={plot} /></Card>;
+  return <Card title="Reward"><PlotChart of={plot} /></Card>;
 }
 
 function List({ title, rows, none }: { title: string; rows: { sentence: string; at?: string | null }[]; none: string }) {
