@@ -61,6 +61,7 @@ def _problem(connection: duckdb.DuckDBPyConnection, table: Table, file: str) -> 
     if is_flipped(file):
         return FLIPPED
     run_id = Path(file).parent.name.removeprefix("run_id=")
+    is_foreign = "run_id IS DISTINCT FROM $run" if "run_id" in table.key else "$run IS NULL"
     try:
         kinds = connection.execute(
             "SELECT decode(value) FROM parquet_kv_metadata($file) "
@@ -70,7 +71,7 @@ def _problem(connection: duckdb.DuckDBPyConnection, table: Table, file: str) -> 
         if kinds != [(table.name,)]:
             return f"the file does not say that it belongs to table {table.name}"
         _, n_foreign = connection.execute(
-            f"SELECT bit_xor(hash(t)), count(*) FILTER (WHERE run_id IS DISTINCT FROM $run) "  # noqa: S608 - a registry's SQL
+            f"SELECT bit_xor(hash(t)), count(*) FILTER (WHERE {is_foreign}) "  # noqa: S608 - a registry's SQL
             f"FROM ({table.files_sql([file])}) t",
             {"run": run_id},
         ).fetchall()[0]
