@@ -7,7 +7,7 @@ dollars. ``None`` means unknown, never zero.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -157,14 +157,7 @@ class Usage:
 
     def to_json(self) -> dict[str, Json]:
         """Return the known counts by name."""
-        numbers: dict[str, Json] = {
-            "prompt_tokens": self.prompt_tokens,
-            "cached_tokens": self.cached_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
-            "completion_tokens": self.completion_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-        }
-        return {name: number for name, number in numbers.items() if number is not None}
+        return {name: number for name, number in asdict(self).items() if number is not None}
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
