@@ -47,7 +47,7 @@ def test_rows_round_trip_through_duckdb_and_polars(table, tmp_path):
     files = ParquetFiles()
     path = tmp_path / "rows.parquet"
 
-    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
     @given(rows=rows_of(table))
     def check(rows):
         files.write(table, rows, path)
