@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeAlias, Unpack
+from typing import Final, Literal, TypeAlias, Unpack
 
 import httpx
 
@@ -318,28 +318,32 @@ def _latest(store: ParquetStore, can_go_on: Callable[[RunRecord], bool]) -> RunR
     return record
 
 
+_OTHER_RUNS: Final = {
+    ROUNDS_TAG: (
+        "holds rounds of preferences alone",
+        "the flow `sao` again: it continues from the system's last saved round",
+    ),
+    TEST_TAG: (
+        "tests the current settings",
+        "`convergence test` again: it continues with a test that was interrupted",
+    ),
+    POLICY_TAG: (
+        "compares policies of prompt changes",
+        "`convergence policy train` again: it continues with a round that was interrupted",
+    ),
+    GAMES_TAG: (
+        "plays language games",
+        "`convergence games run` again: it continues with a round that was interrupted",
+    ),
+}
+"""Tag of a run that is no search → what it does, and what to run to continue it."""
+
+
 def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, rounds: bool) -> None:
     label = record.label
-    if not rounds and ROUNDS_TAG in record.tags:
-        raise ResumeError(
-            f"run {label} holds rounds of preferences alone. Run the flow `sao` again: it "
-            "continues from the system's last saved round."
-        )
-    if TEST_TAG in record.tags:
-        raise ResumeError(
-            f"run {label} tests the current settings. Run `convergence test` again: it continues with "
-            "a test that was interrupted."
-        )
-    if POLICY_TAG in record.tags:
-        raise ResumeError(
-            f"run {label} compares policies of prompt changes. Run `convergence policy train` again: it continues "
-            "with a round that was interrupted."
-        )
-    if GAMES_TAG in record.tags:
-        raise ResumeError(
-            f"run {label} plays language games. Run `convergence games run` again: it continues with a round "
-            "that was interrupted."
-        )
+    for tag, (activity, fix) in _OTHER_RUNS.items():
+        if tag in record.tags and not (rounds and tag == ROUNDS_TAG):
+            raise ResumeError(f"run {label} {activity}. Run {fix}.")
     if not can_go_on:
         raise ResumeError(
             f"run {label} is finished. Read it with `convergence report {label}`, "

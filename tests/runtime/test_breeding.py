@@ -69,13 +69,6 @@ def test_a_space_says_where_children_may_lie(system: str):
     assert children == again
 
 
-def test_parents_are_chosen_as_the_evolution_says(system: str):
-    by_rank = evolved(system, selection="rank", population_size=12)
-    drawn = evolved(system, population_size=12)
-    assert len(by_rank) == len(drawn) == 12
-    assert by_rank != drawn
-
-
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [

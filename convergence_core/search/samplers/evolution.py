@@ -21,19 +21,29 @@ from convergence_core.space import Space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RandomSampler:
-    """Uniform search; each candidate gets the same number of cells."""
+class _EqualShares:
+    """Sampler that gives each candidate the same number of cells."""
 
     space: Space
     cases_per_candidate: int | None = None
     """Cases of each candidate; ``None`` means all."""
     goals: Goals | None = None
     """What is tallied for the recommendation and the report; it changes no plan."""
-    name: str = "random"
 
     def start(self) -> SearchState:
         """Return the state before any evidence."""
         return SearchState()
+
+    def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
+        """Return the state with these trials."""
+        return state.tell(trials, None if self.goals is None else self.goals.measures)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSampler(_EqualShares):
+    """Uniform search; each candidate gets the same number of cells."""
+
+    name: str = "random"
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
         """Plan new candidates; when the space holds no more, open cells of known ones."""
@@ -46,10 +56,6 @@ class RandomSampler:
             request.n_candidates,
             lambda seen, n: fresh(self.space, rng, seen, n),
         )
-
-    def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
-        """Return the state with these trials."""
-        return state.tell(trials, None if self.goals is None else self.goals.measures)
 
 
 def equal_shares(
@@ -88,24 +94,15 @@ def equal_shares(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvolutionSampler:
+class EvolutionSampler(_EqualShares):
     """Elitism, tournament, uniform crossover, mutation by kind of parameter."""
 
-    space: Space
     breeder: Breeder
     surrogate: SpaceModel
     elite_size: int = 2
-    cases_per_candidate: int | None = None
-    """Cases of each candidate; ``None`` means all."""
     case_weights: Mapping[str, float] = field(default_factory=dict)
     """Case → weight in the mean reward; absent ones weigh 1."""
-    goals: Goals | None = None
-    """What is tallied for the recommendation and the report; it changes no plan."""
     name: str = "evolution"
-
-    def start(self) -> SearchState:
-        """Return the state before any evidence."""
-        return SearchState()
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
         """Plan the children; when the space holds no more, open cells of known candidates."""
@@ -120,10 +117,6 @@ class EvolutionSampler:
             request.n_candidates - elites,
             lambda seen, n: self.breeder.brood(population, rng, seen, n),
         )
-
-    def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
-        """Return the state with these trials."""
-        return state.tell(trials, None if self.goals is None else self.goals.measures)
 
     def population(self, state: SearchState) -> list[Candidate]:
         """Return elites and the last generation's new candidates, best posterior mean first."""
