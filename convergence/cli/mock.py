@@ -34,9 +34,7 @@ def _limit(help: str) -> Any:  # noqa: A002 - as above
 
 _KEY = "Environment variable of the key that requests must carry."
 _LOG = "Log each request as a JSON line before answering it."
-_STRICT = "Answer 400 to words unknown to the tiny model."
 _VARIES = "Vary answers above temperature 0, as real models do."
-_MODES = "Wrong probabilities: off_by_one, temperature, ignore, stale or no_prompt_logprobs. Repeatable."
 
 
 def mock(  # noqa: PLR0917 - Typer's options
@@ -44,7 +42,6 @@ def mock(  # noqa: PLR0917 - Typer's options
     port: Annotated[int, _server("Port; 0 picks a free one.", min=0, max=65535)] = 8765,
     require_key: Annotated[str | None, _server(_KEY, metavar="ENV")] = None,
     log: Annotated[Path | None, _server(_LOG, metavar="FILE")] = None,
-    strict: Annotated[bool, _server(_STRICT, "--strict")] = False,
     varies: Annotated[bool, _server(_VARIES, "--varies")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address.")] = False,
     seed: Annotated[int, _fault("Seed of the faults.")] = 0,
@@ -59,11 +56,10 @@ def mock(  # noqa: PLR0917 - Typer's options
     rate_cut: Annotated[float, _share("Share of bodies cut midway.")] = 0.0,
     rate_invalid: Annotated[float, _share("Share answered with 200 and invalid JSON.")] = 0.0,
     latency_ms: Annotated[float, _fault("Delay of each answer, in ms.", min=0.0)] = 0.0,
-    fault_mode: Annotated[list[str] | None, _fault(_MODES, metavar="MODE")] = None,
     limit_rpm: Annotated[float | None, _limit("Requests per minute; above: 429.")] = None,
     limit_concurrency: Annotated[int | None, _limit("Requests in flight; above: 429.")] = None,
 ) -> None:
-    """Serve a mock of OpenAI, Azure, Groq, Gemini and Anthropic on this machine, until Ctrl-C.
+    """Serve a mock of OpenAI, Azure, Groq and Gemini on this machine, until Ctrl-C.
 
     Its answers say nothing about real models. Standard output gets one line: the address.
     """
@@ -72,7 +68,6 @@ def mock(  # noqa: PLR0917 - Typer's options
 
     options = MockOptions(
         seed=seed,
-        strict=strict,
         varies=varies,
         rate_429=rate_429,
         retry_after_s=retry_after,
@@ -85,7 +80,6 @@ def mock(  # noqa: PLR0917 - Typer's options
         latency_ms=latency_ms,
         limit_rpm=limit_rpm,
         limit_concurrency=limit_concurrency,
-        fault_modes=tuple(fault_mode or ()),  # type: ignore[arg-type]  # as above
         key_env=require_key,
         log=log,
     )

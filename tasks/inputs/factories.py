@@ -198,7 +198,7 @@ def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> T
     script = load_function(api.function, loaded.base_dir, key=_FUNCTION)
     check_script(script, api.function)
     if environment.mock_url is not None:
-        from tasks.mock.chromium import check_chromium  # noqa: PLC0415 - as above
+        from tasks.targets.local_browser import check_chromium  # noqa: PLC0415 - as above
 
         check_chromium()
     runner = ScriptRunner(
@@ -214,7 +214,7 @@ def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> T
         secrets=environment.secrets,
         workers=workers,
         prices=environment.prices,
-        mock_url=environment.mock_url,
+        is_offline=environment.mock_url is not None,
     )
 
 

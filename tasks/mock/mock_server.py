@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import uvicorn
 from starlette.applications import Starlette
@@ -16,33 +16,26 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from convergence_core.errors import ConvergenceError
-from tasks.mock import anthropic
-from tasks.mock.browserbase import SessionService
 from tasks.mock.chat import chat
-from tasks.mock.completions import completions, embeddings
+from tasks.mock.embeddings import embeddings
 from tasks.mock.engine import Engine
 from tasks.mock.options import MockOptions
 from tasks.mock.protocol import ApiError, Attempt, Payload
 from tasks.mock.service import Answering, ErrorBody, MockService
 
-MODELS = ("tiny", "mock-small", "mock-large")
+MODELS = ("mock-small", "mock-large")
 """Names that ``/v1/models`` lists; any other name is answered as well."""
 PREFIXES = ("/v1", "/openai/v1", "/v1beta/openai")
 """Where OpenAI's paths lie: its own, Groq's and Azure's newer one, Gemini's compatible one."""
 _ENDPOINTS: Mapping[str, Answering] = {
     "chat/completions": chat,
-    "completions": completions,
     "embeddings": embeddings,
 }
 
 
-Forms = Mapping[str, tuple[Answering, ErrorBody]]
-"""Path → a provider's wire form: what answers, and the shape of its errors."""
-
-
 @dataclass(frozen=True, slots=True)
-class _Endpoint:
-    """One route as an ASGI application."""
+class Endpoint:
+    """One path of the mock as an ASGI application: faults, limits and counts hold for it."""
 
     service: MockService
     answering: Answering
@@ -55,11 +48,13 @@ class _Endpoint:
         await self.service.serve(request, send, self.answering, error_body=self.error_body)
 
 
-def make_app(service: MockService, sessions: SessionService, forms: Forms) -> Starlette:
-    """Return the application of a service, its browser sessions, and further wire forms."""
+MoreRoutes: TypeAlias = Callable[[MockService], Sequence[BaseRoute]]
+"""Further routes of a server, such as another provider's wire form."""
 
-    def post(path: str, answering: Answering, error_body: ErrorBody | None = None) -> Route:
-        return Route(path, _Endpoint(service, answering, error_body), methods=["POST"])
+
+def _make_app(service: MockService, more_routes: MoreRoutes) -> Starlette:
+    def post(path: str, answering: Answering) -> Route:
+        return Route(path, Endpoint(service, answering), methods=["POST"])
 
     async def stats(_request: Request) -> JSONResponse:
         return JSONResponse(service.counts.to_json())
@@ -68,17 +63,13 @@ def make_app(service: MockService, sessions: SessionService, forms: Forms) -> St
         service.reset()
         return JSONResponse({"reset": True})
 
-    routes: list[BaseRoute] = [
-        post("/v1/messages", anthropic.messages, anthropic.error_body),
-    ]
-    routes += [post(path, *form) for path, form in forms.items()]
+    routes: list[BaseRoute] = [*more_routes(service)]
     for name, answering in _ENDPOINTS.items():
         routes += [post(f"{prefix}/{name}", answering) for prefix in PREFIXES]
         routes.append(post(f"/openai/deployments/{{deployment}}/{name}", _of_azure(answering)))
     routes += [Route(f"{prefix}/models", _models, methods=["GET"]) for prefix in PREFIXES]
     routes.append(Route("/mock/stats", stats, methods=["GET"]))
     routes.append(Route("/mock/reset", reset, methods=["POST"]))
-    routes += sessions.routes()
     return Starlette(routes=routes, exception_handlers={404: _unknown_path})
 
 
@@ -104,7 +95,7 @@ async def _unknown_path(request: Request, _error: Exception) -> JSONResponse:
     paths = ", ".join(f"/v1/{name}" for name in _ENDPOINTS)
     error = ApiError(
         f"Unknown path {request.url.path}. This is a mock; it knows {paths}, /v1/models, "
-        "/v1/messages, /openai/deployments/NAME/…, /v1/sessions, /mock/stats.",
+        "/openai/deployments/NAME/…, /mock/stats.",
         status=404,
     )
     return JSONResponse(error.body, status_code=404)
@@ -115,8 +106,6 @@ _START_S = 30.0
 _CLOSE_S = 5.0
 """Seconds that answers on their way get when the server closes."""
 _BACKLOG = 2048
-_MESSAGE_BYTES = 2**30
-"""Longest message to a browser: pictures of pages are long."""
 
 
 class MockError(ConvergenceError):
@@ -157,11 +146,10 @@ class MockServer:
         *,
         host: str = HOST,
         port: int = 0,
-        forms: Forms | None = None,
+        more_routes: MoreRoutes = lambda _: (),
     ) -> None:
         self.options = MockOptions() if options is None else options
         self._service = MockService(self.options)
-        self._sessions = SessionService(self._service)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -177,10 +165,8 @@ class MockServer:
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         """Root of all paths, without a slash at its end; OpenAI's are below ``/v1``."""
         config = uvicorn.Config(
-            make_app(self._service, self._sessions, forms or {}),
+            _make_app(self._service, more_routes),
             http="h11",
-            ws="websockets-sansio",
-            ws_max_size=_MESSAGE_BYTES,
             loop="asyncio",
             lifespan="off",
             log_config=None,
@@ -223,7 +209,6 @@ class MockServer:
         if self._thread.ident is not None:
             self._thread.join()
         self._socket.close()
-        self._sessions.close()
         self._service.close()
 
     def _run(self) -> None:

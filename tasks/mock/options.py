@@ -1,4 +1,4 @@
-"""Options of a mock server: faults, limits, strictness, the log."""
+"""Options of a mock server: faults, limits, the log."""
 
 import email.utils
 import math
@@ -15,17 +15,6 @@ FaultKind = Literal["429", "500", "hang", "cut", "invalid", "answer"]
 RetryAfterForm = Literal["seconds", "ms", "date"]
 RETRY_AFTER_FORMS: tuple[RetryAfterForm, ...] = get_args(RetryAfterForm)
 
-FaultMode = Literal["off_by_one", "temperature", "ignore", "stale", "no_prompt_logprobs"]
-"""Ways in which real servers report wrong probabilities, which a probe must find out.
-
-``off_by_one``: with echo and prompt_logprobs, each word's is read off the row before its own.
-``temperature``: log-probabilities depend on the temperature asked for. ``ignore``: echo and
-log-probabilities are ignored without a word. ``stale``: behind a shared beginning, the
-probabilities are those of the prompt before. ``no_prompt_logprobs``: a chat with vLLM's
-prompt_logprobs is refused, as OpenAI refuses it.
-"""
-FAULT_MODES: tuple[FaultMode, ...] = get_args(FaultMode)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MockOptions:
@@ -37,8 +26,6 @@ class MockOptions:
 
     seed: int = 0
     """Of the faults: with the same seed the k-th attempt at a request meets the same fault."""
-    strict: bool = False
-    """Whether chats with words outside the tiny model's vocabulary are answered 400."""
     varies: bool = False
     """Whether a chat above temperature 0 and without a seed is answered anew each time that it is asked, as
     real models do; else the same request gets the same answer."""
@@ -65,8 +52,6 @@ class MockOptions:
     may come at once."""
     limit_concurrency: int | None = None
     """Requests in flight above which 429 is answered; ``None`` means no limit."""
-    fault_modes: tuple[FaultMode, ...] = ()
-    """Ways in which probabilities are wrong."""
     key_env: str | None = None
     """Environment variable of the key that requests must carry; ``None`` if none is asked for."""
     log: Path | None = None
@@ -101,9 +86,6 @@ class MockOptions:
         form, rule = self.retry_after_form, "must be known"
         fix = f"Choose among {', '.join(RETRY_AFTER_FORMS)}."
         check("retry_after_form", form, rule, fix, is_met=form in RETRY_AFTER_FORMS)
-        for mode in self.fault_modes:
-            fix = f"Choose among {', '.join(FAULT_MODES)}."
-            check("fault_mode", mode, rule, fix, is_met=mode in FAULT_MODES)
         if problems:
             raise ConfigurationError(problems)
 

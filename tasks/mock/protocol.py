@@ -91,7 +91,6 @@ class Written:
     """Whether the answer came to its end, rather than to the limit."""
 
 
-MOST_LOGPROBS = 20
 MOST_CHOICES = 128
 MOST_TOKENS = 1_000_000
 HOTTEST = 2.0
@@ -153,14 +152,6 @@ class TokenUsage:
     completion: int = 0
     """The whole answer, reasoning included."""
     reasoning: int = 0
-
-    def __add__(self, other: "TokenUsage") -> "TokenUsage":
-        return TokenUsage(
-            prompt=self.prompt + other.prompt,
-            cached=self.cached + other.cached,
-            completion=self.completion + other.completion,
-            reasoning=self.reasoning + other.reasoning,
-        )
 
     def to_json(self) -> dict[str, int]:
         """Return the numbers by the names of ``convergence_core.records.Usage``."""
@@ -338,18 +329,15 @@ def texts_of(content: Any) -> str:
     return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
 
 
-def refuse_prompt_logprobs(body: Mapping[str, Any]) -> None:
-    """Refuse vLLM's field for a prompt's log-probabilities where it is not known.
+def refuse_logprobs(body: Mapping[str, Any]) -> None:
+    """Refuse log-probabilities, which the mock does not have.
 
     Raises:
         ApiError: they are asked for.
     """
-    if body.get("prompt_logprobs") is not None:
-        raise ApiError(
-            "`prompt_logprobs` is not known here. Use `/v1/completions` with `echo: true` and "
-            "`logprobs`, or a server of chats that has it.",
-            param="prompt_logprobs",
-        )
+    for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
+        if (value := body.get(name)) is not None and value is not False:
+            raise ApiError(f"`{name}` is not known to this mock.", param=name)
 
 
 def _wrong(name: str, wanted: str, value: Any) -> ApiError:

@@ -20,10 +20,9 @@ from convergence_core.budget.rate_limit import TokenBucket
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import canonical_json
 from tasks.mock.counts import RequestCounts, RequestLog
-from tasks.mock.engine import Engine, UntrainedError
+from tasks.mock.engine import Engine
 from tasks.mock.options import FaultKind, MockOptions
 from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage
-from tasks.mock.tiny_model import tiny_model
 
 Answering: TypeAlias = Callable[[Engine, Attempt], Payload]
 ErrorBody: TypeAlias = Callable[[int, str], Mapping[str, Any]]
@@ -43,9 +42,7 @@ class MockService:
         self.options = options
         self.counts = RequestCounts()
         self.closing = asyncio.Event()
-        self._engine = Engine(
-            fault_modes=options.fault_modes, strict=options.strict, varies=options.varies
-        )
+        self._engine = Engine(varies=options.varies)
         self._key = _key(options)
         self._log = None if options.log is None else RequestLog(options.log)
         now_s = time.monotonic()
@@ -122,11 +119,7 @@ class MockService:
                 raise self._too_many(attempt.digest, self.options.retry_after_s)
             if fault == "500":
                 raise ApiError("The server had an error on purpose.", status=500)
-            try:
-                payload = answering(self._engine, attempt)
-            except UntrainedError:
-                await asyncio.to_thread(tiny_model)
-                payload = answering(self._engine, attempt)
+            payload = answering(self._engine, attempt)
         except ApiError as error:
             kind = kind if kind in ("limit", "429", "500") else "refused"
             self.counts.fault(kind)

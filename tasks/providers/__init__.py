@@ -52,7 +52,7 @@ def make_chat(
         endpoint: its URL, or one of ``api.models``; ``None`` means the provider's own.
         settings: how it is asked; ``None`` means as before anything is sent.
         base_dir: where relative paths of local models start; ``None`` means the working folder.
-        mock_url: server that answers in the provider's place, in OpenAI's form or Anthropic's.
+        mock_url: server that answers in the provider's place, in OpenAI's form.
     """
     settings = settings or ChatSettings(
         provider=api.kind,
@@ -76,8 +76,8 @@ def make_chat(
         from tasks.providers.local_chat import LocalChat  # noqa: PLC0415 - starts processes
 
         return LocalChat(base_dir or Path(), settings)
-    if api.kind == "anthropic":
-        return AnthropicChat(url, settings, sends_to=_of_mock(mock_url))
+    if mock_url is None and api.kind == "anthropic":
+        return AnthropicChat(url, settings)
     if mock_url is None and api.kind == "azure":
         return AzureChat(url, settings, api_version=api.api_version, deployment=api.deployment)
     if mock_url is None and api.kind == "gemini" and api.protocol == "native":
@@ -139,8 +139,8 @@ def make_llm(
     settings = ChatSettings(
         headers=headers, client=client, secret=variable, unsupported="drop", provider=kind
     )
-    if kind == "anthropic":
-        return AnthropicChat(endpoint, settings, sends_to=_of_mock(mock_url))
+    if mock_url is None and kind == "anthropic":
+        return AnthropicChat(endpoint, settings)
     if mock_url is None and kind == "azure":
         return AzureChat(endpoint, settings)
     if mock_url is None and kind == "plugin":
@@ -177,16 +177,15 @@ def billing_provider(config: LlmConfig) -> tuple[str, str]:
     return provider_of(provider, config.endpoint), model
 
 
-def _of_mock(url: str | None) -> str | None:
-    return None if url is None else f"{url.rstrip('/').removesuffix('/v1')}/v1"
-
-
 def _compatible(kind: str, url: str, settings: ChatSettings, mock_url: str | None) -> OpenAIChat:
     """Return a provider that speaks OpenAI's protocol, or its mock."""
     dialect = _DIALECTS.get(kind) or openai_dialect(url)
     bare = url.rstrip("/")
     if mock_url is not None:
-        return OpenAIChat(url, settings, dialect=dialect, sends_to=_of_mock(mock_url))
+        if kind == "anthropic":  # some of its settings have no field in OpenAI's form
+            settings = replace(settings, unsupported="drop")
+        sends_to = f"{mock_url.rstrip('/').removesuffix('/v1')}/v1"
+        return OpenAIChat(url, settings, dialect=dialect, sends_to=sends_to)
     if kind == "gemini" and not bare.endswith(("/openai", "/openai/chat/completions")):
         bare = f"{bare}/openai"  # its compatible endpoint is a folder of its own
     return OpenAIChat(bare, settings, dialect=dialect)

@@ -328,14 +328,10 @@ class AnthropicChat(Provider):
     Args:
         base_url: with or without ``/messages``.
         settings: see ``ChatSettings``.
-        sends_to: server that answers in place of ``base_url``.
     """
 
-    def __init__(
-        self, base_url: str, settings: ChatSettings = _DEFAULTS, *, sends_to: str | None = None
-    ) -> None:
+    def __init__(self, base_url: str, settings: ChatSettings = _DEFAULTS) -> None:
         super().__init__(base_url.rstrip("/").removesuffix(_PATH), settings)
-        self._sends_to = sends_to or self.base_url
 
     def mapped(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, settings: Mapping[str, Json]
@@ -364,7 +360,7 @@ class AnthropicChat(Provider):
         async with self._exchange(sent) as stopwatch:
             request = self._open_client().stream(
                 "POST",
-                f"{self._sends_to}{_PATH}",
+                f"{self.base_url}{_PATH}",
                 params=params or None,
                 json=whole,
                 headers={"anthropic-version": API_VERSION, **sent},

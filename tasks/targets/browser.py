@@ -89,8 +89,8 @@ class ScriptRunner:
         self._driver: Playwright | None = None
         self._starting: asyncio.Lock | None = None
 
-    async def run(self, connect_url: str, case_input: Json, params: Params) -> ScriptEnd:
-        """Run the script in the browser at an address.
+    async def run(self, session: "RemoteBrowser", case_input: Json, params: Params) -> ScriptEnd:
+        """Run the script in the browser of a session.
 
         Raises:
             WorkTimeoutError: it holds its event loop, so that nothing can end it.
@@ -98,7 +98,7 @@ class ScriptRunner:
         """
 
         async def work() -> WorkOutcome:
-            end = await self._run(connect_url, case_input, params)
+            end = await self._run(session, case_input, params)
             return WorkOutcome(end, None, end.outcome.latency_ms)
 
         result = await self._pool.run(work, self._connect_s + self._timeout_s + _SLACK_S)
@@ -117,12 +117,13 @@ class ScriptRunner:
                 await self._pool.run(stop, _LEAVE_S)
         await self._pool.aclose()
 
-    async def _run(self, connect_url: str, case_input: Json, params: Params) -> ScriptEnd:
+    async def _run(self, session: "RemoteBrowser", case_input: Json, params: Params) -> ScriptEnd:
         try:
-            driver = await self._driving()
-            browser = await driver.chromium.connect_over_cdp(
-                connect_url, timeout=self._connect_s * 1000
-            )
+            chromium, timeout_ms = (await self._driving()).chromium, self._connect_s * 1000
+            if session.launch is None:
+                browser = await chromium.connect_over_cdp(session.connect_url, timeout=timeout_ms)
+            else:
+                browser = await chromium.launch(**session.launch, timeout=timeout_ms)
         except Exception as error:  # noqa: BLE001 - of the driver, whatever it is: no session was used
             self._driver = None
             return ScriptEnd(ending="not_connected", outcome=_failed(error))
@@ -304,6 +305,8 @@ class RemoteBrowser:
     seconds: float | None = None
     """From its start to its end; ``None`` if it has not ended, or the provider does not say."""
     proxy_bytes: int = 0
+    launch: Mapping[str, Any] | None = None
+    """Arguments of Playwright's ``launch`` on this machine; ``None``: the browser is at ``connect_url``."""
 
     @property
     def is_open(self) -> bool:

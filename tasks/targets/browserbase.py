@@ -39,6 +39,7 @@ from tasks.targets.browser import (
     billed_minutes,
     recording_of,
 )
+from tasks.targets.local_browser import LocalSessions
 
 _LOG = logging.getLogger(__name__)
 _MARGIN_S: Final = 30.0
@@ -59,7 +60,7 @@ class BrowserbaseTarget:
 
     A call costs the session's minutes, begun ones whole and one at least, by ``prices.browserbase.minute``;
     what went through proxies by ``proxy_gb``; and what the script says that it cost. ``bind`` must be
-    called before the first call.
+    called before the first call. Offline a Chromium of this machine replaces each session.
     """
 
     provider = "browserbase"
@@ -72,7 +73,7 @@ class BrowserbaseTarget:
         secrets: Secrets,
         workers: int,
         prices: PriceTable | None = None,
-        mock_url: str | None = None,
+        is_offline: bool = False,
     ) -> None:
         self._api = api
         self._runner = runner
@@ -82,12 +83,11 @@ class BrowserbaseTarget:
         self._minute_usd = None if price is None else price.minute
         self._proxy_gb_usd = None if price is None else price.proxy_gb
         self._price_version = None if prices is None else prices.version_of(self.provider, None)
-        self._endpoint = mock_url or api.endpoint or ENDPOINT
-        self._is_recorded = mock_url is None
+        self._is_offline = is_offline
         self._run_id = ""
         self._open: set[str] = set()
         """Sessions that this target has opened and not yet released."""
-        self._client: SessionClient | None = None
+        self._client: SessionClient | LocalSessions | None = None
 
     def bind(self, run_id: str) -> None:
         """Mark the sessions of all later calls with a run."""
@@ -176,14 +176,16 @@ class BrowserbaseTarget:
         settings.setdefault("timeout", min(max(needed_s, MIN_SESSION_S), MAX_SESSION_S))
         return settings
 
-    def _sessions(self) -> SessionClient:
+    def _sessions(self) -> SessionClient | LocalSessions:
         if self._client is None:
             self._client = self._new_client()
         return self._client
 
-    def _new_client(self) -> SessionClient:
+    def _new_client(self) -> SessionClient | LocalSessions:
+        if self._is_offline:
+            return LocalSessions()
         return SessionClient(
-            self._endpoint,
+            self._api.endpoint or ENDPOINT,
             headers=lambda: request_headers(self._api, self._secrets),
             secret=secret_name(self._api),
             n_connections=self._workers + 2,
@@ -226,7 +228,7 @@ class BrowserbaseTarget:
         """
         timeout_s = self._api.request.timeout_seconds
         try:
-            return await self._runner.run(session.connect_url, case.input, params)
+            return await self._runner.run(session, case.input, params)
         except WorkTimeoutError:
             return CandidateFault(
                 f"{self._api.function} took longer than api.request.timeout_seconds={timeout_s:g} and holds its "
@@ -270,8 +272,8 @@ class BrowserbaseTarget:
         raise fault
 
     def _recording(self, session: RemoteBrowser) -> str | None:
-        """Return where the session's recording is; ``None`` means the mock makes none."""
-        return recording_of(session.session_id) if self._is_recorded else None
+        """Return where the session's recording is; ``None``: a browser of this machine has none."""
+        return None if self._is_offline else recording_of(session.session_id)
 
     def _fault_of(self, end: ScriptEnd, released: RemoteBrowser | None) -> EvaluationFault | None:
         """Return what the end of a script means beside its own result; ``None``: nothing."""

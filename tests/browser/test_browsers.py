@@ -14,12 +14,11 @@ pytest.importorskip("playwright")
 from convergence_core.config.api import ApiConfig
 from convergence_core.errors import CandidateFault, EndpointDownError, InfrastructureFault
 from convergence_core.records import Case
-from tasks.mock.chromium import chromium_path
-from tasks.mock.mock_server import MockServer
-from tasks.mock.options import MockOptions
 from tasks.secrets.redaction import Secrets
 from tasks.targets.browser import ScriptRunner
 from tasks.targets.browserbase import BrowserbaseTarget
+from tasks.targets.local_browser import chromium_path
+from tests.support.browserbase_form import BrowserSessions, browser_server
 
 pytestmark = [
     pytest.mark.slow,
@@ -75,13 +74,13 @@ def site() -> Iterator[SiteServer]:
 
 
 @pytest.fixture(scope="module")
-def stand_in() -> Iterator[MockServer]:
-    with MockServer(MockOptions()) as server:
+def stand_in() -> Iterator[BrowserSessions]:
+    with browser_server() as server:
         yield server
 
 
 def ask(
-    server: MockServer,
+    server: BrowserSessions,
     script: Any,
     case_input: Any,
     *,
@@ -89,6 +88,7 @@ def ask(
     timeout_s: float = 10.0,
     max_bytes: int = 1_000_000,
     calls: int = 1,
+    offline: bool = False,
 ) -> Any:
     api = ApiConfig.model_validate(
         {
@@ -106,7 +106,7 @@ def ask(
     runner = ScriptRunner(
         script, connect_s=20, timeout_s=timeout_s, max_bytes=max_bytes, n_workers=2
     )
-    target = BrowserbaseTarget(api, runner, secrets=Secrets(), workers=2)
+    target = BrowserbaseTarget(api, runner, secrets=Secrets(), workers=2, is_offline=offline)
     target.bind("run-1")
     case = Case(case_id="c", input=case_input, expected="hello")
 
@@ -122,8 +122,8 @@ def ask(
     return found if calls > 1 else found[0]
 
 
-def sessions_of(server: MockServer) -> list[dict[str, Any]]:
-    return [one.to_json() for one in server._sessions._sessions.values()]
+def sessions_of(server: BrowserSessions) -> list[dict[str, Any]]:
+    return [one.to_json() for one in server.sessions.values()]
 
 
 async def read_title(page, case, parameters):
@@ -149,6 +149,17 @@ def test_a_session_finds_nothing_of_the_one_before(stand_in, site):
     second = ask(stand_in, read_title, {"url": site.url})
     assert first.value["shown"] == second.value["shown"]
     assert second.value["shown"][2] == "none"
+
+
+def test_offline_a_browser_of_this_machine_replaces_the_session(stand_in, site):
+    n_before = len(stand_in.sessions)
+    body = {"browserSettings": {"blockAds": True}}
+    site.hosts.clear()
+    reply = ask(stand_in, read_title, {"url": site.url}, body=body, offline=True)
+    assert (reply.value["text"], reply.recording_url) == ("hello", None)
+    assert reply.extra["session_seconds"] > 0
+    assert len(stand_in.sessions) == n_before
+    assert "ads.localhost" not in site.hosts
 
 
 async def raise_error(page, case, parameters):
@@ -223,12 +234,9 @@ def test_a_script_that_blocks_its_loop_is_given_up_and_its_session_released(stan
 
 
 def test_a_session_that_ends_under_its_script_is_told_by_its_status(stand_in):
-    def expire(session) -> None:
-        loop = stand_in._server.in_loop
-        loop.call_soon_threadsafe(stand_in._sessions.expire, session["id"])
-
     async def outlive(page, case, parameters):
-        expire(next(one for one in sessions_of(stand_in) if one["status"] == "RUNNING"))
+        running = next(s for s in stand_in.sessions.values() if s.status == "RUNNING")
+        await asyncio.to_thread(running.end, "TIMED_OUT")
         await page.wait_for_selector("#never")
 
     with pytest.raises(CandidateFault, match="ended by its own `timeout`") as found:
@@ -238,23 +246,11 @@ def test_a_session_that_ends_under_its_script_is_told_by_its_status(stand_in):
 
 def test_a_browser_that_dies_is_the_infrastructure_s_and_the_next_session_works(stand_in, site):
     async def crash(page, case, parameters):
-        for browser in tuple(stand_in._sessions._pool._busy):
-            browser._process.stdin.close()
+        running = next(s for s in stand_in.sessions.values() if s.status == "RUNNING")
+        running.process.stdin.close()
         await page.wait_for_selector("#never")
 
     with pytest.raises(InfrastructureFault) as found:
         ask(stand_in, crash, {})
     assert found.value.error_type == "browser_lost"
     assert ask(stand_in, read_title, {"url": site.url}).value["text"] == "hello"
-
-
-def test_the_browser_ends_with_its_server(site):
-    with MockServer(MockOptions()) as server:
-        ask(server, read_title, {"url": site.url})
-        pool = server._sessions._pool
-        browsers = (*pool._idle, *pool._busy)
-        processes = [one._process for one in browsers]
-        profiles = [one.profile for one in browsers]
-    assert processes
-    assert all(process.poll() is not None for process in processes)
-    assert not any(profile.exists() for profile in profiles)

@@ -13,11 +13,10 @@ import pytest
 pytest.importorskip("playwright")
 
 from convergence_core.config.api_rules import REGIONS
-from tasks.mock.chromium import chromium_path
-from tasks.mock.mock_server import MockServer
-from tasks.mock.options import MockOptions
 from tasks.store import ParquetStore
+from tasks.targets.local_browser import chromium_path
 from tests.paid import books
+from tests.support.browserbase_form import BrowserSessions, browser_server
 from tests.support.configuration_files import write_configuration
 from tests.support.paid_runs import STORE, begin, is_done, start
 
@@ -69,11 +68,11 @@ def write_scraper(folder: Path, url: str) -> None:
     write_configuration(folder, tree, {})
 
 
-def statuses(server: MockServer) -> Counter[str]:
-    return Counter(one.status for one in tuple(server._sessions._sessions.values()))
+def statuses(server: BrowserSessions) -> Counter[str]:
+    return Counter(one.status for one in tuple(server.sessions.values()))
 
 
-def is_busy(server: MockServer, n_ended: int) -> bool:
+def is_busy(server: BrowserSessions, n_ended: int) -> bool:
     found = statuses(server)
     return found["COMPLETED"] >= n_ended and found["RUNNING"] > 0
 
@@ -87,7 +86,7 @@ def kill_when(process: ForkServerProcess, look: Callable[[], bool]) -> None:
 
 
 def test_runs_killed_in_sessions_leave_none_open_and_pay_nothing_twice(tmp_path: Path):
-    with MockServer(MockOptions()) as server:
+    with browser_server() as server:
         write_scraper(tmp_path, server.url)
         known: set[str] = set()
         attempts: set[tuple[str, int]] = set()
@@ -111,12 +110,12 @@ def test_runs_killed_in_sessions_leave_none_open_and_pay_nothing_twice(tmp_path:
         stored = ParquetStore(tmp_path / STORE).rows("SELECT recording_url FROM evaluations")
         watched = {str(row["recording_url"]).rpartition("/")[2] for row in stored}
         assert len(watched) == len(stored) > 0
-        assert watched <= {*server._sessions._sessions}
+        assert watched <= {*server.sessions}
         assert sum(row["cost_usd"] or 0.0 for row in rows) == pytest.approx(len(done) * 0.002)
 
 
 def test_a_new_run_of_the_system_releases_what_a_killed_one_left_open(tmp_path: Path):
-    with MockServer(MockOptions()) as server:
+    with browser_server() as server:
         write_scraper(tmp_path, server.url)
         kill_when(start(tmp_path), lambda: statuses(server)["RUNNING"] == WORKERS)
         assert statuses(server)["RUNNING"] == WORKERS

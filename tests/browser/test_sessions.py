@@ -16,9 +16,6 @@ from convergence_core.config.api import ApiConfig
 from convergence_core.errors import CandidateFault, ConfigurationError, InfrastructureFault
 from convergence_core.records import Case
 from tasks.functions.workers import WorkerFailure, WorkOutcome
-from tasks.mock.chromium import check_chromium
-from tasks.mock.mock_server import MockServer
-from tasks.mock.options import MockOptions
 from tasks.secrets.redaction import Secrets
 from tasks.targets.browser import (
     MARK,
@@ -29,6 +26,8 @@ from tasks.targets.browser import (
     recording_of,
 )
 from tasks.targets.browserbase import BrowserbaseTarget
+from tasks.targets.local_browser import check_chromium
+from tests.support.browserbase_form import browser_server
 
 CASE = Case(case_id="c", input={"n": 1}, expected="1")
 PRICES = PriceTable(version="2026-01-01").with_overrides(
@@ -44,7 +43,7 @@ class Script:
         self.end = end
         self.began = asyncio.Event()
 
-    async def run(self, connect_url, case_input, params):
+    async def run(self, session, case_input, params):
         self.began.set()
         if isinstance(self.end, BaseException):
             raise self.end
@@ -57,7 +56,7 @@ class Script:
 
 
 def target_at(
-    url: str, script: Any = None, *, body: Any = None, prices: Any = PRICES, mock: bool = False
+    url: str, script: Any = None, *, body: Any = None, prices: Any = PRICES, offline: bool = False
 ) -> BrowserbaseTarget:
     api = ApiConfig.model_validate(
         {
@@ -76,7 +75,7 @@ def target_at(
         secrets=Secrets({"BB_KEY": "bb-secret"}),
         workers=2,
         prices=prices,
-        mock_url=url if mock else None,
+        is_offline=offline,
     )
     target.bind("run-1")
     return target
@@ -109,7 +108,7 @@ def open_sessions(url: str, run_id: str = "run-1") -> int:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with MockServer(MockOptions()) as server:
+    with browser_server(starts_browsers=False) as server:
         yield server.url
 
 
@@ -357,7 +356,7 @@ def test_a_missing_extra_and_a_missing_browser_are_said_in_one_sentence(monkeypa
         ConfigurationError, match=r"needs Playwright.* Run: pip install .*browserbase"
     ):
         check_playwright()
-    monkeypatch.setattr("tasks.mock.chromium.shutil.which", lambda _: None)
+    monkeypatch.setattr("tasks.targets.local_browser.shutil.which", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"needs Chromium.* Run: apt install chromium"):
         check_chromium()
 

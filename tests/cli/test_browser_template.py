@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.templates import best_of, found_of, is_planted
 from convergence.templates import plan_files
-from tasks.mock.chromium import chromium_path
+from tasks.targets.local_browser import chromium_path
 from tests.support.commands import Runner
 
 SEED = 1

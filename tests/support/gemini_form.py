@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.mock.engine import AnswerChoice, Engine
-from tasks.mock.mock_server import Forms
+from starlette.routing import BaseRoute, Route
+
+from tasks.mock.engine import Engine
+from tasks.mock.mock_server import Endpoint
 from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
     HOTTEST,
@@ -16,11 +18,13 @@ from tasks.mock.protocol import (
     ModelRequest,
     Payload,
     TokenUsage,
+    Written,
     mapping,
     number,
     texts_of,
     whole,
 )
+from tasks.mock.service import MockService
 
 _STATUSES = {
     400: "INVALID_ARGUMENT",
@@ -38,8 +42,7 @@ def generate(engine: Engine, attempt: Attempt) -> Payload:
     """Answer a conversation; the path names model and method.
 
     Raises:
-        ApiError: the request is wrong, or strict and with an unknown word.
-        UntrainedError: the tiny model must be trained first.
+        ApiError: the request is wrong.
     """
     model, _, method = attempt.path_params["call"].rpartition(":")
     if not model or method not in ("generateContent", "streamGenerateContent"):
@@ -47,17 +50,16 @@ def generate(engine: Engine, attempt: Attempt) -> Payload:
     settings = mapping(attempt.body, "generationConfig")
     request = _request(attempt.body, settings, model)
     n = whole(settings, "candidateCount", 1, _MOST_CANDIDATES) or 1
-    tiny = request.form == "text" and engine.uses_tiny_model(request.text)
-    chosen = engine.choose(request, n, tiny=tiny)
-    tokens = engine.tokens(request, chosen, tiny=tiny)
+    chosen = engine.choose(request, n)
+    tokens = engine.tokens(request, chosen)
     frame = {"usageMetadata": _usage(tokens), "modelVersion": model}
     if method == "generateContent":
-        candidates = [_candidate(one, i, one.written.text) for i, one in enumerate(chosen)]
+        candidates = [_candidate(one, i, one.text) for i, one in enumerate(chosen)]
         return Payload(body={"candidates": candidates, **frame}, model=model, tokens=tokens)
     events = [
         {"candidates": [{"index": i, "content": _content(piece)}], "modelVersion": model}
         for i, one in enumerate(chosen)
-        for piece in pieces(one.written.text)
+        for piece in pieces(one.text)
     ]
     last = {"candidates": [_candidate(one, i, "") for i, one in enumerate(chosen)], **frame}
     return Payload(events=[*events, last], ends_with_done=False, model=model, tokens=tokens)
@@ -119,8 +121,8 @@ def _content(text: str) -> dict[str, Any]:
     return {"role": "model", "parts": [{"text": text}]}
 
 
-def _candidate(choice: AnswerChoice, index: int, text: str) -> dict[str, Any]:
-    reason = "STOP" if choice.written.complete else "MAX_TOKENS"
+def _candidate(choice: Written, index: int, text: str) -> dict[str, Any]:
+    reason = "STOP" if choice.complete else "MAX_TOKENS"
     return {"index": index, "content": _content(text), "finishReason": reason}
 
 
@@ -135,5 +137,7 @@ def _usage(tokens: TokenUsage) -> dict[str, int]:
     }
 
 
-FORMS: Forms = {"/v1beta/models/{call:path}": (generate, error_body)}
-"""For a ``MockServer`` that speaks it."""
+def gemini_routes(service: MockService) -> list[BaseRoute]:
+    """Return the routes of a ``MockServer`` that speaks it."""
+    endpoint = Endpoint(service, generate, error_body)
+    return [Route("/v1beta/models/{call:path}", endpoint, methods=["POST"])]

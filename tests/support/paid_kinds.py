@@ -21,7 +21,8 @@ from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tests.paid import books
 from tests.support import agents
-from tests.support.gemini_form import FORMS
+from tests.support.anthropic_form import anthropic_routes
+from tests.support.gemini_form import gemini_routes
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.paid_runs import PRICES, begin, play, write_project
 from tests.support.plugin_packages import install
@@ -188,7 +189,9 @@ CHAT: Final[Mapping[str, Mapping[str, Any]]] = {
 def chat_run(kind: str, folder: Path, seed: int) -> Outcome:
     """Take a run of a chat kind to its end."""
     keys = drawn(seed)
-    with MockServer(faults_of(seed), forms=FORMS) as server:
+    with MockServer(
+        faults_of(seed), more_routes=lambda s: [*gemini_routes(s), *anthropic_routes(s)]
+    ) as server:
         for name, value in CHAT[kind].items():
             keys[name] = value.format(url=server.url) if isinstance(value, str) else value
         write_project(folder, server.url, **keys)

@@ -5,7 +5,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tasks.mock.engine import AnswerChoice, Engine
+from starlette.routing import BaseRoute, Route
+
+from tasks.mock.engine import Engine
+from tasks.mock.mock_server import Endpoint
 from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
     MOST_TOKENS,
@@ -15,6 +18,7 @@ from tasks.mock.protocol import (
     ModelRequest,
     Payload,
     TokenUsage,
+    Written,
     flag,
     mapping,
     number,
@@ -22,6 +26,7 @@ from tasks.mock.protocol import (
     texts_of,
     whole,
 )
+from tasks.mock.service import MockService
 
 _ERROR_TYPES: Final = {
     400: "invalid_request_error",
@@ -46,21 +51,19 @@ def messages(engine: Engine, attempt: Attempt) -> Payload:
     """Answer a conversation.
 
     Raises:
-        ApiError: the request is wrong, or strict and with an unknown word.
-        UntrainedError: the tiny model must be trained first.
+        ApiError: the request is wrong.
     """
     request = _request(attempt.body)
     is_streamed = flag(attempt.body, "stream")
-    tiny = request.form == "text" and engine.uses_tiny_model(request.text)
-    (choice,) = chosen = engine.choose(request, 1, tiny=tiny)
-    tokens = engine.tokens(request, chosen, tiny=tiny)
-    reason = "end_turn" if choice.written.complete else "max_tokens"
+    (choice,) = chosen = engine.choose(request, 1)
+    tokens = engine.tokens(request, chosen)
+    reason = "end_turn" if choice.complete else "max_tokens"
     body: dict[str, Any] = {
         "id": f"msg_{attempt.digest[:24]}",
         "type": "message",
         "role": "assistant",
         "model": request.model,
-        "content": [{"type": "text", "text": choice.written.text}],
+        "content": [{"type": "text", "text": choice.text}],
         "stop_reason": reason,
         "stop_sequence": None,
         "usage": _usage(tokens),
@@ -153,7 +156,7 @@ def _effort(body: Mapping[str, Any], limit: int) -> str:
     return "medium" if budget < 4096 else "high"
 
 
-def _events(body: Mapping[str, Any], choice: AnswerChoice) -> list[dict[str, Any]]:
+def _events(body: Mapping[str, Any], choice: Written) -> list[dict[str, Any]]:
     begun = {**body, "content": [], "stop_reason": None, "usage": {**body["usage"]}}
     begun["usage"]["output_tokens"] = 1
     delta = {"stop_reason": body["stop_reason"], "stop_sequence": None}
@@ -166,7 +169,7 @@ def _events(body: Mapping[str, Any], choice: AnswerChoice) -> list[dict[str, Any
                 "index": 0,
                 "delta": {"type": "text_delta", "text": piece},
             }
-            for piece in pieces(choice.written.text)
+            for piece in pieces(choice.text)
         ),
         {"type": "content_block_stop", "index": 0},
         {
@@ -186,3 +189,8 @@ def _usage(tokens: TokenUsage) -> dict[str, int]:
         "cache_read_input_tokens": tokens.cached,
         "output_tokens": tokens.completion,
     }
+
+
+def anthropic_routes(service: MockService) -> list[BaseRoute]:
+    """Return the routes of a ``MockServer`` that speaks it."""
+    return [Route("/v1/messages", Endpoint(service, messages, error_body), methods=["POST"])]
