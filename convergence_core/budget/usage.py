@@ -14,9 +14,6 @@ A ``Usage`` counts the *whole* prompt (cache reads and writes included) and the 
 * OpenAI Responses: ``input_tokens``, ``output_tokens`` are wholes (``types/responses/response_usage.py``).
 * Anthropic: ``input_tokens`` is what was neither read from nor written to the cache (Anthropic,
   "Prompt caching": total = cache_read + cache_creation + input).
-* Gemini: ``usageMetadata``; ``candidatesTokenCount`` lacks ``thoughtsTokenCount``, and
-  ``promptTokenCount`` lacks ``toolUsePromptTokenCount`` but has ``cachedContentTokenCount``
-  (Gemini API, "UsageMetadata").
 
 A number that cannot be a number of tokens (negative, a fraction, a truth value, a text, more than a
 billion) is unknown, and so is every whole that it is part of.
@@ -42,8 +39,6 @@ def usage_of(raw: Mapping[str, Json]) -> Usage:
     Never raises: an answer without numbers is ``NO_USAGE``.
     """
     block = _block_of(raw)
-    if "promptTokenCount" in block or "totalTokenCount" in block:
-        return _gemini(block)
     if "prompt_tokens" in block or "completion_tokens" in block:
         return _chat(block)
     if "input_tokens" in block or "output_tokens" in block:
@@ -78,9 +73,8 @@ def _dollars(value: Json) -> float | None:
 
 def _block_of(raw: _Block) -> _Block:
     """Return the usage block of an answer; ``raw`` itself when it is one."""
-    for key in ("usage", "usageMetadata"):
-        if isinstance(block := raw.get(key), Mapping):
-            return block
+    if isinstance(block := raw.get("usage"), Mapping):
+        return block
     # Groq's last chunk; the first and last event of Anthropic's and of OpenAI Responses' streams.
     for key in ("x_groq", "message", "response"):
         outer = raw.get(key)
@@ -148,22 +142,6 @@ def _anthropic(block: _Block) -> Usage:
         cache_write_tokens=cache_write,
         completion_tokens=_count(block, "output_tokens"),  # thinking included
         reasoning_tokens=_count(written, "thinking_tokens"),
-    )
-
-
-def _gemini(block: _Block) -> Usage:
-    # Protocol buffers leave zeros out: a missing part is 0 as long as anything is said.
-    thoughts = _part(block, "thoughtsTokenCount")
-    usage = Usage(
-        prompt_tokens=_sum(
-            _count(block, "promptTokenCount"), _part(block, "toolUsePromptTokenCount")
-        ),
-        cached_tokens=_count(block, "cachedContentTokenCount"),
-        completion_tokens=_sum(_part(block, "candidatesTokenCount"), thoughts),
-        reasoning_tokens=thoughts if "thoughtsTokenCount" in block else None,
-    )
-    return _with_hidden_reasoning(
-        usage, total=_count(block, "totalTokenCount"), has_answer="candidatesTokenCount" in block
     )
 
 

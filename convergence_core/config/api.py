@@ -159,8 +159,6 @@ class ApiConfig(Section):
     default, `groq/`, `gemini/`, `anthropic/`)."""
     models: Annotated[dict[str, ModelEndpoint], _WIRE] = Field(default_factory=dict)
     """Several endpoints; the parameter `model` chooses among their names."""
-    protocol: Annotated[Literal["openai", "native"], Readers(("gemini",))] = "openai"
-    """Form of `kind: gemini`: OpenAI's chat, or Gemini's native API."""
     api_version: Annotated[str | None, _AZURE] = Field(
         default=None,
         pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(-preview)?$",

@@ -81,7 +81,6 @@ def _auth(n: Report) -> None:
         return
     if auth.get("type") is None and auth.get("token_env") is not None:
         is_own = kind in ("azure", "anthropic", "browserbase")
-        is_own = is_own or (kind == "gemini" and api.get("protocol") == "native")
         auth["type"] = "api_key" if is_own else "bearer"
     if auth.get("type") == "api_key" and auth.get("header_name") is None and kind in KEY_HEADERS:
         auth["header_name"] = KEY_HEADERS[kind]

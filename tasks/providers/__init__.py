@@ -18,7 +18,6 @@ from tasks.plugins.entry_points import PluginContext
 from tasks.providers.anthropic import AnthropicChat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Dialect, openai_dialect
-from tasks.providers.gemini import GeminiChat
 from tasks.providers.openai_chat import AzureChat, OpenAIChat
 from tasks.secrets.redaction import Secrets
 
@@ -80,8 +79,6 @@ def make_chat(
         return AnthropicChat(url, settings)
     if mock_url is None and api.kind == "azure":
         return AzureChat(url, settings, api_version=api.api_version, deployment=api.deployment)
-    if mock_url is None and api.kind == "gemini" and api.protocol == "native":
-        return GeminiChat(url, settings)
     return _compatible(api.kind, url, settings, mock_url)
 
 

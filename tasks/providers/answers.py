@@ -20,13 +20,6 @@ REASONING = "reasoning_content"
 _REASONING_FIELDS = (REASONING, "reasoning", "thinking")
 """The same field of OpenRouter, Groq and newer vLLM, and of Ollama."""
 
-_STOPPED_BY_FILTER = frozenset(
-    """
-    SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT
-    IMAGE_RECITATION
-    """.split()  # noqa: SIM905 - as a literal it would be ten lines
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatCompletion(Completion):
@@ -139,46 +132,6 @@ def tool_calls_of(message: Mapping[str, Json]) -> list[dict[str, Json]]:
     return [{"id": "function_call", "type": "function", "function": function}]
 
 
-def read_gemini(
-    raw: Mapping[str, Json],
-    *,
-    latency_ms: float,
-    first_token_ms: float | None = None,
-    is_split: bool = True,
-) -> ChatCompletion:
-    """Read an answer of ``generateContent``; its first candidate counts."""
-    candidate = first_of(raw.get("candidates"))
-    reason = candidate.get("finishReason")
-    text, thinking, calls = "", "", []
-    for part in gemini_parts(candidate):
-        if call := mapping(part.get("functionCall")):
-            calls.append({"name": call.get("name"), "arguments": call.get("args", {})})
-        elif isinstance(piece := part.get("text"), str):
-            if part.get("thought") is True:
-                thinking += piece
-            else:
-                text += piece
-    blocked = mapping(raw.get("promptFeedback")).get("blockReason")
-    why = None
-    if blocked:
-        why = f"the provider blocked the prompt: {blocked}", REFUSAL
-    elif reason in _STOPPED_BY_FILTER:
-        why = f"the provider's filter stopped the answer: {reason}", REFUSAL
-    return _completion(
-        raw,
-        text,
-        thinking=thinking,
-        is_split=is_split,
-        model=raw.get("modelVersion"),
-        finish_reason=reason,
-        tool_calls=calls,
-        why=why,
-        is_absent=not candidate,
-        latency_ms=latency_ms,
-        first_token_ms=first_token_ms,
-    )
-
-
 def read_anthropic(
     raw: Mapping[str, Json],
     *,
@@ -279,11 +232,6 @@ def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:
         float(logprob) for logprob in logprobs if isinstance(logprob, int | float) and logprob <= 0
     ]
     return tuple(numbers) if numbers and len(numbers) == len(logprobs) else None
-
-
-def gemini_parts(candidate: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """Return the parts of a candidate's content."""
-    return mappings(mapping(candidate.get("content")).get("parts"))
 
 
 def mapping(value: Json) -> dict[str, Json]:

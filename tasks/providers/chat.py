@@ -22,7 +22,7 @@ from tasks.providers.fields import Mapped, Unsupported
 from tasks.providers.streams import DONE, Joiner, cut_fault, event_data, read_piece
 from tasks.secrets.redaction import Redactor
 
-_CHAT_FIELDS = ("choices", "candidates", "content", "promptFeedback", "usage", "usageMetadata")
+_CHAT_FIELDS = ("choices", "content", "usage")
 _DRAIN_S = 0.5
 """Longest wait for the end of a stream that has said it is whole."""
 _MIN_SECRET = 8

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from convergence_core.records import Json
 
 Dialect: TypeAlias = Literal[
-    "openai", "azure", "compatible", "groq", "gemini", "gemini_native",
+    "openai", "azure", "compatible", "groq", "gemini",
     "mistral", "deepseek", "openrouter", "ollama",
 ]  # fmt: skip
 """``compatible`` is any server that speaks OpenAI's protocol and is not known by its host."""
@@ -56,9 +56,7 @@ _MISTRAL: frozenset[Dialect] = frozenset({"mistral"})
 _DEEPSEEK: frozenset[Dialect] = frozenset({"deepseek"})
 _OLLAMA: frozenset[Dialect] = frozenset({"ollama"})
 _PLAIN_LIMIT: frozenset[Dialect] = _MISTRAL | _DEEPSEEK | _OLLAMA
-_ALL: frozenset[Dialect] = (
-    _BY_NAME | _GROQ | _GEMINI | _PLAIN_LIMIT | {"gemini_native", "openrouter"}
-)
+_ALL: frozenset[Dialect] = _BY_NAME | _GROQ | _GEMINI | _PLAIN_LIMIT | {"openrouter"}
 _DEEPSEEK_THINKS = re.compile(r"deepseek-(?!chat).*")
 
 
@@ -118,7 +116,7 @@ _WHILE_THINKING = (
     "it has no effect while the model thinks; write `thinking: {type: disabled}` in "
     "`api.request.options`"
 )
-_NATIVE_ONLY = "Gemini's OpenAI-compatible endpoint has no such field; `protocol: native` has"
+_NOT_AT_GEMINI = "Gemini's OpenAI-compatible endpoint has no such field"
 
 RULES: tuple[Rule, ...] = (
     _rule("stream", _ALL, _BY_REQUEST, accepted=(False,)),
@@ -133,7 +131,7 @@ RULES: tuple[Rule, ...] = (
     _rule("top_k min_p repetition_penalty", _OPENAI, _NOT_AT_OPENAI),
     _rule("logprobs top_logprobs logit_bias", _GROQ, "Groq refuses it"),
     _rule("n", _GROQ, "Groq answers once only", accepted=(1,)),
-    _rule("seed frequency_penalty top_k", _GEMINI, _NATIVE_ONLY),
+    _rule("seed frequency_penalty top_k", _GEMINI, _NOT_AT_GEMINI),
     _rule("max_completion_tokens", _PLAIN_LIMIT, renamed="max_tokens"),
     _rule("seed", _MISTRAL, renamed="random_seed"),
     _rule(
@@ -256,17 +254,16 @@ OLLAMA_PORT = 11434
 
 def output_limit(body: Mapping[str, Json]) -> int | None:
     """Return the most tokens that one answer to a mapped request may have, ``None``: no limit."""
-    names = ("max_completion_tokens", "max_tokens", "maxOutputTokens")
-    return max((n for name in names if (n := _count(body, name, name))), default=None)
+    names = ("max_completion_tokens", "max_tokens")
+    return max((n for name in names if (n := _count(body, name))), default=None)
 
 
 def n_answers(body: Mapping[str, Json]) -> int:
     """Return how many answers a mapped request asks for."""
-    return _count(body, "n", "candidateCount") or 1
+    return _count(body, "n") or 1
 
 
-def _count(body: Mapping[str, Json], name: str, gemini_name: str) -> int:
+def _count(body: Mapping[str, Json], name: str) -> int:
     """Return a number above 0 of a mapped request, 0 where it has none."""
-    inner = body.get("generationConfig")
-    n = inner.get(gemini_name) if isinstance(inner, dict) else body.get(name)
+    n = body.get(name)
     return n if isinstance(n, int) and not isinstance(n, bool) and n > 0 else 0

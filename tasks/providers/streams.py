@@ -16,8 +16,6 @@ from tasks.json_values import as_text, to_json
 from tasks.providers.answers import (
     REASONING,
     content_text,
-    first_of,
-    gemini_parts,
     mapping,
     mappings,
     reasoning_text,
@@ -100,7 +98,7 @@ class ChatJoiner:
 
     def add(self, piece: Mapping[str, Json]) -> bool:
         """Take a chunk; return whether it holds a piece of text or of a tool call."""
-        for name in ("id", "model", "usage", "x_groq", "usageMetadata"):
+        for name in ("id", "model", "usage", "x_groq"):
             if piece.get(name) is not None:
                 self._head[name] = piece[name]
         for choice in mappings(piece.get("choices")):
@@ -174,44 +172,6 @@ class ChatJoiner:
             choice["logprobs"] = {"content": self._logprobs}
         choices: list[Json] = [choice] if self._has_choice else []
         return {**self._head, "object": "chat.completion", "choices": choices}
-
-
-class GeminiJoiner:
-    """Joins answers of ``streamGenerateContent``, each of which holds some parts."""
-
-    def __init__(self, pieces: AnswerPieces) -> None:
-        self._pieces = pieces
-        self._head: dict[str, Json] = {}
-        self._parts: list[Json] = []
-        self._finish_reason: Json = None
-
-    def add(self, piece: Mapping[str, Json]) -> bool:
-        """Take a piece; return whether it holds text or a function call."""
-        for name in ("modelVersion", "responseId", "usageMetadata", "promptFeedback"):
-            if piece.get(name) is not None:
-                self._head[name] = piece[name]
-        first = first_of(piece.get("candidates"))
-        self._finish_reason = first.get("finishReason") or self._finish_reason
-        parts = gemini_parts(first)
-        self._parts += parts
-        texts = [part.get("text") for part in parts if part.get("thought") is not True]
-        passed = [self._pieces.add(text) for text in texts if isinstance(text, str)]
-        return any(passed) or any(part.get("functionCall") for part in parts)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether a reason for the end was given, or the prompt was blocked."""
-        return bool(self._finish_reason) or "promptFeedback" in self._head
-
-    @property
-    def raw(self) -> dict[str, Json]:
-        """The answer as it would have come in one piece."""
-        if not self._parts and self._finish_reason is None:
-            return dict(self._head)
-        candidate: dict[str, Json] = {"content": {"role": "model", "parts": self._parts}}
-        if self._finish_reason is not None:
-            candidate["finishReason"] = self._finish_reason
-        return {**self._head, "candidates": [candidate]}
 
 
 def read_piece(data: str, *, url: str) -> dict[str, Json]:

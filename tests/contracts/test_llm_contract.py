@@ -14,7 +14,6 @@ from convergence_core.records import RateInfo
 from tasks.http.clients import within_limits
 from tasks.providers.anthropic import AnthropicChat
 from tasks.providers.chat import Provider
-from tasks.providers.gemini import GeminiChat
 from tasks.providers.openai_chat import AzureChat, OpenAIChat
 from tests.support.chat_servers import (
     HELLO_CHUNKS,
@@ -22,9 +21,6 @@ from tests.support.chat_servers import (
     anthropic_answer,
     anthropic_error,
     events,
-    gemini_answer,
-    gemini_error,
-    gemini_piece,
 )
 from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
 
@@ -40,17 +36,9 @@ class Kind:
     answer: Callable[..., Answer] = chat_answer
     error: Callable[[int], Answer] = error_answer
     stream: tuple[Any, ...] = tuple(HELLO_CHUNKS)
-    usage: str = "usage"
 
     def options(self, body: Any) -> Any:
         return {k: v for k, v in body.items() if k not in ("model", "messages")}
-
-
-class NativeKind(Kind):
-    def options(self, body: Any) -> Any:
-        config = body["generationConfig"]
-        names = {"temperature": "temperature", "topK": "top_k", "stopSequences": "stop"}
-        return {names[name]: value for name, value in config.items()}
 
 
 class AnthropicKind(Kind):
@@ -70,11 +58,6 @@ def limited(base_url: str) -> Provider:
     return Limited(base_url)
 
 
-def native_answer(text: str | None, *, model: str = "served") -> Answer:
-    parts = [] if text is None else [text]
-    return gemini_answer(*parts, modelVersion=model)
-
-
 def judge(base_url: str) -> Provider:
     return OpenAIChat("https://a.invalid", sends_to=base_url)
 
@@ -86,14 +69,6 @@ PROVIDERS = {
     "azure": Kind(AzureChat, "/openai"),
     "azure undated": Kind(AzureChat, "/openai/v1"),
     "mocked": Kind(judge, "/v1"),
-    "gemini native": NativeKind(
-        GeminiChat,
-        "/v1beta",
-        native_answer,
-        gemini_error,
-        (gemini_piece("hel"), gemini_piece("lo", finish_reason="STOP")),
-        "usageMetadata",
-    ),
     "anthropic": AnthropicKind(
         limited, "/v1", anthropic_answer, anthropic_error, tuple(HELLO_EVENTS)
     ),
@@ -136,14 +111,14 @@ def test_a_completion_holds_text_usage_and_the_whole_answer(kind):
     assert (completion.text, completion.model) == ("hi", "m-1")
     assert completion.finish_reason in ("stop", "STOP", "end_turn")
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (7, 3)
-    assert completion.raw[kind.usage]
+    assert completion.raw["usage"]
     assert completion.latency_ms > 0
     assert completion.first_token_ms is None
 
 
 def test_settings_are_sent(kind):
     asked = {"temperature": 0.5, "stop": ["x"]}
-    if kind is PROVIDERS["openai"] or isinstance(kind, NativeKind):
+    if kind is PROVIDERS["openai"]:
         asked["top_k"] = 3
     _, (request,) = complete(kind, kind.answer("hi"), **asked)
     assert kind.options(request.body) == asked
@@ -157,7 +132,7 @@ def test_a_setting_without_a_field_is_refused_before_anything_is_sent(kind):
 
 
 def test_a_stream_says_the_same_as_one_piece(kind):
-    answer = events(kind.stream, done=not isinstance(kind, NativeKind))
+    answer = events(kind.stream)
     with LoopbackServer(lambda _: answer) as server:
         llm = kind.make(server.url + kind.base_url)
 

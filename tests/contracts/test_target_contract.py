@@ -17,10 +17,8 @@ from tests.support.chat_servers import (
     HELLO_CHUNKS,
     azure_api,
     events,
-    gemini_answer,
     gemini_api,
     groq_api,
-    native_api,
 )
 from tests.support.configurations import chat_api, http_api, loaded
 from tests.support.http_server import LoopbackServer, chat_answer, error_answer
@@ -28,7 +26,7 @@ from tests.support.http_server import LoopbackServer, chat_answer, error_answer
 CASE = Case(case_id="a", input={"q": "one"}, expected="1")
 SECRET = "canary-0123456789"  # noqa: S105 - not one
 FUNCTIONS_OF_ALL_KINDS = ("function", "async function", "processes")
-CHATS = ("openai", "azure", "groq", "gemini", "native", "streamed")
+CHATS = ("openai", "azure", "groq", "gemini", "streamed")
 KINDS = (*FUNCTIONS_OF_ALL_KINDS, "http", *CHATS)
 SPACE = {
     "temperature": {"type": "float", "min": 0, "max": 1},
@@ -55,8 +53,6 @@ def server():
             return error_answer(400)
         if "please break" in text:
             return error_answer(500)
-        if request.path.endswith("enerateContent"):
-            return gemini_answer("hello")
         if isinstance(request.body, dict) and request.body.get("stream"):
             return events(HELLO_CHUNKS)
         return chat_answer("hello")
@@ -101,7 +97,6 @@ def target(kind, server, tmp_path):
         "azure": azure_api(server.url, auth=auth),
         "groq": groq_api(server.url + "/v1", auth=auth),
         "gemini": gemini_api(server.url, auth=auth),
-        "native": native_api(server.url, auth=auth),
         "streamed": chat_api(server.url + "/v1", auth=auth, request={"stream": True}),
     }
     made = loaded(

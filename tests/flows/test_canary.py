@@ -24,7 +24,6 @@ import pytest
 import yaml
 
 from tests.store.postgres_server import PASSWORD, postgres_server
-from tests.support.chat_servers import gemini_answer
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 from tests.support.optimizations import ROOT
 from tests.support.prefect_server import PrefectServer
@@ -72,7 +71,6 @@ class Kind:
 
     api: Mapping[str, Any]
     sections: Mapping[str, Any] = field(default_factory=dict)
-    is_native: bool = False
     header: str = "authorization"
 
 
@@ -93,9 +91,6 @@ KINDS = {
         _chat("openai", request={"stream": True, "options": {"model": "m", "max_tokens": 9}})
     ),
     "azure": Kind(_chat("azure"), header="api-key"),
-    "gemini-native": Kind(
-        _chat("gemini", protocol="native"), is_native=True, header="x-goog-api-key"
-    ),
     "judge": Kind(_http(), {"judge": True}),
 }
 
@@ -127,7 +122,7 @@ def answer(request: Request, kind: Kind, *, refuses: bool) -> Answer:
     elif kind.api["kind"] == "http":
         made = Answer(body)
     else:
-        made = gemini_answer(said) if kind.is_native else chat_answer(said, model=said)
+        made = chat_answer(said, model=said)
     return Answer(made.body, 200, again)
 
 

@@ -8,7 +8,6 @@ import pytest
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from tasks.mock.mock_server import MockServer
-from tests.support.gemini_form import gemini_routes
 
 Asking: TypeAlias = Callable[[AsyncOpenAI], Awaitable[Any]]
 
@@ -30,5 +29,5 @@ def ask(server: MockServer, asking: Asking, **options: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[MockServer]:
-    with MockServer(more_routes=gemini_routes) as running:
+    with MockServer() as running:
         yield running

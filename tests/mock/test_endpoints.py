@@ -143,33 +143,3 @@ def test_azure_paths_name_the_deployment_and_need_a_version(server: MockServer):
     assert asyncio.run(azure()).model == "my-deployment"
     path = f"{server.url}/openai/deployments/d/chat/completions"
     assert httpx.post(path, json={"messages": USER}).status_code == 404
-
-
-def test_gemini_speaks_its_own_protocol(server: MockServer):
-    body = {
-        "systemInstruction": {"parts": [{"text": SYSTEM}]},
-        "contents": [{"role": "user", "parts": [{"text": "What is 20 + 3?"}]}],
-        "generationConfig": {"temperature": 0, "thinkingConfig": {"thinkingBudget": 200}},
-    }
-    base = f"{server.url}/v1beta/models/gemini-2.5-flash"
-    answer = httpx.post(f"{base}:generateContent", params={"key": "none"}, json=body).json()
-    (candidate,) = answer["candidates"]
-    assert candidate["content"] == {"role": "model", "parts": [{"text": "23"}]}
-    assert candidate["finishReason"] == "STOP"
-    usage = answer["usageMetadata"]
-    assert (usage["candidatesTokenCount"], usage["thoughtsTokenCount"]) == (1, 128)
-    assert usage["totalTokenCount"] == usage["promptTokenCount"] + 129
-    streamed = httpx.post(f"{base}:streamGenerateContent", params={"alt": "sse"}, json=body)
-    events = [json.loads(line[6:]) for line in streamed.text.splitlines() if line]
-    told = [e["candidates"][0]["content"]["parts"][0]["text"] for e in events]
-    assert "".join(told) == "23"
-    assert events[-1]["usageMetadata"] == usage
-    wanted = {**body, "generationConfig": {
-        "responseMimeType": "application/json",
-        "responseSchema": {"type": "OBJECT", "properties": {"sum": {"type": "INTEGER"}}},
-        "maxOutputTokens": 2,
-    }}  # fmt: skip
-    (cut,) = httpx.post(f"{base}:generateContent", json=wanted).json()["candidates"]
-    assert cut["finishReason"] == "MAX_TOKENS"
-    error = httpx.post(f"{base}:generateContent", json={}).json()["error"]
-    assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")

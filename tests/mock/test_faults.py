@@ -16,7 +16,6 @@ from convergence_core.errors import ConfigurationError
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import FaultKind, MockOptions
 from tests.mock.conftest import ask
-from tests.support.gemini_form import gemini_routes
 
 CHAOS: dict[str, Any] = {
     "rate_429": 0.2,
@@ -161,7 +160,7 @@ def test_more_requests_in_flight_than_allowed_are_refused():
 def test_a_key_is_asked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("MOCK_KEY", "canary-4711")
     log = tmp_path / "log.jsonl"
-    with MockServer(MockOptions(key_env="MOCK_KEY", log=log), more_routes=gemini_routes) as server:
+    with MockServer(MockOptions(key_env="MOCK_KEY", log=log)) as server:
         with pytest.raises(openai.AuthenticationError):
             ask(server, lambda c: c.chat.completions.create(model="m", messages=said(1)))
         ask(
@@ -169,8 +168,8 @@ def test_a_key_is_asked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch, tmp
             lambda c: c.chat.completions.create(model="m", messages=said(1)),
             api_key="canary-4711",
         )
-        path = "/v1beta/models/g:generateContent"
-        body = {"contents": [{"parts": [{"text": "hello"}]}]}
+        path = "/v1/chat/completions"
+        body = {"model": "m", "messages": said(1)}
         for form in (
             {"params": {"key": "canary-4711"}},
             {"headers": {"x-goog-api-key": "canary-4711"}},

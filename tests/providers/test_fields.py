@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tasks.providers.fields import map_fields, n_answers, openai_dialect, output_limit
-from tasks.providers.gemini import gemini_contents, gemini_request
 
 
 def mapped(dialect, model, unsupported="refuse", **settings) -> Any:
@@ -84,11 +83,9 @@ def test_openai_has_no_top_k_and_servers_of_others_may():
     assert body_of("compatible", "llama", **settings) == settings
 
 
-def test_geminis_compatible_endpoint_lacks_fields_that_its_own_protocol_has():
+def test_geminis_compatible_endpoint_lacks_fields():
     settings = {"seed": 3, "top_k": 4, "frequency_penalty": 0.5}
     assert refused_by("gemini", "gemini-2.5-flash", **settings) == set(settings)
-    made = native(settings)
-    assert made.body["generationConfig"] == {"seed": 3, "topK": 4, "frequencyPenalty": 0.5}
 
 
 def test_dropped_settings_are_left_out_with_their_reason():
@@ -117,152 +114,5 @@ def test_the_host_of_an_endpoint_tells_whose_fields_it_has(url, dialect):
 def test_bounds_of_an_answer_are_found_in_every_form():
     assert output_limit({"max_tokens": 5}) == 5
     assert output_limit({"max_completion_tokens": 5, "max_tokens": 9}) == 9
-    assert output_limit({"generationConfig": {"maxOutputTokens": 7}}) == 7
     assert output_limit({"max_tokens": None}) is None
     assert (n_answers({}), n_answers({"n": 3})) == (1, 3)
-    assert n_answers({"generationConfig": {"candidateCount": 2}}) == 2
-
-
-# -- Gemini's own protocol
-
-
-def native(settings, model="gemini-2.5-flash", messages=(), unsupported="refuse") -> Any:
-    return gemini_request(messages, settings, model=model, unsupported=unsupported)
-
-
-def test_settings_become_fields_of_the_generation():
-    settings = {
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "top_k": 3,
-        "max_tokens": 9,
-        "stop": "x",
-        "seed": 7,
-        "n": 2,
-        "presence_penalty": 0.1,
-        "logprobs": True,
-        "top_logprobs": 2,
-    }
-    assert native(settings).body == {
-        "contents": [],
-        "generationConfig": {
-            "temperature": 0.5,
-            "topP": 0.9,
-            "topK": 3,
-            "maxOutputTokens": 9,
-            "stopSequences": ["x"],
-            "seed": 7,
-            "candidateCount": 2,
-            "presencePenalty": 0.1,
-            "responseLogprobs": True,
-            "logprobs": 2,
-        },
-    }
-
-
-def test_settings_that_the_protocol_lacks_are_refused_or_dropped():
-    settings = {"logit_bias": {"1": 2}, "parallel_tool_calls": False, "temperature": 0.5}
-    assert {name for name, _ in native(settings).refused} == {"logit_bias", "parallel_tool_calls"}
-    made = native(settings, unsupported="drop")
-    assert [text.partition(":")[0] for text in made.dropped] == [
-        "logit_bias",
-        "parallel_tool_calls",
-    ]
-    assert made.body["generationConfig"] == {"temperature": 0.5}
-
-
-def test_a_schema_becomes_the_form_of_the_response():
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["kind"],
-        "properties": {
-            "kind": {"const": "a"},
-            "const": {"type": ["string", "null"]},
-            "list": {"type": "array", "items": {"oneOf": [{"type": "integer"}]}},
-        },
-    }
-    format_ = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    assert native({"response_format": format_}).body["generationConfig"] == {
-        "responseMimeType": "application/json",
-        "responseSchema": {
-            "type": "object",
-            "required": ["kind"],
-            "properties": {
-                "kind": {"enum": ["a"]},
-                "const": {"type": "string", "nullable": True},
-                "list": {"type": "array", "items": {"anyOf": [{"type": "integer"}]}},
-            },
-        },
-    }
-    assert native({"response_format": {"type": "json_object"}}).body["generationConfig"] == {
-        "responseMimeType": "application/json"
-    }
-    assert "generationConfig" not in native({"response_format": {"type": "text"}}).body
-    assert native({"response_format": "json"}).refused
-
-
-@pytest.mark.parametrize(
-    ("choice", "calling"),
-    [
-        ("auto", {"mode": "AUTO"}),
-        ("none", {"mode": "NONE"}),
-        ("required", {"mode": "ANY"}),
-        (
-            {"type": "function", "function": {"name": "f"}},
-            {"mode": "ANY", "allowedFunctionNames": ["f"]},
-        ),
-    ],
-)
-def test_tools_become_declarations(choice, calling):
-    parameters = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    tools = [
-        {"type": "function", "function": {"name": "f", "parameters": parameters, "strict": True}},
-        {"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}},
-        {"googleSearch": {}},
-    ]
-    body = native({"tools": tools, "tool_choice": choice}).body
-    assert body["tools"] == [
-        {"googleSearch": {}},
-        {"functionDeclarations": [{"name": "f", "parameters": parameters}, {"name": "g"}]},
-    ]
-    assert body["toolConfig"] == {"functionCallingConfig": calling}
-
-
-def test_messages_become_an_instruction_and_turns():
-    messages: Any = [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": [{"type": "text", "text": "look"}, PICTURE, LINK]},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {"id": "c1", "function": {"name": "f", "arguments": '{"x": 1}'}},
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": "42"},
-        {"role": "assistant", "content": "done"},
-    ]
-    system, turns = gemini_contents(messages)
-    assert system == [{"text": "be brief"}]
-    assert turns == [
-        {
-            "role": "user",
-            "parts": [
-                {"text": "look"},
-                {"inlineData": {"mimeType": "image/png", "data": "QUJD"}},
-                {"fileData": {"fileUri": "https://example.org/a.png"}},
-            ],
-        },
-        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"x": 1}}}]},
-        {
-            "role": "user",
-            "parts": [{"functionResponse": {"name": "f", "response": {"result": "42"}}}],
-        },
-        {"role": "model", "parts": [{"text": "done"}]},
-    ]
-
-
-PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
-LINK = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}

@@ -10,13 +10,10 @@ from convergence_core.records import Case
 from tests.support.chat_servers import (
     CASE,
     CHAT_APIS,
-    answer_of,
     ask,
     azure_api,
     fault_of,
-    gemini_answer,
     groq_api,
-    native_api,
     sent,
     target_of,
 )
@@ -72,20 +69,6 @@ def with_usage(usage: Any, model: str = "m") -> Answer:
             with_usage({"input_tokens": 100, "cache_read_input_tokens": 50, "output_tokens": 10}),
             (100 * 2 + 50 * 0.5 + 10 * 8) / 1e6,
         ),
-        (
-            native_api,
-            gemini_answer(
-                "hello",
-                modelVersion="m",
-                usage={
-                    "promptTokenCount": 100,
-                    "cachedContentTokenCount": 40,
-                    "candidatesTokenCount": 10,
-                    "thoughtsTokenCount": 30,
-                },
-            ),
-            (60 * 0.3 + 40 * 0.03 + 40 * 2.5) / 1e6,
-        ),
     ],
 )
 def test_every_shape_of_usage_has_its_price(api, answer, cost_usd):
@@ -114,12 +97,11 @@ def test_a_price_of_the_configuration_for_the_model_that_was_asked_wins():
     [
         (chat_api, chat_answer("", model="m")),
         (chat_api, chat_answer(None, model="m", refusal="no")),
-        (native_api, gemini_answer(finish_reason="SAFETY", modelVersion="m")),
     ],
 )
 def test_an_answer_of_no_use_is_billed_all_the_same(api, answer):
     billed = fault_of(api, answer, prices=PRICES).billed
-    price = PRICES.find("gemini" if api is native_api else "openai", "m")
+    price = PRICES.find("openai", "m")
     assert billed is not None
     assert price is not None
     assert billed.usage.total == 10
@@ -137,7 +119,7 @@ def worst_of(api: Any, prices: PriceTable = PRICES, case: Case = CASE, **options
 
 
 def test_the_worst_case_bounds_what_the_call_costs(kind):
-    answer = answer_of(kind)
+    answer = chat_answer("hello")
     with LoopbackServer(lambda _: answer) as server:
         api = CHAT_APIS[kind](server.url, request={"options": {"model": "m", "max_tokens": 50}})
         worst = target_of(api, prices=PRICES).worst_case({"temperature": 0.5}, CASE)

@@ -5,23 +5,20 @@ from typing import Any
 
 import pytest
 
-from convergence_core.errors import CandidateFault, InfrastructureFault
+from convergence_core.errors import InfrastructureFault
 from convergence_core.records import canonical_json
 from tests.support.chat_servers import (
     CASE,
     CHAT_APIS,
     ENVIRON,
     KEY,
-    answer_of,
     anthropic_api,
     ask,
     azure_api,
     fault_of,
-    gemini_answer,
     gemini_api,
     gemini_error,
     groq_api,
-    native_api,
     sent,
     target_of,
     tool_calls,
@@ -73,29 +70,11 @@ def test_geminis_compatible_endpoint_is_a_folder_of_its_own(written):
     assert reply.provider == "gemini"
 
 
-@pytest.mark.parametrize("written", ["/v1beta", "/v1beta/openai/"])
-def test_geminis_own_protocol_has_the_model_in_the_path_and_the_key_in_a_header(written):
-    auth = {"type": "api_key", "token_env": "CANARY"}
-    request, reply = sent(
-        lambda url: native_api(url + written, auth=auth), answer=gemini_answer("hel", "lo")
-    )
-    assert (request.method, request.path) == ("POST", "/v1beta/models/m:generateContent")
-    assert request.query == ""
-    assert request.headers["x-goog-api-key"] == KEY
-    assert request.body == {
-        "contents": [{"role": "user", "parts": [{"text": "one"}]}],
-        "generationConfig": {"temperature": 0.5},
-    }
-    assert (reply.value, reply.model) == ("hello", "gemini-served")
-    assert reply.usage.total == 10
-
-
 @pytest.mark.parametrize(
     ("kind_", "base_url"),
     [
         ("groq", "https://api.groq.com/openai/v1"),
         ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai"),
-        ("native", "https://generativelanguage.googleapis.com/v1beta"),
     ],
 )
 def test_providers_have_endpoints_of_their_own(kind_, base_url):
@@ -159,23 +138,6 @@ def test_tool_calls_are_a_result():
     }
 
 
-@pytest.mark.parametrize(
-    ("answer", "error_type"),
-    [
-        (gemini_answer("par", finish_reason="SAFETY"), "refusal"),
-        (gemini_answer(finish_reason="RECITATION"), "refusal"),
-        (Answer({"promptFeedback": {"blockReason": "SAFETY"}}), "refusal"),
-        (gemini_answer(finish_reason="MAX_TOKENS"), "empty_reply"),
-        (gemini_error(400, "bad temperature"), "http_400"),
-        (gemini_error(404), "http_404"),
-    ],
-)
-def test_geminis_own_ways_to_refuse_are_the_candidates_fault(answer, error_type):
-    fault = fault_of(native_api, answer)
-    assert isinstance(fault, CandidateFault)
-    assert fault.error_type == error_type
-
-
 NO_TOKENS = {"prompt_tokens": 7, "completion_tokens": 0}
 ABSENT = [
     (chat_api, {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}),
@@ -183,8 +145,6 @@ ABSENT = [
     (groq_api, {"choices": None}),
     (chat_api, {"choices": [{"message": {"role": "assistant", "content": None}}]}),
     (chat_api, {"choices": [{"message": {}, "finish_reason": None}], "usage": NO_TOKENS}),
-    (native_api, {"candidates": [], "usageMetadata": {"promptTokenCount": 7}}),
-    (native_api, {"candidates": [{"content": {"role": "model"}}]}),
     (anthropic_api, {"type": "message", "content": [], "stop_reason": None}),
     (anthropic_api, {"content": None, "usage": {"input_tokens": 7, "output_tokens": 0}}),
 ]
@@ -195,11 +155,10 @@ def test_a_body_without_an_answer_is_tried_again(api, body):
     fault = fault_of(api, Answer(body))
     assert isinstance(fault, InfrastructureFault)
     assert (fault.error_type, fault.retryable, fault.may_be_billed) == ("no_answer", True, True)
-    reports_tokens = "usage" in body or "usageMetadata" in body
-    assert (fault.billed is not None) == reports_tokens
+    assert (fault.billed is not None) == ("usage" in body)
 
 
-@pytest.mark.parametrize("api", [gemini_api, native_api])
+@pytest.mark.parametrize("api", [gemini_api])
 def test_a_key_that_gemini_does_not_know_is_not_the_candidates_fault(api):
     answer = gemini_error(400, "API key not valid.", reason="API_KEY_INVALID")
     fault = fault_of(api, answer)
@@ -241,7 +200,7 @@ def test_a_broken_body_that_repeats_the_key_puts_it_into_no_fault(kind, body):
 @pytest.mark.parametrize("key", ["canary-01234\n56789", "canary-0123\N{HORIZONTAL ELLIPSIS}6789"])
 def test_a_key_that_no_header_can_carry_is_in_no_fault(kind, key, stream):
     auth = {"type": "bearer", "token_env": "CANARY"}
-    with LoopbackServer(lambda _: answer_of(kind)) as server:
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
         api = CHAT_APIS[kind](server.url, auth=auth, request={"stream": stream})
         with pytest.raises(InfrastructureFault) as caught:
             ask(api, environ={"CANARY": key})

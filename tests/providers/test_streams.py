@@ -16,9 +16,7 @@ from tests.support.chat_servers import (
     chunk,
     events,
     gemini_api,
-    gemini_piece,
     groq_api,
-    native_api,
     target_of,
 )
 from tests.support.configurations import chat_api
@@ -26,7 +24,6 @@ from tests.support.http_server import Answer, LoopbackServer, chat_answer
 
 STREAM = {"stream": True}
 COMPATIBLE = [chat_api, azure_api, groq_api, gemini_api]
-NATIVE_PIECES = [gemini_piece("hel"), gemini_piece("lo", finish_reason="STOP")]
 
 
 def streamed(answer, api=chat_api, **more) -> Any:
@@ -49,13 +46,6 @@ def test_a_stream_is_one_text_with_its_usage(api):
     assert request.body["stream_options"] == {"include_usage": True}
     assert (reply.value, reply.model) == ("hello", "served")
     assert reply.usage == Usage(prompt_tokens=7, completion_tokens=3)
-    assert 0 < reply.first_token_ms <= reply.latency_ms
-
-
-def test_geminis_own_stream_is_one_text_with_its_usage():
-    reply, request = streamed(events(NATIVE_PIECES, done=False, end="\r\n\r\n"), native_api)
-    assert (request.path, request.query) == ("/models/m:streamGenerateContent", "alt=sse")
-    assert (reply.value, reply.model, reply.usage.total) == ("hello", "gemini-served", 10)
     assert 0 < reply.first_token_ms <= reply.latency_ms
 
 
@@ -103,22 +93,17 @@ def test_a_refusal_in_pieces_is_a_refusal():
     assert fault.billed.usage.total == 10
 
 
-@pytest.mark.parametrize("api", [chat_api, native_api])
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
-def test_a_cut_stream_is_the_infrastructures_fault(api, keep):
-    pieces = NATIVE_PIECES if api is native_api else HELLO_CHUNKS
-    answer = events(pieces, done=api is chat_api)
+def test_a_cut_stream_is_the_infrastructures_fault(keep):
+    answer = events(HELLO_CHUNKS)
     answer.cut_after = int(len(answer.body) * keep)
-    fault = fault_of(answer, api)
+    fault = fault_of(answer)
     assert isinstance(fault, InfrastructureFault)
     assert (fault.retryable, fault.may_be_billed) == (True, True)
 
 
-@pytest.mark.parametrize(
-    ("api", "pieces"), [(chat_api, HELLO_CHUNKS[:3]), (native_api, NATIVE_PIECES[:1])]
-)
-def test_a_stream_that_just_stops_was_cut(api, pieces):
-    fault = fault_of(events(pieces, done=False), api)
+def test_a_stream_that_just_stops_was_cut():
+    fault = fault_of(events(HELLO_CHUNKS[:3], done=False))
     assert isinstance(fault, InfrastructureFault)
     assert (fault.error_type, fault.retryable, fault.may_be_billed) == ("cut_stream", True, True)
 
@@ -137,14 +122,13 @@ def test_an_error_within_a_stream_is_told(error, error_type, retryable):
     assert (fault.error_type, fault.retryable) == (error_type, retryable)
 
 
-@pytest.mark.parametrize("api", [chat_api, native_api])
-def test_a_stream_that_hangs_times_out(api):
+def test_a_stream_that_hangs_times_out():
     request = {**STREAM, "timeout_seconds": 0.1}
     with (
         LoopbackServer(lambda _: Answer(hangs=True)) as server,
         pytest.raises(InfrastructureFault) as caught,
     ):
-        ask(api(server.url, request=request))
+        ask(chat_api(server.url, request=request))
     assert (caught.value.error_type, caught.value.retryable) == ("timeout", True)
 
 
@@ -163,20 +147,9 @@ def test_what_breaks_after_the_end_of_the_answer_does_no_harm():
     ("api", "answer"),
     [
         (chat_api, events([chunk(content="h"), chunk(content="ello"), chunk("stop")])),
-        (
-            native_api,
-            events(
-                [
-                    gemini_piece({"text": "hm", "thought": True}),
-                    gemini_piece("h"),
-                    gemini_piece("ello", finish_reason="STOP"),
-                ],
-                done=False,
-            ),
-        ),
         (chat_api, chat_answer("hello")),
     ],
-    ids=["chat", "gemini", "whole"],
+    ids=["chat", "whole"],
 )
 def test_pieces_of_text_are_given_as_they_come(api, answer):
     pieces: list[str] = []

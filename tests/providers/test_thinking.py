@@ -21,9 +21,6 @@ from tests.support.chat_servers import (
     chunk,
     events,
     fault_of,
-    gemini_answer,
-    gemini_piece,
-    native_api,
     target_of,
 )
 from tests.support.configurations import chat_api
@@ -88,8 +85,6 @@ IN_ITS_OWN_PLACE = [
     (chat_api, chat_answer(None, reasoning_content="<think>hm</think>yes")),
     (chat_api, events([chunk(reasoning="h"), chunk(reasoning="m"), chunk(content="yes"), chunk("stop")])),
     (chat_api, events([chunk(content=one) for one in ("<th", "ink>hm</th", "ink>\n", "yes")] + [chunk("stop")])),
-    (native_api, gemini_answer({"text": "hm", "thought": True}, "yes")),
-    (native_api, events([gemini_piece({"text": "hm", "thought": True}), gemini_piece("yes", finish_reason="STOP")], done=False)),
     (anthropic_api, anthropic_answer(content=[{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "yes"}])),
     (anthropic_api, anthropic_answer("<thinking>hm</thinking>yes")),
 ]  # fmt: skip

@@ -72,24 +72,14 @@ def gemini_api(url: str, **more: Any) -> dict[str, Any]:
     return {**chat_api(url, **more), "kind": "gemini"}
 
 
-def native_api(url: str, **more: Any) -> dict[str, Any]:
-    return {**chat_api(url, **more), "kind": "gemini", "protocol": "native"}
-
-
 CHAT_APIS: dict[str, Any] = {
     "openai": chat_api,
     "azure": azure_api,
     "groq": groq_api,
     "gemini": gemini_api,
-    "native": native_api,
 }
 KEY = "canary-0123456789"
 ENVIRON = {"CANARY": KEY}
-
-
-def answer_of(kind: str, text: str = "hello") -> Answer:
-    """An answer in the form of one of ``CHAT_APIS``."""
-    return gemini_answer(text) if kind == "native" else chat_answer(text)
 
 
 def sent(
@@ -165,48 +155,6 @@ HELLO_CHUNKS = [
     chunk("stop"),
     USAGE_CHUNK,
 ]
-
-
-# -- Gemini's own protocol
-
-
-def gemini_answer(
-    *parts: Any, finish_reason: str | None = "STOP", usage: Any = None, **more: Any
-) -> Answer:
-    """A whole answer of ``generateContent``; texts are parts."""
-    return Answer(gemini_piece(*parts, finish_reason=finish_reason, usage=usage, **more))
-
-
-def gemini_piece(
-    *parts: Any, finish_reason: str | None = None, usage: Any = None, **more: Any
-) -> dict[str, Any]:
-    """One answer of ``streamGenerateContent``."""
-    listed = [{"text": part} if isinstance(part, str) else part for part in parts]
-    candidate: dict[str, Any] = {"content": {"role": "model", "parts": listed}, "index": 0}
-    if finish_reason is not None:
-        candidate["finishReason"] = finish_reason
-    return {
-        "candidates": [candidate],
-        "usageMetadata": usage or {"promptTokenCount": 7, "candidatesTokenCount": 3},
-        "modelVersion": "gemini-served",
-        **more,
-    }
-
-
-def gemini_error(status: int, message: str = "no", reason: str | None = None) -> Answer:
-    """An error as Google's services send it."""
-    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}]
-    return Answer(
-        {
-            "error": {
-                "code": status,
-                "message": message,
-                "status": "INVALID_ARGUMENT",
-                "details": details if reason else [],
-            }
-        },
-        status,
-    )
 
 
 # -- Anthropic's messages
@@ -287,3 +235,10 @@ def echo(request: Request) -> Answer:
     said = f"{len(messages)}: {messages[-1]['content']}"
     usage = {**chunk(), "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
     return events([chunk(content=said[:2]), chunk(content=said[2:]), chunk("stop"), usage])
+
+
+def gemini_error(status: int, message: str = "no", reason: str | None = None) -> Answer:
+    """An error as Google's services send it."""
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}]
+    error = {"code": status, "message": message, "details": details if reason else []}
+    return Answer({"error": error}, status)

@@ -146,7 +146,6 @@ GEMINI = """\
 api:
   name: bot
   kind: gemini
-  protocol: native
   auth: {token_env: GEMINI_API_KEY}
 search_space:
   parameters:

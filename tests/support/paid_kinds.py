@@ -22,7 +22,6 @@ from tasks.mock.options import MockOptions
 from tests.paid import books
 from tests.support import agents
 from tests.support.anthropic_form import anthropic_routes
-from tests.support.gemini_form import gemini_routes
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.paid_runs import PRICES, begin, play, write_project
 from tests.support.plugin_packages import install
@@ -176,9 +175,6 @@ CHAT: Final[Mapping[str, Mapping[str, Any]]] = {
     "azure": {"api__kind": "azure", "api__endpoint": "{url}"},
     "groq": {"api__kind": "groq", "api__endpoint": "{url}/openai/v1"},
     "gemini": {"api__kind": "gemini", "api__endpoint": "{url}/v1beta/openai"},
-    "gemini, native": {
-        "api__kind": "gemini", "api__endpoint": "{url}/v1beta", "api__protocol": "native",
-    },
     "anthropic": {
         "api__kind": "anthropic", "search_space__parameters__temperature__max": 1.0,
     },
@@ -189,9 +185,7 @@ CHAT: Final[Mapping[str, Mapping[str, Any]]] = {
 def chat_run(kind: str, folder: Path, seed: int) -> Outcome:
     """Take a run of a chat kind to its end."""
     keys = drawn(seed)
-    with MockServer(
-        faults_of(seed), more_routes=lambda s: [*gemini_routes(s), *anthropic_routes(s)]
-    ) as server:
+    with MockServer(faults_of(seed), more_routes=anthropic_routes) as server:
         for name, value in CHAT[kind].items():
             keys[name] = value.format(url=server.url) if isinstance(value, str) else value
         write_project(folder, server.url, **keys)

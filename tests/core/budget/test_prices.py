@@ -317,16 +317,6 @@ class TestPromptBound:
         assert tokens is not None
         assert tokens >= none + 4
 
-    def test_native_gemini_counts_its_parts(self):
-        body: Json = {
-            "contents": [{"role": "user", "parts": [{"text": "x" * 500}]}],
-            "systemInstruction": {"parts": [{"text": "y" * 200}]},
-            "generationConfig": {"maxOutputTokens": 100},
-        }
-        bound = prompt_bound(body)
-        assert bound is not None
-        assert 700 < bound < 1500
-
     def test_calls_of_tools_and_their_results_count(self):
         messages: Json = [
             {"role": "assistant", "content": None, "tool_calls": [

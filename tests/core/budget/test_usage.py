@@ -83,19 +83,6 @@ GROQ_STREAM: dict[str, Json] = {
         "usage": {"prompt_tokens": 18, "completion_tokens": 556, "total_tokens": 574},
     },
 }
-GEMINI: dict[str, Json] = {
-    "candidates": [{"content": {"parts": [{"text": "36"}], "role": "model"}}],
-    "usageMetadata": {
-        "promptTokenCount": 1000,
-        "cachedContentTokenCount": 400,
-        "candidatesTokenCount": 198,
-        "thoughtsTokenCount": 405,
-        "toolUsePromptTokenCount": 50,
-        "totalTokenCount": 1653,
-        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 1000}],
-    },
-    "modelVersion": "gemini-2.5-flash",
-}
 GEMINI_COMPATIBLE: dict[str, Json] = {
     "object": "chat.completion",
     "usage": {"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 623},
@@ -147,11 +134,6 @@ SHAPES: dict[str, tuple[dict[str, Json], str, str, Usage, float]] = {
         Usage(prompt_tokens=18, completion_tokens=556),
         (18 * 0.59 + 556 * 0.79) / 1e6,
     ),
-    "Gemini native": (
-        GEMINI, "gemini", "flash",
-        Usage(prompt_tokens=1050, cached_tokens=400, completion_tokens=603, reasoning_tokens=405),
-        ((1000 + 50 - 400) * 0.3 + 400 * 0.03 + (198 + 405) * 2.5) / 1e6,
-    ),
     "Gemini compatible": (
         GEMINI_COMPATIBLE, "gemini", "flash",
         Usage(prompt_tokens=20, completion_tokens=603, reasoning_tokens=405),
@@ -186,9 +168,9 @@ def test_each_shape_is_read_and_costs_what_a_hand_computes(shape: str):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_usage_block_alone_reads_like_the_whole_answer(shape: str):
     raw = SHAPES[shape][0]
-    outer = raw if "usage" in raw or "usageMetadata" in raw else raw["x_groq"]
+    outer = raw if "usage" in raw else raw["x_groq"]
     assert isinstance(outer, dict)
-    block = outer.get("usage", outer.get("usageMetadata"))
+    block = outer["usage"]
     assert isinstance(block, dict)
     assert usage_of(block) == usage_of(raw)
 
@@ -258,12 +240,6 @@ def test_reasoning_that_exceeds_the_answer_is_no_part_of_it():
     assert usage_of(block).completion_tokens == 95
 
 
-def test_gemini_that_answers_nothing_wrote_nothing():
-    assert usage_of({"usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9}}) == Usage(
-        prompt_tokens=9, completion_tokens=0
-    )
-
-
 def test_embeddings_have_no_answer():
     usage = usage_of({"usage": {"prompt_tokens": 8, "total_tokens": 8}})
     assert usage == Usage(prompt_tokens=8, completion_tokens=0)
@@ -273,7 +249,7 @@ def test_embeddings_have_no_answer():
     "garbage",
     [-1, 10**9 + 1, 10**400, True, False, 3.0, math.nan, math.inf, "12", "", [], {}, None],
 )
-@pytest.mark.parametrize("shape", ["chat", "responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("shape", ["chat", "responses", "anthropic"])
 def test_garbage_is_unknown(shape: str, garbage: Json):
     blocks: dict[str, dict[str, Json]] = {
         "chat": {"prompt_tokens": garbage, "completion_tokens": garbage, "total_tokens": garbage},
@@ -281,7 +257,6 @@ def test_garbage_is_unknown(shape: str, garbage: Json):
         "anthropic": {
             "input_tokens": garbage, "cache_read_input_tokens": 5, "output_tokens": garbage,
         },
-        "gemini": {"promptTokenCount": garbage, "candidatesTokenCount": garbage or "x"},
     }  # fmt: skip
     usage = usage_of({"usage": blocks[shape]})
     assert usage.prompt_tokens is None
@@ -303,10 +278,10 @@ JSONS = st.recursive(
     max_leaves=5,
 )
 KEYS = st.sampled_from(
-    ["usage", "usageMetadata", "x_groq", "message", "prompt_tokens", "completion_tokens",
+    ["usage", "x_groq", "message", "prompt_tokens", "completion_tokens",
      "total_tokens", "prompt_tokens_details", "completion_tokens_details", "input_tokens",
-     "output_tokens", "cache_read_input_tokens", "cache_creation", "promptTokenCount",
-     "candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount", "prompt_cache_hit_tokens"]
+     "output_tokens", "cache_read_input_tokens", "cache_creation",
+     "prompt_cache_hit_tokens"]
 )  # fmt: skip
 
 
