@@ -4,7 +4,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -28,36 +27,23 @@ def _share(help: str, *names: str) -> Any:  # noqa: A002 - as above
     return _fault(help, *names, min=0.0, max=1.0, metavar="SHARE")
 
 
-def _limit(help: str) -> Any:  # noqa: A002 - as above
-    return typer.Option(help=help, rich_help_panel="Limits")
-
-
-_KEY = "Environment variable of the key that requests must carry."
-_LOG = "Log each request as a JSON line before answering it."
 _VARIES = "Vary answers above temperature 0, as real models do."
 
 
 def mock(  # noqa: PLR0917 - Typer's options
     host: Annotated[str, _server("Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, _server("Port; 0 picks a free one.", min=0, max=65535)] = 8765,
-    require_key: Annotated[str | None, _server(_KEY, metavar="ENV")] = None,
-    log: Annotated[Path | None, _server(_LOG, metavar="FILE")] = None,
     varies: Annotated[bool, _server(_VARIES, "--varies")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address.")] = False,
     seed: Annotated[int, _fault("Seed of the faults.")] = 0,
     rate_429: Annotated[float, _share("Share answered with 429.", "--rate-429")] = 0.0,
     retry_after: Annotated[float, _fault("Retry-After of a 429, in seconds.", min=0.0)] = 1.0,
-    retry_after_form: Annotated[
-        str, _fault("Format of Retry-After: seconds, ms or date.")
-    ] = "seconds",
     rate_500: Annotated[float, _share("Share answered with 500.", "--rate-500")] = 0.0,
     rate_hang: Annotated[float, _share("Share answered much too late.")] = 0.0,
     hang_seconds: Annotated[float, _fault("Seconds of delay of a late answer.", min=0.0)] = 60.0,
     rate_cut: Annotated[float, _share("Share of bodies cut midway.")] = 0.0,
     rate_invalid: Annotated[float, _share("Share answered with 200 and invalid JSON.")] = 0.0,
     latency_ms: Annotated[float, _fault("Delay of each answer, in ms.", min=0.0)] = 0.0,
-    limit_rpm: Annotated[float | None, _limit("Requests per minute; above: 429.")] = None,
-    limit_concurrency: Annotated[int | None, _limit("Requests in flight; above: 429.")] = None,
 ) -> None:
     """Serve a mock of OpenAI, Azure, Groq and Gemini on this machine, until Ctrl-C.
 
@@ -71,17 +57,12 @@ def mock(  # noqa: PLR0917 - Typer's options
         varies=varies,
         rate_429=rate_429,
         retry_after_s=retry_after,
-        retry_after_form=retry_after_form,  # type: ignore[arg-type]  # checked by its dataclass
         rate_500=rate_500,
         rate_hang=rate_hang,
         hang_s=hang_seconds,
         rate_cut=rate_cut,
         rate_invalid=rate_invalid,
         latency_ms=latency_ms,
-        limit_rpm=limit_rpm,
-        limit_concurrency=limit_concurrency,
-        key_env=require_key,
-        log=log,
     )
     with (
         _until_stopped() as stopped,

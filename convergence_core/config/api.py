@@ -171,8 +171,6 @@ class ApiConfig(Section):
     function: Annotated[FunctionPath | None, Readers(("function", "agno", "browserbase"))] = None
     """Python function, browser script (`browserbase`) or factory (`agno`): `module:name` or
     `file.py:name`."""
-    workers: Annotated[Literal["threads", "processes"], Readers(("function",))] = "threads"
-    """Where a function runs: `processes` if it computes, `threads` if it waits."""
     plugin: Annotated[PluginName | None, _PLUGINS] = None
     """Entry point of the group `convergence.targets`, or `convergence.providers` for
     `plugin_chat`."""

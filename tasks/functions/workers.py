@@ -21,13 +21,10 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from convergence_core.errors import (
     CandidateFault,
     EndpointDownError,
-    EvaluationFault,
-    InfrastructureFault,
 )
 from tasks.version import install_command, missing_extra
 
 MISSING_PACKAGE: Final = "missing_package"
-WORKER_DIED: Final = "worker_died"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +36,8 @@ class WorkerFailure:
     details: str = ""
     """The original traceback."""
 
-    def fault(self, prefix: str = "") -> EvaluationFault:
-        """Return whose fault it is: the candidate's, unless a package or the process is gone.
+    def fault(self, prefix: str = "") -> CandidateFault:
+        """Return the candidate's fault.
 
         Args:
             prefix: of the candidate's message.
@@ -50,8 +47,6 @@ class WorkerFailure:
         """
         if self.error_type == MISSING_PACKAGE:
             raise EndpointDownError(f"{prefix}{self.message}")
-        if self.error_type == WORKER_DIED:
-            return InfrastructureFault(self.message, error_type=WORKER_DIED)
         text = f"{prefix}{self.message}"
         return CandidateFault(text, error_type=self.error_type, details=self.details)
 

@@ -23,7 +23,7 @@ from tasks.metrics.metrics import BUILT_IN_METRICS, Compared, FunctionMetric
 from tasks.metrics.tool_calls import ToolMetric
 from tasks.metrics.user_evaluators import EVALUATOR_TIMEOUT_S, UserEvaluator
 from tasks.plugins.entry_points import PluginContext, find_plugin
-from tasks.targets.function import FunctionTarget, importable_path, make_function_target
+from tasks.targets.function import FunctionTarget, make_function_target
 
 MAX_EVALUATOR_THREADS = 32
 _FUNCTION = "api.function"
@@ -132,9 +132,6 @@ def _function_target(
     else:
         fix = "Pass `local_function=` as when the run began, or write `function:`."
         raise ConfigurationError.of(_FUNCTION, "is required", fix)
-    process_path = None
-    if api.workers == "processes":
-        process_path = path or importable_path(function)
     inputs = [case.input for case in loaded.cases if isinstance(case.input, dict)]
     return make_function_target(
         function,
@@ -142,8 +139,6 @@ def _function_target(
         workers=workers,
         timeout_s=api.request.timeout_seconds,
         key=_FUNCTION,
-        process_path=process_path,
-        base_dir=loaded.base_dir,
         name=path,
         prices=environment.prices,
     )

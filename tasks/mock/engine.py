@@ -1,8 +1,8 @@
-"""Engine of the endpoints: answers, their tokens, the prefix cache."""
+"""Engine of the endpoints: answers and their tokens."""
 
 from collections.abc import Sequence
 
-from tasks.mock.prompt_text import PER_MESSAGE, PER_REQUEST, PrefixCache, pieces
+from tasks.mock.prompt_text import PER_MESSAGE, PER_REQUEST, pieces
 from tasks.mock.protocol import ModelRequest, TokenUsage, Written
 from tasks.mock.responder import respond
 
@@ -16,11 +16,6 @@ class Engine:
 
     def __init__(self, *, varies: bool = False) -> None:
         self._varies = varies
-        self._cache = PrefixCache()
-
-    def reset(self) -> None:
-        """Forget earlier prompts."""
-        self._cache.clear()
 
     def first(self, request: ModelRequest, n: int, attempt: int) -> int:
         """Return the number of the first of ``n`` answers at this attempt."""
@@ -39,7 +34,6 @@ class Engine:
         return TokenUsage(
             # The role is one of the four tokens that a message costs beside its text.
             prompt=len(prompt) + (PER_MESSAGE - 1) * len(request.messages) + PER_REQUEST,
-            cached=self._cache.cached_tokens(request.model, prompt),
             completion=sum(choice.n_tokens for choice in choices) + reasoning,
             reasoning=reasoning,
         )

@@ -135,9 +135,7 @@ class MockServer:
             client = AsyncOpenAI(base_url=server.url + "/v1", api_key="none")
 
     Raises:
-        ConfigurationError: the key's environment variable is not set.
         MockError: the address is taken, or the server did not start.
-        OSError: the log cannot be written.
     """
 
     def __init__(
@@ -156,7 +154,6 @@ class MockServer:
             # An answer's second write must not wait for word of the first: accepted sockets inherit.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
-            self._service.close()
             raise MockError(
                 f"`port` {port} of {host} cannot be listened on: {error.strerror or error}. "
                 "Choose another, or 0 for any free one."
@@ -186,7 +183,7 @@ class MockServer:
         return self._service.counts.to_json()
 
     def reset(self) -> None:
-        """Forget counts, attempts and earlier prompts, as ``POST /mock/reset`` does."""
+        """Forget counts and attempts, as ``POST /mock/reset`` does."""
         self._service.reset()
 
     def __enter__(self) -> Self:
@@ -209,7 +206,6 @@ class MockServer:
         if self._thread.ident is not None:
             self._thread.join()
         self._socket.close()
-        self._service.close()
 
     def _run(self) -> None:
         try:

@@ -1,19 +1,13 @@
-"""Options of a mock server: faults, limits, the log."""
+"""Options of a mock server: faults and delays."""
 
-import email.utils
-import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from convergence_core.errors import ConfigurationError, Problem
 from tasks.mock.prompt_text import uniform
 
 FaultKind = Literal["429", "500", "hang", "cut", "invalid", "answer"]
 """``answer``: none."""
-
-RetryAfterForm = Literal["seconds", "ms", "date"]
-RETRY_AFTER_FORMS: tuple[RetryAfterForm, ...] = get_args(RetryAfterForm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +27,6 @@ class MockOptions:
     """Share of attempts answered 429."""
     retry_after_s: float = 1.0
     """Seconds that a 429 asks the client to wait."""
-    retry_after_form: RetryAfterForm = "seconds"
-    """``Retry-After`` in seconds or as a date (rounded up to whole seconds), or
-    ``retry-after-ms``."""
     rate_500: float = 0.0
     """Share of attempts answered 500."""
     rate_hang: float = 0.0
@@ -47,15 +38,6 @@ class MockOptions:
     """Share of attempts answered 200 with a body that is no JSON."""
     latency_ms: float = 0.0
     """Time before each answer."""
-    limit_rpm: float | None = None
-    """Requests per minute above which 429 is answered; ``None`` means no limit. One second's worth
-    may come at once."""
-    limit_concurrency: int | None = None
-    """Requests in flight above which 429 is answered; ``None`` means no limit."""
-    key_env: str | None = None
-    """Environment variable of the key that requests must carry; ``None`` if none is asked for."""
-    log: Path | None = None
-    """File that gets one JSON line per request, on disk before the answer is sent."""
 
     def __post_init__(self) -> None:
         problems: list[Problem] = []
@@ -79,13 +61,6 @@ class MockOptions:
         for name, value in times.items():
             rule, fix = "must be 0 or more, and finite", "Give a time such as 0.5."
             check(name, value, rule, fix, is_met=0.0 <= value < float("inf"))
-        for name in ("limit_rpm", "limit_concurrency"):
-            limit = getattr(self, name)
-            rule, fix = "must be more than 0", "Leave it out for no limit."
-            check(name, limit, rule, fix, is_met=limit is None or 0 < limit < float("inf"))
-        form, rule = self.retry_after_form, "must be known"
-        fix = f"Choose among {', '.join(RETRY_AFTER_FORMS)}."
-        check("retry_after_form", form, rule, fix, is_met=form in RETRY_AFTER_FORMS)
         if problems:
             raise ConfigurationError(problems)
 
@@ -108,20 +83,3 @@ class MockOptions:
                 return kind
             u -= rate
         return "answer"
-
-    def retry_after(self, seconds: float, now_s: float) -> tuple[dict[str, str], float]:
-        """Return the headers that ask for a pause, and the seconds that they ask for.
-
-        Args:
-            seconds: the pause.
-            now_s: seconds since the epoch, for dates.
-        """
-        match self.retry_after_form:
-            case "seconds":
-                return {"retry-after": f"{seconds:.6g}"}, float(f"{seconds:.6g}")
-            case "ms":
-                milliseconds = math.ceil(seconds * 1000.0)
-                return {"retry-after-ms": str(milliseconds)}, milliseconds / 1000.0
-            case "date":
-                until = math.ceil(now_s + seconds)
-                return {"retry-after": email.utils.formatdate(until, usegmt=True)}, until - now_s

@@ -2,16 +2,13 @@
 
 A piece is up to six letters or digits of one word, or one other visible character, with the white
 space before it: ``tokenizer, please`` is ``tokeni|zer|,| please``. A chat message costs its
-pieces and four more; a chat request two more for the answer's start. The tiny model's own texts are
-counted in its words.
+pieces and four more; a chat request two more for the answer's start.
 """
 
 import hashlib
 import math
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tasks.mock.protocol import Written
 
@@ -38,10 +35,6 @@ _SECTIONS = (
 _PIECE = re.compile(r"\s*(?:\w{1,6}|[^\w\s])")
 PER_MESSAGE = 4
 PER_REQUEST = 2
-CACHE_UNIT = 128
-CACHE_MINIMUM = 1024
-"""Prompts with fewer tokens are never cached, as OpenAI's documentation says of its own."""
-CACHE_BLOCKS = 100_000
 
 
 def words(text: str) -> list[str]:
@@ -101,39 +94,6 @@ def cut(text: str, limit: int | None) -> Written:
     if limit is None or len(parts) <= limit:
         return Written(text=text, n_tokens=len(parts))
     return Written(text="".join(parts[:limit]), n_tokens=limit, complete=False)
-
-
-class PrefixCache:
-    """Remembers the beginnings of long prompts, by model, in blocks of 128 tokens."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._blocks: OrderedDict[bytes, None] = OrderedDict()
-
-    def cached_tokens(self, model: str, prompt: Sequence[str]) -> int:
-        """Return how many of the prompt's first tokens an earlier prompt had, and remember it."""
-        if len(prompt) < CACHE_MINIMUM:
-            return 0
-        digest = hashlib.sha256(model.encode("utf-8", "surrogatepass"))
-        keys = []
-        for start in range(0, len(prompt) - CACHE_UNIT + 1, CACHE_UNIT):
-            block = "\x1f".join(prompt[start : start + CACHE_UNIT])
-            digest.update(block.encode("utf-8", "surrogatepass"))
-            keys.append(digest.digest())
-        with self._lock:
-            n_known = next((i for i, key in enumerate(keys) if key not in self._blocks), len(keys))
-            for key in keys:
-                self._blocks[key] = None
-                self._blocks.move_to_end(key)
-            while len(self._blocks) > CACHE_BLOCKS:
-                self._blocks.popitem(last=False)
-        cached = n_known * CACHE_UNIT
-        return cached if cached >= CACHE_MINIMUM else 0
-
-    def clear(self) -> None:
-        """Forget every prompt."""
-        with self._lock:
-            self._blocks.clear()
 
 
 def uniform(*parts: object) -> float:

@@ -130,12 +130,9 @@ class Attempt:
     """Hash of the request; equal requests have equal ones."""
     number: int
     """How often the request has come, this time included."""
-    path: str
     path_params: Mapping[str, str] = field(default_factory=dict)
     """Parts of the path that the route names."""
     query: Mapping[str, str] = field(default_factory=dict)
-    in_flight: int
-    """Requests in flight when it came, itself included."""
 
     def with_field(self, name: str, value: str) -> Self:
         """Return the attempt with another field in its body."""
@@ -147,8 +144,6 @@ class TokenUsage:
     """Tokens that an answer is billed for."""
 
     prompt: int = 0
-    """The whole prompt, what came from the cache included."""
-    cached: int = 0
     completion: int = 0
     """The whole answer, reasoning included."""
     reasoning: int = 0
@@ -157,7 +152,7 @@ class TokenUsage:
         """Return the numbers by the names of ``convergence_core.records.Usage``."""
         return {
             "prompt_tokens": self.prompt,
-            "cached_tokens": self.cached,
+            "cached_tokens": 0,
             "completion_tokens": self.completion,
             "reasoning_tokens": self.reasoning,
         }
@@ -168,7 +163,7 @@ class TokenUsage:
             "prompt_tokens": self.prompt,
             "completion_tokens": self.completion,
             "total_tokens": self.prompt + self.completion,
-            "prompt_tokens_details": {"cached_tokens": self.cached, "audio_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
             "completion_tokens_details": {
                 "reasoning_tokens": self.reasoning,
                 "audio_tokens": 0,

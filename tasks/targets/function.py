@@ -1,22 +1,18 @@
-"""Python functions as targets: in threads, in a loop, or in processes."""
+"""Python functions as targets: in threads, or in a loop."""
 
 import functools
-import sys
-from collections.abc import Mapping, Set as AbstractSet
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import (
     CandidateFault,
-    ConfigurationError,
     EndpointDownError,
 )
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.functions.call_forms import CallForm, call_form
-from tasks.functions.function_processes import FunctionProcesses
 from tasks.functions.function_results import reply_of, result_json
 from tasks.functions.user_functions import UserFunction, describe, is_async
 from tasks.functions.workers import (
@@ -31,23 +27,6 @@ from tasks.functions.workers import (
 from tasks.targets.request_price import RequestPrice
 
 
-class FunctionRunner(Protocol):
-    """Where a function runs."""
-
-    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> WorkOutcome:
-        """Call the function and return how it ended.
-
-        Raises:
-            WorkTimeoutError: it took too long.
-            WorkersHungError: no worker is left.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """End the workers; safe to call twice."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class FunctionTarget:
     """Calls one function; see ``tasks.functions.call_forms`` for how.
@@ -59,9 +38,17 @@ class FunctionTarget:
     provider = "function"
     name: str
     form: CallForm
-    runner: FunctionRunner
+    function: UserFunction
+    workers: int
     timeout_s: float
     price: RequestPrice
+    _threads: ThreadPool = field(init=False)
+    _own_loop: LoopPool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the pools, which start nothing yet."""
+        self._threads = ThreadPool(self.workers, name="function")
+        self._own_loop = LoopPool(self.workers, name="function-loop")
 
     def request(self, params: Params, case: Case) -> Json:
         """Return the function's name, the input and the parameters."""
@@ -77,7 +64,6 @@ class FunctionTarget:
         Raises:
             CandidateFault: it raised, took too long, or returned what JSON cannot carry.
             EndpointDownError: all workers hang, and none came free in time.
-            InfrastructureFault: its process died.
         """
         try:
             reply = await self._call(params, case)
@@ -91,7 +77,7 @@ class FunctionTarget:
     async def _call(self, params: Params, case: Case) -> Reply:
         args, keywords = self.form.arguments(case.input, params)
         try:
-            outcome = await self.runner.run(args, keywords)
+            outcome = await self._run(functools.partial(self.function, *args, **keywords))
         except WorkTimeoutError:
             raise CandidateFault(
                 f"{self.name} took longer than api.request.timeout_seconds={self.timeout_s:g}",
@@ -100,37 +86,19 @@ class FunctionTarget:
         except WorkersHungError as error:
             raise EndpointDownError(
                 f"all {error} workers are held by calls of {self.name} that never ended, so "
-                "nothing more can be asked. Give the function time-outs of its own, or write "
-                "`workers: processes`, which can be ended. What was answered is kept, and "
-                "`convergence resume` goes on."
+                "nothing more can be asked. Give the function time-outs of its own. What was answered "
+                "is kept, and `convergence resume` goes on."
             ) from None
         if outcome.failure is not None:
             raise outcome.failure.fault()
         return reply_of(outcome, provider=self.provider)
 
-    async def aclose(self) -> None:
-        """End threads or processes; safe to call twice."""
-        await self.runner.aclose()
-
-
-class LocalRunner:
-    """Runs a function in this process."""
-
-    def __init__(self, function: UserFunction, *, workers: int, timeout_s: float) -> None:
-        self._function = function
-        self._timeout_s = timeout_s
-        self._is_async = is_async(function)
-        self._threads = ThreadPool(workers, name="function")
-        self._own_loop = LoopPool(workers, name="function-loop")
-
-    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> WorkOutcome:
-        """Call the function; see ``FunctionRunner.run``."""
-        call = functools.partial(self._function, *args, **keywords)
-        if self._is_async:
+    async def _run(self, call: Callable[[], Any]) -> WorkOutcome:
+        if is_async(self.function):
             work = functools.partial(measured_async, call, result_json)
-            return await self._own_loop.run(work, self._timeout_s)
+            return await self._own_loop.run(work, self.timeout_s)
         return await self._threads.run(
-            functools.partial(measured, call, result_json), self._timeout_s
+            functools.partial(measured, call, result_json), self.timeout_s
         )
 
     async def aclose(self) -> None:
@@ -146,8 +114,6 @@ def make_function_target(
     workers: int,
     timeout_s: float,
     key: str,
-    process_path: str | None,
-    base_dir: Path,
     name: str | None = None,
     prices: PriceTable | None = None,
 ) -> FunctionTarget:
@@ -156,12 +122,9 @@ def make_function_target(
     Args:
         function: the function.
         known: names of all parameters and input fields, for its signature.
-        workers: threads, coroutines or processes at once.
+        workers: threads or coroutines at once.
         timeout_s: longest duration of one call.
         key: configuration key, for errors.
-        process_path: where a process finds it, ``module:name`` or ``file.py:name``; ``None``:
-            it runs in this process.
-        base_dir: folder that relative paths start from.
         name: how requests and messages call it.
         prices: what calls cost; ``None`` if unknown.
 
@@ -169,28 +132,5 @@ def make_function_target(
         ConfigurationError: its signature fits no call form.
     """
     form = call_form(function, known, key=key)
-    runner: FunctionRunner
-    if process_path is None:
-        runner = LocalRunner(function, workers=workers, timeout_s=timeout_s)
-    else:
-        runner = FunctionProcesses(process_path, base_dir, workers=workers, timeout_s=timeout_s)
     price = RequestPrice.of(prices, FunctionTarget.provider)
-    return FunctionTarget(name or describe(function), form, runner, timeout_s, price)
-
-
-def importable_path(function: UserFunction) -> str:
-    """Return how another process finds a function: ``module:name`` or ``file.py:name``.
-
-    Raises:
-        ConfigurationError: it has no such name, e.g. a lambda.
-    """
-    name = getattr(function, "__qualname__", "<")
-    module = getattr(function, "__module__", None)
-    if module is None or "<" in name:
-        rule = "must be `threads` for a function without an importable name"
-        fix = "Define it by `def` at the top of a module, or write `workers: threads`."
-        raise ConfigurationError.of("api.workers", rule, fix, value=describe(function))
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is not None and (module == "__main__" or module.startswith("convergence_user_")):
-        return f"{Path(file).resolve()}:{name}"
-    return f"{module}:{name}"
+    return FunctionTarget(name or describe(function), form, function, workers, timeout_s, price)

@@ -78,9 +78,7 @@ def test_an_agent_is_told_the_text_of_a_case(given: Any, text: str):
 
 
 def test_what_agents_do_not_read_is_refused(tmp_path: Path):
-    path = write_project(
-        tmp_path, "http://127.0.0.1:9", api__request={"stream": True}, api__workers="threads"
-    )
+    path = write_project(tmp_path, "http://127.0.0.1:9", api__request={"stream": True})
     with pytest.raises(ConfigurationError) as caught:
         load(path)
     assert {problem.key for problem in caught.value.problems} >= {"api.request.stream"}

@@ -104,7 +104,7 @@ def ask(
         }
     )
     runner = ScriptRunner(
-        script, connect_s=20, timeout_s=timeout_s, max_bytes=max_bytes, n_workers=2
+        script, connect_s=60, timeout_s=timeout_s, max_bytes=max_bytes, n_workers=2
     )
     target = BrowserbaseTarget(api, runner, secrets=Secrets(), workers=2, is_offline=offline)
     target.bind("run-1")

@@ -25,7 +25,7 @@ from tests.support.http_server import LoopbackServer, chat_answer, error_answer
 
 CASE = Case(case_id="a", input={"q": "one"}, expected="1")
 SECRET = "canary-0123456789"  # noqa: S105 - not one
-FUNCTIONS_OF_ALL_KINDS = ("function", "async function", "processes")
+FUNCTIONS_OF_ALL_KINDS = ("function", "async function")
 CHATS = ("openai", "azure", "groq", "gemini", "streamed")
 KINDS = (*FUNCTIONS_OF_ALL_KINDS, "http", *CHATS)
 SPACE = {
@@ -86,12 +86,6 @@ def target(kind, server, tmp_path):
     apis = {
         "function": {"name": "s", "kind": "function", "function": "functions.py:sync"},
         "async function": {"name": "s", "kind": "function", "function": "functions.py:coroutine"},
-        "processes": {
-            "name": "s",
-            "kind": "function",
-            "function": "functions.py:sync",
-            "workers": "processes",
-        },
         "http": http_api(server.url, auth=auth),
         "openai": chat_api(server.url + "/v1", auth=auth),
         "azure": azure_api(server.url, auth=auth),

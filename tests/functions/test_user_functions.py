@@ -9,7 +9,6 @@ import pytest
 from convergence_core.errors import ConfigurationError
 from tasks.functions.user_functions import is_async, load_function
 from tasks.inputs.factories import make_target
-from tasks.targets.function import importable_path
 from tests.support.configurations import loaded
 
 
@@ -94,11 +93,6 @@ def test_async_functions_are_recognized_through_wrappers():
     assert is_async(functools.partial(f, 1))
     assert is_async(Callable())
     assert not is_async(len)
-
-
-def test_a_lambda_cannot_run_in_processes():
-    with pytest.raises(ConfigurationError, match="importable name"):
-        importable_path(lambda: 1)
 
 
 def test_a_run_begun_with_a_callable_says_that_it_needs_it():

@@ -23,7 +23,6 @@ from tasks.http.clients import ClientSettings
 from tasks.providers import make_llm
 from tasks.secrets.redaction import Secrets
 from tests.support import chat_servers, http_targets
-from tests.support.chat_servers import native_api
 from tests.support.configurations import chat_api, http_api
 from tests.support.http_server import Answer, LoopbackServer
 
@@ -124,8 +123,6 @@ def clients(url: str) -> dict[str, Callable[[], Any]]:
         "http": lambda: http_targets.ask(http_api(url, request=request)),
         "chat": lambda: chat_servers.ask(chat_api(url, request=request)),
         "chat streamed": lambda: chat_servers.ask(chat_api(url, request=streamed)),
-        "gemini": lambda: chat_servers.ask(native_api(url, request=request)),
-        "gemini streamed": lambda: chat_servers.ask(native_api(url, request=streamed)),
         "judge": judge,
     }
 

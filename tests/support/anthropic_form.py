@@ -182,11 +182,10 @@ def _events(body: Mapping[str, Any], choice: Written) -> list[dict[str, Any]]:
 
 
 def _usage(tokens: TokenUsage) -> dict[str, int]:
-    # Anthropic counts what was read from the cache beside the input, OpenAI within the prompt.
     return {
-        "input_tokens": tokens.prompt - tokens.cached,
+        "input_tokens": tokens.prompt,
         "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": tokens.cached,
+        "cache_read_input_tokens": 0,
         "output_tokens": tokens.completion,
     }
 

@@ -1,7 +1,6 @@
 """Browserbase's sessions at a mock server, with a Chromium of this machine behind each."""
 
 import asyncio
-import contextlib
 import re
 import subprocess
 import tempfile
@@ -44,8 +43,9 @@ def start_chromium(
         [
             *("/bin/sh", "-c", WATCHED, "sh", str(chromium_path()), "--headless", "--disable-gpu"),
             *("--no-sandbox", "--no-first-run", "--disable-dev-shm-usage", "--disable-sync"),
+            *("--disable-background-networking", "--mute-audio"),
             *("--remote-debugging-port=0", f"--user-data-dir={folder}", *rules),
-            f"--window-size={sizes['width']},{sizes['height']}",
+            f"--window-size={sizes['width']},{sizes['height']}", "about:blank",
         ],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -86,8 +86,11 @@ class Session:
     def kill(self) -> None:
         """End the browser; safe to call twice."""
         if self.process is not None:
-            with contextlib.suppress(OSError):
-                self.process.communicate()
+            assert self.process.stdin is not None
+            assert self.process.stderr is not None
+            self.process.stdin.close()
+            self.process.wait()
+            self.process.stderr.close()
         self.folder.cleanup()
 
     def end(self, status: str) -> None:

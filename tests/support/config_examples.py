@@ -14,7 +14,7 @@ from convergence_core.errors import ConfigurationError, Problem
 
 FUNCTION = """\
 # yaml-language-server: $schema=./optimization.schema.json
-api: {name: bot, function: "bot.py:answer", workers: processes}
+api: {name: bot, function: "bot.py:answer"}
 search_space:
   parameters:
     temperature: {type: float, min: 0.0, max: 1.5, step: 0.1, default: 0.7}

@@ -163,9 +163,7 @@ def chat_bill(stats: Mapping[str, Any]) -> float:
         for model, counts in book.items():
             price = PRICES[model]
             usd += counts["answers"] * price.get("request", 0.0)
-            full = counts["prompt_tokens"] - counts["cached_tokens"]
-            usd += full * price["input"] / 1e6
-            usd += counts["cached_tokens"] * price["cached_input"] / 1e6
+            usd += counts["prompt_tokens"] * price["input"] / 1e6
             usd += counts["completion_tokens"] * price["output"] / 1e6
     return usd
 

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from convergence_core.budget.limits import Budget, Spent
@@ -71,8 +70,6 @@ def function_target(
     workers: int = 4,
     timeout_s: float = 30.0,
     known: frozenset[str] = frozenset({"x", "k"}),
-    process_path: str | None = None,
-    base_dir: Path = Path(),
 ) -> FunctionTarget:
     return make_function_target(
         function,
@@ -80,8 +77,6 @@ def function_target(
         workers=workers,
         timeout_s=timeout_s,
         key="api.function",
-        process_path=process_path,
-        base_dir=base_dir,
         name="f",
     )
 

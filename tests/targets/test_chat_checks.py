@@ -6,7 +6,7 @@ import pytest
 
 from convergence_core.config import parse_mapping
 from tasks.targets.chat_checks import check_parameters
-from tests.support.chat_servers import TEMPERATURE, azure_api, gemini_api, groq_api, native_api
+from tests.support.chat_servers import TEMPERATURE, azure_api, gemini_api, groq_api
 from tests.support.configurations import chat_api, mapping
 
 RANGE = {"type": "float", "min": 0, "max": 2}
@@ -44,8 +44,6 @@ def test_a_parameter_that_no_request_holds_is_told_with_the_nearest_field():
         (groq_api, "llama", "n", {"type": "int", "min": 1, "max": 3}),
         (groq_api, "llama", "logprobs", {"type": "boolean"}),
         (gemini_api, "gemini-2.5-flash", "seed", {"type": "int", "min": 1, "max": 9}),
-        (native_api, "gemini-2.5-flash", "user", model_of("a", "b")),
-        (native_api, "gemini-3-pro", "reasoning_effort", model_of("none")),
     ],
 )
 def test_a_parameter_that_the_model_has_no_field_for_is_told(api, model, name, parameter):

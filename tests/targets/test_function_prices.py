@@ -1,7 +1,6 @@
 """What calls of a function cost: as it says, else the price of a request, else nobody knows."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +23,6 @@ def use(function, prices, *, calls=True) -> Any:
         workers=1,
         timeout_s=10.0,
         key="api.function",
-        process_path=None,
-        base_dir=Path(),
         name="f",
         prices=prices,
     )
