@@ -17,26 +17,25 @@ ApiKind: TypeAlias = Literal[
     "local",
     "agno",
     "plugin",
-    "plugin_chat",
     "browserbase",
 ]
 CHAT_KINDS: frozenset[ApiKind] = frozenset(
-    {"openai", "azure", "groq", "gemini", "anthropic", "local", "plugin_chat"}
+    {"openai", "azure", "groq", "gemini", "anthropic", "local"}
 )
 """Kinds of target that are chat models."""
 HOSTED_KINDS: frozenset[ApiKind] = frozenset(
-    {"groq", "gemini", "anthropic", "local", "agno", "plugin_chat", "browserbase"}
+    {"groq", "gemini", "anthropic", "local", "agno", "browserbase"}
 )
 """Kinds of target of which no endpoint need be written: they have their own, or none at all."""
-URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin", "plugin_chat"})
+URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin"})
 """Kinds of target that read neither `endpoint` nor `models`."""
 _CHAT_WIRE = ("openai", "azure", "groq", "gemini", "anthropic")
 _WIRE = Readers(("http", *_CHAT_WIRE))
 _CONNECTING = Readers((*_WIRE.kinds, "browserbase"))
 _URLS = Readers((*_CONNECTING.kinds, "agno"))
-_KEYED = Readers((*_URLS.kinds, "plugin", "plugin_chat"))
-_CHATS = Readers((*_CHAT_WIRE, "local", "plugin_chat"))
-_PLUGINS, _AZURE = Readers(("plugin", "plugin_chat")), Readers(("azure",))
+_KEYED = Readers((*_URLS.kinds, "plugin"))
+_CHATS = Readers((*_CHAT_WIRE, "local"))
+_PLUGINS, _AZURE = Readers(("plugin",)), Readers(("azure",))
 
 KEY_HEADERS = {
     "azure": "api-key",
@@ -152,7 +151,7 @@ class ApiConfig(Section):
     """What the system does; for reports, judges and writers."""
     kind: ApiKind
     """How to call it. Chat kinds are `openai` (and compatible servers), `azure`, `groq`,
-    `gemini`, `anthropic`, `local` and `plugin_chat`. Default: `function` or `plugin` if that
+    `gemini`, `anthropic` and `local`. Default: `function` or `plugin` if that
     key is set, `openai` if the endpoint ends in `/v1` or `/chat/completions`, else `http`."""
     endpoint: Annotated[Text | None, _URLS] = None
     """URL; hosted kinds know their own. `agno` takes it from the model's name (`openai/` by
@@ -172,8 +171,7 @@ class ApiConfig(Section):
     """Python function, browser script (`browserbase`) or factory (`agno`): `module:name` or
     `file.py:name`."""
     plugin: Annotated[PluginName | None, _PLUGINS] = None
-    """Entry point of the group `convergence.targets`, or `convergence.providers` for
-    `plugin_chat`."""
+    """Entry point of the group `convergence.targets`."""
     plugin_options: Annotated[dict[str, JsonValue], _PLUGINS] = Field(default_factory=dict)
     """Options of the plugin."""
     auth: AuthConfig = Field(default_factory=AuthConfig)

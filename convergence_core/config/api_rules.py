@@ -135,9 +135,6 @@ def check_session(api: ApiConfig, report: Report) -> None:
         report.add(path, problem.rule, problem.fix, value=problem.value, of_key=is_key)
 
 
-_PLUGIN_GROUPS = {"plugin": "convergence.targets", "plugin_chat": "convergence.providers"}
-
-
 _UNUSED_FIX = {
     "body": "Use `request.messages` and `request.options`, or `kind: http`.",
     "endpoint": "Remove it, or remove `function` and write `kind: http`.",
@@ -165,10 +162,9 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
         _check_deployment(api.deployment, model, report)
     if api.kind == "browserbase":
         check_session(api, report)
-    if api.kind in _PLUGIN_GROUPS and api.plugin is None:
-        group = _PLUGIN_GROUPS[api.kind]
-        fix = f"Add `plugin:` with the name of an entry point of the group `{group}`."
-        report.require("api.plugin", f"by kind `{api.kind}`", fix, about=("api.kind",))
+    if api.kind == "plugin" and api.plugin is None:
+        fix = "Add `plugin:` with the name of an entry point of the group `convergence.targets`."
+        report.require("api.plugin", "by kind `plugin`", fix, about=("api.kind",))
     if api.kind not in {"function", "local"}:
         _check_auth(api.auth, report)
     _check_headers(api, report)

@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 from convergence_core.config.base import EnvName, FunctionPath, PluginName, Section, Text
 
 Direction: TypeAlias = Literal["higher", "lower"]
-LLM_PROVIDERS = ("openai", "azure", "groq", "gemini", "anthropic", "plugin")
+LLM_PROVIDERS = ("openai", "azure", "groq", "gemini", "anthropic")
 """Providers that the name of a judge's model may begin with."""
 
 
@@ -25,7 +25,7 @@ class LlmConfig(Section):
 
     model: Text
     """Model; a prefix `openai/`, `azure/`, `groq/`, `gemini/` or `anthropic/` names the
-    provider, `plugin/NAME/` a plugin (`convergence.providers`)."""
+    provider."""
     endpoint: Text | None = None
     """URL; also `base_url`. Absent: the provider's; `azure` has none."""
     api_key_env: EnvName | None = None

@@ -299,21 +299,10 @@ def check_llm(configuration: Configuration, report: Report) -> None:
         report.add("llm", rule, fix, of_key=True, about=(_METRICS, "society.games"))
 
 
-def _check_plugin_model(llm: LlmConfig, model: Path, endpoint: Path, report: Report) -> None:
-    if not all(llm.model.split("/", 2)[1:]) or llm.model.count("/") < 2:
-        rule = "must name a plugin and its model after `plugin/`"
-        report.add(model, rule, "Write e.g. `plugin/acme/large`.", value=shown(llm.model))
-    if llm.endpoint is not None:
-        fix = "Remove it; the plugin knows where its models are."
-        report.no_effect(endpoint, "with a model of a plugin", fix, about=(model,))
-
-
 def _check_llm(llm: LlmConfig, path: Path, report: Report) -> None:
     provider = provider_of(llm.model)
     endpoint, model = (*path, "endpoint"), (*path, "model")
-    if provider == "plugin":
-        _check_plugin_model(llm, model, endpoint, report)
-    elif llm.endpoint is not None:
+    if llm.endpoint is not None:
         fix = "Put the key into an environment variable and name it by `api_key_env`."
         check_url(endpoint, llm.endpoint, report, secret_fix=fix)
     elif provider == "azure":
@@ -324,7 +313,7 @@ def _check_llm(llm: LlmConfig, path: Path, report: Report) -> None:
         rule = f"must begin with {known} without an `endpoint`"
         fix = "Write e.g. `openai/gpt-4o-mini`, or add `endpoint:` with a URL."
         report.add(model, rule, fix, value=shown(llm.model), about=(endpoint,))
-    elif llm.api_key_env is None and provider != "plugin":
+    elif llm.api_key_env is None:
         fix = f"Add `api_key_env: {_KEY_NAMES[provider]}`, or an `endpoint` that needs no key."
         about = (endpoint, model)
         report.require((*path, "api_key_env"), f"by models of `{provider}`", fix, about=about)

@@ -225,7 +225,7 @@ class Configuration(Section):
             or api.auth.type == "basic"
         ):
             return None
-        prefix = {"agno": "", "plugin_chat": f"plugin/{api.plugin}/"}.get(api.kind, f"{api.kind}/")
+        prefix = "" if api.kind == "agno" else f"{api.kind}/"
         entry = api.models.get(model)
         return LlmConfig(
             model=f"{prefix}{model}",

@@ -1,1 +1,1 @@
-"""Plugins: targets, metrics and providers of installed packages."""
+"""Plugins: targets, metrics and listeners of installed packages."""

@@ -24,7 +24,6 @@ from tasks.secrets.redaction import one_line
 PluginGroup: TypeAlias = Literal[
     "convergence.targets",
     "convergence.metrics",
-    "convergence.providers",
     "convergence.listeners",
 ]
 

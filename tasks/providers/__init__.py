@@ -14,7 +14,6 @@ from convergence_core.errors import ConfigurationError
 from convergence_core.ports import LLM
 from tasks.http.bodies import MAX_RESPONSE_BYTES
 from tasks.http.clients import ClientSettings
-from tasks.plugins.entry_points import PluginContext
 from tasks.providers.anthropic import AnthropicChat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Dialect, openai_dialect
@@ -58,18 +57,6 @@ def make_chat(
         unsupported=api.request.unsupported,
         separate_thinking=api.request.separate_thinking,
     )
-    if mock_url is None and api.kind == "plugin_chat":
-        from tasks.providers.plugin_chat import make_plugin_chat  # noqa: PLC0415 - loads the plugin's package
-
-        context = PluginContext(
-            name=api.plugin or "",
-            options=api.plugin_options,
-            base_dir=base_dir or Path(),
-            timeout_s=api.request.timeout_seconds,
-            n_workers=settings.client.n_connections,
-            secret=settings.token,
-        )
-        return make_plugin_chat(context, settings)
     url = endpoint or ENDPOINTS.get(api.kind, ENDPOINTS["openai"])
     if mock_url is None and api.kind == "local":
         from tasks.providers.local_chat import LocalChat  # noqa: PLC0415 - starts processes
@@ -107,22 +94,15 @@ def make_llm(
     """
     kind, _ = split_model(config.model)
     endpoint, variable = config.endpoint or ENDPOINTS.get(kind), config.api_key_env
-    if endpoint is None and kind == "plugin":
-        endpoint = "plugin:" + config.model.split("/")[1]
     if endpoint is None:
         rule = f"is required by models of `{kind}`"
         fix = "Add `endpoint:` with the URL of your resource."
         raise ConfigurationError.of(f"{key}.endpoint", rule, fix)
 
-    def token() -> str | None:
-        if variable is None:
-            return None
-        return secrets.get(variable, key=f"{key}.api_key_env").get_secret_value()
-
     def headers() -> Mapping[str, str]:
-        value = token()
-        if value is None:
+        if variable is None:
             return {}
+        value = secrets.get(variable, key=f"{key}.api_key_env").get_secret_value()
         key_header = _KEY_HEADERS.get(kind)
         return (
             {key_header: value} if key_header is not None else {"Authorization": f"Bearer {value}"}
@@ -140,18 +120,6 @@ def make_llm(
         return AnthropicChat(endpoint, settings)
     if mock_url is None and kind == "azure":
         return AzureChat(endpoint, settings)
-    if mock_url is None and kind == "plugin":
-        from tasks.providers.plugin_chat import make_plugin_chat  # noqa: PLC0415 - loads the plugin's package
-
-        context = PluginContext(
-            name=endpoint.removeprefix("plugin:"),
-            key=key,
-            name_key="model",
-            timeout_s=config.timeout_seconds,
-            n_workers=config.parallel_workers,
-            secret=token,
-        )
-        return make_plugin_chat(context, replace(settings, provider="plugin_chat"))
     return _compatible(kind, endpoint, settings, mock_url)
 
 
@@ -169,8 +137,6 @@ def split_model(name: str) -> tuple[str, str]:
 def billing_provider(config: LlmConfig) -> tuple[str, str]:
     """Return under which provider and name a table of prices lists the model of a judge."""
     provider, model = split_model(config.model)
-    if provider == "plugin":
-        return "plugin_chat", model
     return provider_of(provider, config.endpoint), model
 
 

@@ -40,8 +40,6 @@ class ChatSettings:
     """Environment variable of the key, for messages."""
     unsupported: Unsupported = "refuse"
     """What happens with a setting that the model has no field for."""
-    token: Callable[[], str | None] = lambda: None
-    """Reads the key by itself, for a provider that sends no headers; ``None`` if there is none."""
     provider: str = "openai"
     """Short name for tables and prices."""
     separate_thinking: bool = True

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 _STOPWATCH: contextvars.ContextVar[Stopwatch] = contextvars.ContextVar("stopwatch")
 
-RawPath: TypeAlias = Literal["completions", "embeddings", "moderations", "chat/completions"]
+RawPath: TypeAlias = Literal["embeddings", "moderations", "chat/completions"]
 _NAMED: Mapping[RawPath, tuple[str, ...]] = {
-    "completions": ("model", "prompt"),
     "embeddings": ("model", "input", "encoding_format"),
     "moderations": ("model", "input"),
     "chat/completions": ("model", "messages"),
@@ -121,8 +120,7 @@ class OpenAIChat(Provider):
         """Ask another endpoint of the same server once; return its JSON and the milliseconds.
 
         Args:
-            path: ``completions`` continues a text; ``embeddings`` has vectors of texts; ``moderations`` flags one;
-                ``chat/completions`` takes a server's own fields as they are.
+            path: ``embeddings`` has vectors of texts; ``moderations`` flags one.
             body: of the request, the model included.
 
         Raises:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from convergence_core.budget.bounds import prompt_bound
@@ -13,7 +12,7 @@ from convergence_core.ports import WorstCase
 from convergence_core.prompts.shots import END, Shot, split
 from convergence_core.records import Case, Json, Params, Reply
 from convergence_core.thought_tags import TextCallback
-from tasks.http.authentication import request_headers, token_of
+from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings
 from tasks.http.request_templates import Values
 from tasks.json_values import as_text
@@ -72,7 +71,6 @@ class ChatTarget:
             headers=lambda: request_headers(api, secrets),
             client=ClientSettings.of(api.request, workers),
             secret=secret_name(api),
-            token=partial(token_of, api, secrets),
             unsupported=api.request.unsupported,
             provider=api.kind,
             separate_thinking=api.request.separate_thinking,

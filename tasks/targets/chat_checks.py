@@ -98,8 +98,6 @@ def _filled_names(api: ApiConfig) -> set[str]:
 
 def _unsupported(configuration: Configuration) -> Iterator[Problem]:
     """Yield a problem for each setting that every model refuses, whatever its value."""
-    if configuration.api.kind == "plugin_chat":
-        return  # a plugin takes every setting, and refuses it where it is asked
     api, space = configuration.api, configuration.search_space
     models = [*_models(configuration)]
     plain = {

@@ -35,7 +35,6 @@ PROVIDER_NAMES: Final[Mapping[str, str]] = {
     "azure": "azure.ai.openai",
     "gemini": "gcp.gemini",
     "local": "convergence.local",
-    "plugin_chat": "convergence.plugin",
 }
 """``gen_ai.provider.name`` of our kinds; others are called as they are."""
 _SETTINGS: Final[Mapping[str, str]] = {

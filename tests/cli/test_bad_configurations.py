@@ -196,7 +196,6 @@ MISSING_PARTS = {
     "feedback.training.rater": "raters.py:rate",
     "feedback.training.base_model_path": "models/missing.gguf",
     "society": {"games": {"games": {"a": {"file": "a.py:A"}, "b": {"file": "b.py:B"}}}},
-    "llm": {"model": "plugin/missing/small", "api_key_env": "KEY"},
 }
 
 
@@ -213,7 +212,6 @@ def test_all_functions_files_and_models_that_cannot_be_resolved_are_named_at_onc
         "feedback.training.base_model_path",
         "society.games.games.a.file",
         "society.games.games.b.file",
-        "llm.model",
     }
 
 

@@ -262,7 +262,6 @@ OWN_MODELS: dict[str, tuple[dict[str, Any], str | None]] = {
     ),
     "another provider": ({**CHAT, "kind": "anthropic", "endpoint": REMOVED}, "anthropic/a"),
     "an agent": ({"name": "s", "kind": "agno", "function": "f.py:make"}, "a"),
-    "a plugin": ({"name": "s", "kind": "plugin_chat", "plugin": "acme"}, "plugin/acme/a"),
     "a function": ({"name": "s", "function": "f.py:go"}, None),
     "an endpoint": ({"name": "s", "kind": "http", "endpoint": "https://host/v1"}, None),
     "a local model": ({"name": "s", "kind": "local"}, None),

@@ -28,7 +28,7 @@ import time
 import httpx
 
 from convergence.plugins import (
-    CandidateFault, Case, Completion, ConfigurationError, InfrastructureFault, Reply, WorstCase,
+    CandidateFault, Case, ConfigurationError, InfrastructureFault, Reply, WorstCase,
 )
 
 
@@ -79,19 +79,6 @@ class Remote:
 
 def make_target(context):
     return Remote(context)
-
-
-class Talker(Remote):
-    async def complete(self, messages, *, model, **options):
-        case = Case(case_id="m", input={"text": messages[-1]["content"]})
-        reply = await self.call({"k": options["max_tokens"]}, case)
-        if not isinstance(reply.value, str):
-            raise CandidateFault("the answer is no text", error_type="bad_answer")
-        return Completion(text=reply.value or "nothing", latency_ms=1.0, model=model, raw={"result": reply.value})
-
-
-def make_chat(context):
-    return Talker(context)
 
 
 def make_metric(context):
@@ -149,7 +136,6 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 ENTRIES = {
     "convergence.targets": {"remote": "make_target"},
     "convergence.metrics": {"length": "make_metric"},
-    "convergence.providers": {"talker": "make_chat"},
 }
 
 

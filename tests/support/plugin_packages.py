@@ -43,7 +43,7 @@ ECHO = '''
 import asyncio
 
 from convergence.plugins import (
-    CandidateFault, Completion, ConfigurationError, InfrastructureFault, Reply, Usage, WorstCase,
+    CandidateFault, ConfigurationError, InfrastructureFault, Reply, Usage, WorstCase,
 )
 
 
@@ -99,38 +99,6 @@ def make_echo(context):
     return Echo(context)
 
 
-class Parrot:
-    """A chat model that repeats the last message."""
-
-    provider = "parrot"
-    base_url = "parrot:"
-
-    def __init__(self, context):
-        self.context = context
-
-    async def complete(self, messages, *, model, **options):
-        said = messages[-1]["content"]
-        if said == "overload":
-            raise InfrastructureFault("come back later", error_type="http_529")
-        if said == "hang":
-            await asyncio.sleep(3600)
-        if said == "key":
-            raise ValueError(f"the key {self.context.secret()} is wrong")
-        tokens = -5 if said == "debt" else 4
-        text = {"silence": "", "verdict": '{"rating": 9}'}.get(said, said * options.get("times", 1))
-        return Completion(
-            text=text, latency_ms=0.01, model=f"{model}-2026", finish_reason="stop", raw={"said": said},
-            usage=Usage(prompt_tokens=3, completion_tokens=tokens),
-        )
-
-    async def aclose(self):
-        pass
-
-
-def make_parrot(context):
-    return Parrot(context)
-
-
 def make_length(context):
     longest = context.options.get("longest", 10)
 
@@ -139,10 +107,9 @@ def make_length(context):
 
     return length
 '''
-"""A package with a target, a metric and a chat model."""
+"""A package with a target and a metric."""
 
 ECHO_ENTRIES = {
     "convergence.targets": {"echo": "make_echo"},
     "convergence.metrics": {"length": "make_length"},
-    "convergence.providers": {"parrot": "make_parrot"},
 }
