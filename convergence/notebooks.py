@@ -67,15 +67,6 @@ class NotebookView:
         """Return what would have been recommended after each generation, with its interval."""
         return self._plot("learning_curve")
 
-    def plot_leaderboard(self, n: int = 20) -> "Figure":
-        """Return the first ``n`` configurations with their posterior intervals."""
-        from tasks.report.plots import leaderboard  # noqa: PLC0415 - as above
-        from tasks.report.stills import figure  # noqa: PLC0415 - as above
-
-        if n < 1:
-            raise ValueError(f"`n` must be 1 or more, but got {n}")
-        return figure(leaderboard(self.result, n))
-
     def plot_parameters(self) -> "Figure":
         """Return how much of the differences between configurations each parameter makes."""
         return self._plot("shares")

@@ -83,41 +83,6 @@ def _estimates(result: RunResult) -> Plot | None:
     )
 
 
-def leaderboard(result: RunResult, n: int) -> Plot:
-    """Return the first ``n`` rows as posterior means; the recommended and the default in colour.
-
-    Raises:
-        ValueError: the leaderboard is empty.
-    """
-    rows = result.leaderboard[:n]
-    if not rows:
-        raise ValueError("the leaderboard is empty: no candidate got a reward")
-    ids = {r.candidate_id for r in (result.winner, result.baseline) if r is not None}
-    chosen = None if result.winner is None else result.winner.candidate_id
-    looks = {
-        Layer(points=(), colour="dot"): [r for r in rows if r.candidate_id not in ids],
-        Layer(points=(), colour="default"): [r for r in rows if r.candidate_id in ids - {chosen}],
-        Layer(points=()): [row for row in rows if row.candidate_id == chosen],
-    }
-    place = {row.candidate_id: y for y, row in enumerate(rows)}
-    return Plot(
-        name="leaderboard",
-        title="Posterior means of the first configurations",
-        x=Axis(title=f"posterior mean reward, with {percent(result.level)} intervals"),
-        y=Axis(names=tuple(short(named_label(row.label, row.candidate_id), 44) for row in rows)),
-        layers=tuple(
-            replace(
-                look,
-                points=tuple(
-                    Point(x=r.mean, y=place[r.candidate_id], x_ends=(r.low, r.high)) for r in group
-                ),
-            )
-            for look, group in looks.items()
-        ),
-        height=0.9 + 0.26 * len(rows),
-    )
-
-
 # -- the course of the search
 
 

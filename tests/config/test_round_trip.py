@@ -51,5 +51,5 @@ def test_a_stored_configuration_opens_without_the_keys_that_this_version_lacks()
     then["society"]["rlp"]["gamma"] = 0.99
     for metric in then["evaluation"]["metrics"].values():
         metric["strip"] = True
-    then["output"]["formats"] = ["json", "csv", "markdown", "html"]
+    then["output"]["formats"].insert(1, "pdf")
     assert parse_stored(json.dumps(then)) == now
