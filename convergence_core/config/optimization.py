@@ -87,6 +87,8 @@ class WarmStartConfig(Section):
     run then depends on the store."""
     runs: int = Field(default=2, ge=1, le=10)
     """Most earlier runs, newest first."""
+    production: float = Field(default=0.5, ge=0, le=1)
+    """Weight of production rewards, at most 40 per arm; 0: none."""
 
 
 class OptimizationConfig(Section):

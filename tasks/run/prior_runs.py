@@ -6,7 +6,7 @@ the same past, whatever has run or gone on since.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from convergence_core.config import Configuration
 from convergence_core.errors import ResumeError
@@ -19,6 +19,12 @@ from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
 from convergence_core.search.warm_start import WarmStart, warm_start
 from tasks.inputs.loader import Loaded
+from tasks.serving.production import (
+    TAG as PRODUCTION,
+    ProductionEvidence,
+    production_tag,
+    with_production,
+)
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import ROUNDS_TAG, superseded
 
@@ -39,6 +45,8 @@ class PriorRuns:
     start: WarmStart
     case_weights: Mapping[str, float]
     """Search case → weight in the mean reward."""
+    production: ProductionEvidence = field(default_factory=ProductionEvidence)
+    """What requests taught, counted among earlier runs."""
 
     def study(self, loaded: Loaded, schedule: Schedule) -> Study:
         """Return the study of a run that begins with these.
@@ -58,14 +66,15 @@ class PriorRuns:
 
     def describe(self) -> str | None:
         """Return a line on what the run starts from; ``None`` to start from nothing."""
-        n_runs = self.start.n_runs
+        n_runs = self.start.n_runs - self.production.is_apart
+        description = self.production.describe()
         if not n_runs:
-            return None
+            return None if description is None else f"starts from {description}"
         runs = f"{n_runs} earlier run{'s' * (n_runs != 1)}"
         line = f"starts from {runs} ({self.start.n_candidates:,} candidates)"
         if self.start.n_dropped:
             line += f"; {self.start.n_dropped:,} more do not fit today's search space"
-        return line
+        return line if description is None else f"{line}; {description}"
 
     def describe_agreement(self, search: SearchState) -> str | None:
         """Return a line on how far this evidence agrees with earlier runs; ``None`` if unknown."""
@@ -107,7 +116,8 @@ def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> d
         for record in records
         if record.run_id not in twice
     ]
-    return {TAG: " ".join(earlier_tags[: config.runs])} if earlier_tags else {}
+    earlier = {TAG: " ".join(earlier_tags[: config.runs])} if earlier_tags else {}
+    return {**earlier, **production_tag(store.path, system, config.production)}
 
 
 def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRuns:
@@ -134,6 +144,16 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRu
             )
         state = SearchState.from_json(json.loads(str(rows[0]["sampler_state_json"])))
         archives.append((run_id, state.archive))
+    production = ProductionEvidence()
+    if PRODUCTION in record.tags:
+        archives, production = with_production(
+            archives,
+            store.path,
+            record.name,
+            space=loaded.space,
+            last=int(record.tags[PRODUCTION]),
+            discount=loaded.configuration.optimization.warm_start.production,
+        )
     configuration = loaded.configuration
     model = make_surrogate(
         loaded.space,
@@ -146,5 +166,6 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRu
     return PriorRuns(
         surrogate=model.with_prior_runs(start.runs),
         start=start,
+        production=production,
         case_weights={case.case_id: case.weight for case in loaded.search_cases},
     )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from convergence_core.bandit import Policy
+from convergence_core.bandit.propensities import GROWTH
 from convergence_core.errors import NoArmsError
 from convergence_core.gate import BestArmTest, TrafficPlan, verdict_plan
 from convergence_core.records import Json
@@ -91,6 +92,7 @@ class Bandit:
             store,
             alpha=self.settings.alpha,
             min_effect=self.settings.min_effect,
+            missing_reward=self.settings.missing_reward,
         )
         self._rng = np.random.default_rng(seed)
         self._mutex = threading.Lock()
@@ -99,6 +101,8 @@ class Bandit:
         """Whether it was in force when last looked at."""
         self._patience = 1.0
         self._contextual: ContextualFold | None = None
+        self._missing_due = 0.0
+        """Rewards with which contextual arms look for missing ones again."""
 
     def select(
         self,
@@ -281,6 +285,10 @@ class Bandit:
         """Return the policy of contextual arms for one request."""
         if self._contextual is None:
             self._contextual = ContextualFold(self._store, group)
+        if self.settings.missing_reward is not None and group.n >= self._missing_due:
+            self._store.reward_missing(self.system, group.group_id)
+            group = self._group()
+            self._missing_due = group.n + max(1.0, GROWTH * group.n)
         arms = self._on_offer(self._store.arms(group.group_id))
         posterior = self._contextual.posterior(group, arms, request.user_id, request.context)
         return PolicyVersion(
@@ -312,6 +320,9 @@ class Bandit:
 
     def _next_version(self, group: Group) -> PolicyVersion | None:
         """Make and store the next version; ``None`` means another process was first."""
+        if self.settings.missing_reward is not None:
+            self._store.reward_missing(self.system, group.group_id)
+            group = self._group()
         all_arms = self._store.arms(group.group_id)
         arms = self._on_offer(all_arms)
         test = None

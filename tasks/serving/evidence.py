@@ -54,9 +54,10 @@ class EvidenceFold:
         *,
         alpha: float,
         min_effect: float,
+        missing_reward: float | None = None,
     ) -> None:
         """Fold with these settings of the test."""
-        self._store = store
+        self._store, self._missing = store, missing_reward
         self._alpha, self._min_effect = alpha, min_effect
         self._done: dict[tuple[int, int], tuple[Rows, Floats]] = {}
         """By number of arms and version: the rows and what they gained."""
@@ -74,7 +75,7 @@ class EvidenceFold:
         index = {arm.arm_id: position for position, arm in enumerate(arms)}
         test = BestArmTest.begin(len(arms), alpha=self._alpha, min_effect=self._min_effect)
         by_version: dict[int, list[tuple[int, float | None, int]]] = {}
-        for tally in self._store.tallies(group_id):
+        for tally in self._store.tallies(group_id, self._missing):
             row = (index[tally.arm_id], tally.reward, tally.n)
             by_version.setdefault(tally.version, []).append(row)
         was_out = np.zeros(len(arms), dtype=bool)

@@ -13,6 +13,7 @@ import numpy as np
 
 from convergence_core.caveats import TRAFFIC
 from convergence_core.gate import Guard, gains_against_champion
+from tasks.serving.settings import read_settings
 from tasks.store.runtime.promotions import save_look, set_champion
 from tasks.store.runtime.rows import (
     Champion,
@@ -64,10 +65,11 @@ def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
     guard = None if group is None else active_guard(store, group.group_id)
     if group is None or guard is None:
         return None
+    settings = read_settings(system, store.settings_text(system))
     judged = judge(
         guard,
         store.policies(group.group_id),
-        store.tallies(group.group_id),
+        store.tallies(group.group_id, settings.missing_reward),
         store.arms(group.group_id),
     )
     if not judged.n:

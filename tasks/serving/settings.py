@@ -76,6 +76,9 @@ class RuntimeConfig(_Part):
     expires_after_s: float | None = Field(default=86_400.0, gt=0)
     """Attribution window, seconds: a reward after it is late and teaches nothing. Until then a decision
     without a reward counts at its worst in the evidence. ``None`` means for ever."""
+    missing_reward: float | None = Field(default=None, ge=0, le=1)
+    """Reward of a decision that got none in its window, as 0 where only clicks are sent. ``None``: it
+    says nothing about its arm."""
     rewards_per_false_alarm: float | None = Field(default=None, ge=20)
     """Watch for drift, with so many rewards between false alarms at least. ``None``: do not."""
     seed: int | None = Field(default=None, ge=0)
@@ -87,6 +90,17 @@ class RuntimeConfig(_Part):
         if self.floor is not None:
             return self.floor
         return 0.002 if self.kind == "linear" else 0.02
+
+    @model_validator(mode="after")
+    def _states_what_is_missing(self) -> "RuntimeConfig":
+        if self.missing_reward is None:
+            return self
+        if self.expires_after_s is None or self.rewards_per_false_alarm is not None:
+            raise ValueError(
+                "missing_reward needs expires_after_s, and no rewards_per_false_alarm: rewards that are "
+                "missing come later than the others"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits_kind(self) -> "RuntimeConfig":

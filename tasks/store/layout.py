@@ -15,6 +15,9 @@
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     final/<table>/day=<day>/seq-<time>-<id>.parquet  audits of tasks, by UTC day
+    catalog.duckdb                                   views only, disposable
+    catalog/<table>/none/none.parquet                tables without rows, for the views
+    catalog/views.sha256                             which views were written last
 
 Files and folders that a store, a report or an export makes are for their owner alone: they hold texts.
 A file that is replaced at a user's wish keeps the mode the user gave it.
@@ -40,6 +43,8 @@ SCHEMA_VERSION = 6
 
 MARKER_FILE = "store.json"
 JOURNAL_FILE = "journal.sqlite"
+CATALOG_FILE = "catalog.duckdb"
+CATALOG_FOLDER = "catalog"
 RUN_FILE = "run.parquet"
 PART_FILE = "part-0.parquet"
 FINAL_GENERATION = -1

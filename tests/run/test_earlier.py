@@ -11,7 +11,11 @@ from convergence_core.events import Event, RunStarted
 from convergence_core.result import RunResult
 from tasks.run.prior_runs import TAG
 from tasks.run.run import Run
+from tasks.serving.bandit import Bandit
+from tasks.serving.offers import offer_of
+from tasks.serving.production import TAG as PRODUCTION
 from tasks.store import ParquetStore
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, publish
 
@@ -100,3 +104,48 @@ def test_an_earlier_run_that_is_gone_is_an_error_that_says_so(folder: Path):
     store.save_run(replace(record, tags={**record.tags, TAG: f"{'0' * 25}Z@3"}))
     with pytest.raises(ResumeError, match="no longer holds"):
         go_on(folder, second.run_id)
+
+
+def served(folder: Path, params: dict[str, object], rewards: list[float], arm: str = "a") -> None:
+    """Let requests to one arm earn these rewards."""
+    with RuntimeStore(folder / STORE) as store:
+        store.offer("known", "default", [offer_of(params, arm)], trust=0.5)  # type: ignore[arg-type]
+        bandit = Bandit(store, "known")
+        for reward in rewards:
+            bandit.update(bandit.select("u").decision_id, reward)
+        store.retire("known", "default", arm)
+
+
+@pytest.mark.slow
+def test_production_counts_beside_the_run_its_arm_came_from_and_is_told(folder: Path):
+    first = begin(folder)
+    play(first)
+    winner = first.study.recommend(first.state)
+    assert winner is not None
+    alone = begin(folder)
+    best, next_best, *_ = alone.past.start.winners
+    alone.close()
+    served(folder, dict(best), [0.0] * 100)
+    served(folder, dict(next_best), [1.0] * 50, arm="next")
+    served(folder, {"x": 7.0}, [1.0] * 3, arm="another space")
+    second = begin(folder)
+    assert second.record.tags[PRODUCTION] == "153"
+    production = second.past.production
+    assert (production.n_arms, production.n_rewards) == (2, 150)
+    assert (production.n_counted, production.n_dropped) == (40 + 25, 1)
+    assert second.past.start.winners[0] == next_best, "requests preferred it"
+    told = facts(play(second))
+    assert told is not None
+    assert "production: 150 rewards of 2 arms, of which 65 count (discount 0.5, at most 40" in told
+    assert "1 more do not fit" in told
+    assert told.startswith("starts from 1 earlier run ")
+
+
+def test_a_resume_sees_the_production_that_the_run_began_with(folder: Path):
+    served(folder, {"x": 0.9, "kind": "b"}, [1.0] * 10)
+    run = begin(folder)
+    stop_after(run, 1)
+    served(folder, {"x": 0.9, "kind": "b"}, [0.0] * 30)
+    again = go_on(folder)
+    assert again.past.production == run.past.production
+    assert again.past.production.n_rewards == 10

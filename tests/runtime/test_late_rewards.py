@@ -4,12 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from convergence_core.gate import BestArmTest, Design, RewardedRequests
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.support.rebuilt_counts import rebuilt
 
 WINDOW_S = 10.0
 
@@ -40,7 +42,7 @@ def serve(folder: Path, clock: Clock, **settings: object) -> Bandit:
 
 def test_no_winner_is_named_while_outcomes_can_still_come(tmp_path: Path, clock: Clock):
     """Arms are equal, and all but the successes of a come at once."""
-    bandit = serve(tmp_path, clock, expires_after_s=WINDOW_S)
+    bandit = serve(tmp_path, clock, expires_after_s=WINDOW_S, missing_reward=1.0)
     for n in range(400):
         chosen = bandit.select("u")
         reward = float(n // 2 % 2)
@@ -52,16 +54,72 @@ def test_no_winner_is_named_while_outcomes_can_still_come(tmp_path: Path, clock:
     assert f"{evidence.n_open:,} requests wait for a reward" in evidence.sentence
     clock.now += int(WINDOW_S * 1e6)
     evidence = bandit.evidence()
-    assert evidence.n_open == 0, "the window has passed"
+    assert (evidence.n_open, sum(evidence.numbers)) == (0, 400), "the window has passed"
+    assert evidence.winner is None
+    assert evidence.means == pytest.approx((0.5, 0.5), abs=0.1)
 
 
-def test_a_missing_reward_says_nothing(tmp_path: Path, clock: Clock):
+def test_a_decision_without_a_reward_in_its_window_teaches_what_the_settings_state(
+    tmp_path: Path, clock: Clock
+):
+    bandit = serve(tmp_path, clock, expires_after_s=WINDOW_S, missing_reward=0.0)
+    first, second = bandit.select("u"), bandit.select("u")
+    clock.now += int(WINDOW_S * 1e6)
+    late = bandit.update(first.decision_id, 1.0)
+    assert late.status == "conflict", "0 stands since the window has passed"
+    store = bandit._store
+    assert sum(arm.n for arm in store.arms(1)) == 1
+    store.reward_missing("bot", 1)
+    arms = store.arms(1)
+    assert sum(arm.n for arm in arms) == 2
+    assert sum(arm.alpha - arm.base_alpha for arm in arms) == 0.0
+    assert rebuilt(store, 1) == {arm.arm_id: (arm.alpha, arm.beta) for arm in arms}
+    assert bandit.update(second.decision_id, 0.0).status == "duplicate"
+
+
+def test_contextual_arms_learn_what_the_settings_state_of_a_missing_reward(
+    tmp_path: Path, clock: Clock
+):
+    with RuntimeStore(tmp_path / "store", now_us=clock) as store:
+        store.offer("bot", "default", [offer_of({}, "a")], trust=0.5, kind="linear")
+        settings = RuntimeConfig(
+            system="bot", kind="linear", expires_after_s=WINDOW_S, missing_reward=0.0
+        )
+        store.save_settings("bot", settings.model_dump(mode="json"))
+        bandit = Bandit(store, "bot")
+        for number in range(20):
+            chosen = bandit.select("u", context={"x": number})
+            if number % 4 == 0:
+                bandit.update(chosen.decision_id, 1.0)
+        clock.now += int(WINDOW_S * 1e6)
+        bandit.update(bandit.select("u", context={"x": 9}).decision_id, 1.0)
+        mean = bandit.select("u", context={"x": 9}).sampled_value
+        (arm,) = store.arms(1)
+        assert (arm.n, arm.alpha - arm.base_alpha) == (21, 6.0)
+        assert mean is not None
+        assert mean < 0.6
+
+
+def test_without_a_statement_a_missing_reward_says_nothing(tmp_path: Path, clock: Clock):
     bandit = serve(tmp_path, clock, expires_after_s=WINDOW_S)
     chosen = bandit.select("u")
     assert bandit.evidence().n_open == 1
     clock.now += int(WINDOW_S * 1e6)
     assert bandit.update(chosen.decision_id, 1.0).status == "late"
     assert (bandit.evidence().n_open, sum(bandit.evidence().numbers)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"missing_reward": 0.0, "expires_after_s": None},
+        {"missing_reward": 0.0, "rewards_per_false_alarm": 1_000},
+        {"missing_reward": 2.0},
+    ],
+)
+def test_a_statement_that_cannot_be_kept_is_refused(settings: dict[str, object]):
+    with pytest.raises(ValidationError, match="missing_reward"):
+        RuntimeConfig.model_validate({"system": "bot", **settings})
 
 
 def named(seed: int, delay: int, *, window: int | None, gap: float = 0.0) -> int | None:

@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 
+import duckdb
 import pytest
 
 from convergence_core.errors import QueryError, StoreWriteError
@@ -13,6 +14,7 @@ from tasks.store import ParquetStore
 from tasks.store.tables.csv_cells import csv_writer
 from tasks.store.tables.tables import TABLES
 from tasks.store.tables.views import VIEW_NAMES
+from tests.support.catalogs import check_catalog
 from tests.support.store_rows import (
     RUN,
     ahead_tables,
@@ -317,3 +319,40 @@ def test_an_export_is_its_owners_and_replaces_no_pipe(store, tmp_path):
     with pytest.raises(StoreWriteError, match="no regular file"):
         store.export("SELECT 1 AS n", tmp_path / "out")
     assert (tmp_path / "out").is_fifo()
+
+
+def test_the_catalog_has_all_views_and_an_open_one_disturbs_nobody(store):
+    with duckdb.connect(str(store.path / "catalog.duckdb")) as held:
+        store.write_catalog()
+        assert held.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+    with duckdb.connect(str(store.path / "catalog.duckdb"), read_only=True) as catalog:
+        for name in VIEW_NAMES:
+            catalog.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 - a name of the registry
+        assert catalog.execute("SELECT count(*) FROM evaluations").fetchall() == [(22,)]
+        version = catalog.execute(
+            "SELECT tags['storage_version'] FROM duckdb_databases() WHERE NOT internal"
+        ).fetchall()[0][0]
+    assert version.startswith("v1.0.0")
+
+
+def test_the_catalog_is_what_a_query_reads_at_every_step_of_a_run(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.save_run(run_record())
+    told = [check_catalog(tmp_path)]
+    for generation in range(2):
+        store.publish(RUN, generation, generation_tables(generation=generation))
+        told.append(check_catalog(tmp_path))
+    store.publish(RUN, -1, final_tables())
+    store.finish_run(run_record(status="done", n_generations=2))
+    told.append(check_catalog(tmp_path))
+    later = "01J8ZC0000000000000000WXYZ"
+    store.save_run(run_record(later))
+    store.continue_run(RUN, later)
+    told.append(check_catalog(tmp_path))
+    store.finish_run(run_record(later, status="done", n_generations=2))
+    store.sweep(2**62)
+    told.append(check_catalog(tmp_path))
+    n_search = told[2]
+    n_both = told[3] + n_search
+    assert told == [0, n_search // 2, n_search, told[3], n_both, n_both]
+    assert 0 < n_search < told[3]

@@ -23,7 +23,7 @@ from tasks.store.runtime.rows import (
     StoredPolicy,
 )
 from tasks.store.runtime.schema import ARMS, DECISIONS, GROUPS, POLICIES, RUNTIME, RUNTIME_FILE
-from tasks.store.runtime.writes import revise
+from tasks.store.runtime.writes import MOST_MISSING, revise, reward_missing
 from tasks.store.shared_database import has_shared, open_shared
 
 _GROUP = f"{GROUPS.select} WHERE system = ? AND agent_type = ?"
@@ -51,11 +51,13 @@ _TALLIES = (
     "WHERE r.status = 'ok' AND d.fresh = 1 AND d.group_id = ? "
     "GROUP BY d.version, d.arm_id, r.reward ORDER BY d.version, d.arm_id, r.reward"
 )
-_OPEN = (
-    "SELECT d.version, d.arm_id, NULL, count(*) FROM decisions d WHERE d.fresh = 1 AND d.group_id = ? "
-    "AND (d.expires_us IS NULL OR d.expires_us > ?) AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
+_WITHOUT_REWARD = (
+    "SELECT d.version, d.arm_id, {}, count(*) FROM decisions d WHERE d.fresh = 1 AND d.group_id = ? "
+    "AND {} AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
     "AND r.status = 'ok') GROUP BY d.version, d.arm_id ORDER BY d.version, d.arm_id"
 )
+_OPEN = _WITHOUT_REWARD.format("NULL", "(d.expires_us IS NULL OR d.expires_us > ?)")
+_EXPIRED = _WITHOUT_REWARD.format("?", "d.expires_us <= ?")
 
 
 class RuntimeStore(Closing):
@@ -211,10 +213,26 @@ class RuntimeStore(Closing):
         rows = self.fetch(_FIND, (decision_id,))
         return DECISIONS.record(rows[0]) if rows else None
 
-    def tallies(self, group_id: int) -> list[RewardTally]:
-        """Return the outcomes of fresh decisions, counted by version, arm and value."""
-        rows = self.fetch(_TALLIES, (group_id,)) + self.fetch(_OPEN, (group_id, self.now_us()))
+    def tallies(self, group_id: int, missing_reward: float | None = None) -> list[RewardTally]:
+        """Return the outcomes of fresh decisions, counted by version, arm and value.
+
+        Args:
+            group_id: whose decisions.
+            missing_reward: of a decision without a reward whose window has passed; ``None`` leaves it
+                out.
+        """
+        now = self.now_us()
+        rows = self.fetch(_TALLIES, (group_id,)) + self.fetch(_OPEN, (group_id, now))
+        if missing_reward is not None:
+            rows += self.fetch(_EXPIRED, (missing_reward, group_id, now))
         return [RewardTally(version=v, arm_id=arm, reward=r, n=n) for v, arm, r, n in rows]
+
+    def reward_missing(self, system: str, group_id: int) -> None:
+        """Give decisions whose window has passed the reward stated for them; see ``writes``."""
+        while True:
+            with self.database.transaction() as connection:
+                if reward_missing(connection, system, group_id, self.now_us()) < MOST_MISSING:
+                    return
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a SELECT."""

@@ -61,15 +61,23 @@ _RESTART = (
     "base_seq = (SELECT max(seq) FROM rewards) WHERE group_id = ? AND arm_id = ?"
 )
 _EXPLORE = "UPDATE groups SET explore_until = n + ?, trust = 0 WHERE id = ?"
+_SETTINGS = "SELECT settings_json FROM systems WHERE system = ?"
+_ABSENT = (
+    "SELECT d.decision_id, d.expires_us FROM decisions d WHERE d.group_id = ? AND d.expires_us <= ? "
+    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
+    "AND r.status IN ('ok', 'late')) ORDER BY d.seq LIMIT ?"
+)
+MOST_MISSING: Final = 1_000
+"""Decisions without a reward that one transaction closes."""
 EXPLORE_FOR: Final = 100
 """Rewards for which an alarm raises exploration."""
 
 
 @lru_cache(256)
-def _rewards_per_false_alarm(settings_json: str | None) -> float | None:
-    """Return the rate of false alarms that a system allows; ``None``: it does not watch for drift."""
+def _settings(settings_json: str | None) -> dict[str, Any]:
+    """Return the settings of a system that say how it takes in rewards."""
     settings: dict[str, Any] = {} if settings_json is None else json.loads(settings_json)
-    return settings.get("rewards_per_false_alarm")
+    return settings
 
 
 def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_at: float) -> bool:
@@ -128,6 +136,12 @@ def take_reward(
     known = row is not None and row[4] == system
     if known and new.user_id not in {None, row[5]}:
         raise WrongUserError.of(str(new.decision_id), new.user_id or "")
+    settings = _settings(row[6] if known else None)
+    missing = settings.get("missing_reward")
+    if known and missing is not None and row[3] is None and row[2] is not None and now >= row[2]:
+        absent = Reward(decision_id=new.decision_id)
+        take_reward(connection, system, absent, missing, row[2] - 1)
+        row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
     decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
     receipt = receive(value, decision, now)
     if receipt.stored is not None:
@@ -143,13 +157,37 @@ def take_reward(
         connection.execute(_COST, (new.cost, group_id, arm_id))
     connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
     # A unit that kept its arm is no new observation.
-    rate = _rewards_per_false_alarm(row[6])
+    rate = settings.get("rewards_per_false_alarm")
     if rate is None or not row[7]:
         return receipt, None
     alarm = _watched(connection, group_id, arm_id, value, rewards_per_false_alarm=rate)
     if alarm is not None:
         _reopen(connection, group_id, alarm, now)
     return receipt, alarm
+
+
+def reward_missing(connection: Connection, system: str, group_id: int, now: int) -> int:
+    """Give decisions that got no reward in time the one that the settings state for them.
+
+    Args:
+        connection: an open transaction.
+        system: whose settings state it.
+        group_id: whose decisions.
+        now: in microseconds.
+
+    Returns:
+        How many decisions got it; at most ``MOST_MISSING``.
+    """
+    row = connection.execute(_SETTINGS, (system,)).fetchone()
+    missing = _settings(None if row is None else row[0]).get("missing_reward")
+    if missing is None:
+        return 0
+    rows = connection.execute(_ABSENT, (group_id, now, MOST_MISSING)).fetchall()
+    for decision_id, expires_us in rows:
+        take_reward(
+            connection, system, Reward(decision_id=decision_id), missing, int(expires_us) - 1
+        )
+    return len(rows)
 
 
 def revise(connection: Connection, group_id: int) -> None:

@@ -28,6 +28,7 @@ from tasks.store.layout import (
     generation_file,
     store_root,
 )
+from tasks.store.tables.catalog import renew_catalog, write_catalog
 from tasks.store.tables.damage import digest_in
 from tasks.store.tables.integrity import Damage, check_store
 from tasks.store.tables.object_storage import mirror_of
@@ -228,7 +229,14 @@ class ParquetStore:
         """Delete live files of runs finished longer ago than the grace; return how many."""
         if not self.exists:
             return 0
-        return sweep(self.path, now_us, grace_us, self.mirror)
+        n_deleted = sweep(self.path, now_us, grace_us, self.mirror)
+        write_catalog(self.path)
+        return n_deleted
+
+    def write_catalog(self) -> Path:
+        """Write ``catalog.duckdb`` for the ``duckdb`` shell and return its path."""
+        self._ensure()
+        return write_catalog(self.path)
 
     # -- reading
 
@@ -361,9 +369,10 @@ class ParquetStore:
             self._exists = True
 
     def _tidy(self, record: RunRecord) -> None:
-        """Sweep: useful, but no reason for a run to fail."""
+        """Sweep and renew the catalog: useful, but no reason for a run to fail."""
         try:
             sweep(self.path, record.ended_us or record.started_us, GRACE_US, self.mirror)
+            renew_catalog(self.path)
         except StoreError as error:
             _LOGGER.warning("%s", error)
 

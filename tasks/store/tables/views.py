@@ -260,7 +260,13 @@ def view_statements(
         files: paths by table.
         names: of views, with all that they use.
     """
-    tables = {name: table.files_sql(files.get(name, ())) for name, table in TABLES.items()}
+    return views_over(
+        {name: table.files_sql(files.get(name, ())) for name, table in TABLES.items()}, names
+    )
+
+
+def views_over(tables: Mapping[str, str], names: Collection[str] = VIEW_NAMES) -> dict[str, str]:
+    """Return the statement that creates each of these views over tables that are SELECTs."""
     selects = {**tables, **_SELECTS}
     return {
         name: f"CREATE VIEW {name} AS {select}"
