@@ -192,7 +192,7 @@ def test_a_changed_rating_makes_stale_what_learned_from_it_and_what_came_of_that
     assert statuses(adapters) == {
         before: "active", one: "stale", child: "stale", waiting: "stale",
     }  # fmt: skip
-    words = "edited" if change == "edit" else "taken back"
+    words = "edited" if change == "edit" else "undone"
     assert adapters.record(child).reason == f"a rating it learned from was {words}"
     assert adapters.record(before).reason == f"{child} became stale"
     rate(store, "b", 1)
