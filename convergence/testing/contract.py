@@ -1,15 +1,51 @@
-"""Base classes of the contract suites: options and tests of any plugin."""
+"""Base class of the contract suites, and their checks, each with the message of its failure."""
 
+import unittest
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
-from convergence.testing.requirements import require, skip
-from convergence.testing.services import HostileAnswer
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
 
 _UNKNOWN = "no_such_option_of_anyone"
+SECRET = "canary-4f9a1c77d2e84b06"  # noqa: S105 - made up, to be looked for
+"""Key that a plugin under test is given, and must show nowhere."""
+
+HOSTILE_TEXTS: tuple[str, ...] = (
+    "",
+    " \n\t",
+    "\x00\x1b[31m",
+    "é \u2028 \u202e 🦄",
+    "{input} {{x}} %s ${HOME} `id` <script>alert(1)</script> ' OR 1=1 --",
+    "x" * 200_000,
+)
+"""Texts that a plugin may meet in a case or an answer: empty, huge, meant to inject."""
+
+
+def brief(value: object) -> str:
+    """Return the beginning of a value as a message shows it."""
+    return one_line(ascii(value), 60, redacted_text)
+
+
+def require(condition: object, message: str) -> None:
+    """Fail a test unless the condition holds.
+
+    Raises:
+        AssertionError: it does not; its message is ``message``.
+    """
+    if not condition:
+        raise AssertionError(message)
+
+
+def skip(reason: str) -> NoReturn:
+    """Skip a test; pytest and unittest both show the reason.
+
+    Raises:
+        SkipTest: always.
+    """
+    raise unittest.SkipTest(reason)
 
 
 class PluginContract:
@@ -39,25 +75,3 @@ class PluginContract:
     def _made(self, options: Mapping[str, Json] | None = None) -> Any:
         """Return what a run makes of the plugin; ``None``: with ``options`` of the class."""
         raise NotImplementedError
-
-
-class ServiceContract(PluginContract):
-    """Tests of a plugin that asks a service."""
-
-    __test__ = False
-
-    timeout_s: ClassVar[float] = 30.0
-    """Longest duration of one call, in seconds."""
-
-    def answering(
-        self,
-        answer: HostileAnswer,  # noqa: ARG002 - for who overrides it
-    ) -> AbstractContextManager[Mapping[str, Json]]:
-        """Let the service behind the plugin give one answer, and return the options that reach it.
-
-        Override it with a ``LoopbackService``; without it hostile answers are not tested.
-
-        Raises:
-            SkipTest: it is not overridden.
-        """
-        skip("no service behind it: override `answering` to test hostile answers")

@@ -5,8 +5,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from convergence.testing.contract import PluginContract
-from convergence.testing.requirements import HOSTILE_TEXTS, brief, require
+from convergence.testing.contract import HOSTILE_TEXTS, PluginContract, brief, require
 from convergence_core.errors import EvaluatorFault
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.metrics.user_evaluators import UserEvaluator

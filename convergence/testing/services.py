@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from types import TracebackType
@@ -54,28 +55,13 @@ class LoopbackService:
     def __init__(self, answer: Callable[[str, bytes], HostileAnswer]) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         """Path, headers by lower-case name, and body of each request, in order."""
-        service = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = self.rfile.read(length)
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                service.requests.append((self.path, headers, body))
-                response = answer(self.path, body)
-                self.send_response(response.status)
-                self.send_header("Content-Type", response.content_type)
-                self.send_header("Content-Length", str(len(response.body)))
-                self.end_headers()
-                self.wfile.write(response.body)
+        def kept(method: str, path: str, headers: Message, body: bytes) -> HostileAnswer:  # noqa: ARG001
+            listed = {name.lower(): value for name, value in headers.items()}
+            self.requests.append((path, listed, body))
+            return answer(path, body)
 
-            do_GET = do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - http.server's names
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base names it
-                """Print nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _server(kept)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), daemon=True
         )
@@ -171,7 +157,7 @@ class SimulatedService:
         """Address of the API; the first call starts the server."""
         with self._lock:
             if self._server is None:
-                self._server = _server(self)
+                self._server = _server(self._serve)
                 threading.Thread(
                     target=self._server.serve_forever, args=(0.05,), daemon=True
                 ).start()
@@ -203,6 +189,11 @@ class SimulatedService:
                 return refused.status, refused.body
         return (204 if body is None else 200), body
 
+    def _serve(self, method: str, path: str, headers: Message, raw: bytes) -> HostileAnswer:
+        status, body = self.answer(method, path, headers.get("Authorization") or "", raw)
+        data = b"" if body is None else json.dumps(body).encode()
+        return HostileAnswer("simulated", data, status)
+
     def _routed(self, method: str, path: str, request: SimulatedRequest) -> Any:
         request_line = f"{method} {path.removeprefix(self._root)}"
         for pattern, route in ({**self._reads, **self._writes}).items():
@@ -230,23 +221,25 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128  # agents call tools at once
 
 
-def _server(service: SimulatedService) -> ThreadingHTTPServer:
+_Answering: TypeAlias = Callable[[str, str, Message, bytes], HostileAnswer]
+"""Method, path, headers and body of a request → its answer."""
+
+
+def _server(answering: _Answering) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             raw = self.rfile.read(min(int(self.headers.get("Content-Length") or 0), 1_000_000))
-            authorization = self.headers.get("Authorization") or ""
-            status, body = service.answer(self.command, self.path, authorization, raw)
-            data = b"" if body is None else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
+            answer = answering(self.command, self.path, self.headers, raw)
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body)))
             if self.close_connection:
                 self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(answer.body)
 
         do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - http.server's names
 

@@ -4,11 +4,18 @@ import asyncio
 import copy
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import ClassVar, TypeVar
 
-from convergence.testing.contract import ServiceContract
-from convergence.testing.requirements import HOSTILE_TEXTS, SECRET, brief, require, skip
-from convergence.testing.services import HOSTILE_ANSWERS
+from convergence.testing.contract import (
+    HOSTILE_TEXTS,
+    SECRET,
+    PluginContract,
+    brief,
+    require,
+    skip,
+)
+from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer
 from convergence_core.config.api import ApiConfig
 from convergence_core.errors import (
     CandidateFault,
@@ -25,7 +32,7 @@ T = TypeVar("T")
 _N_AT_ONCE = 8
 
 
-class TargetContract(ServiceContract):
+class TargetContract(PluginContract):
     """Every target must pass these tests; subclass it in a test module of the package.
 
     ``plugin`` is in the group ``convergence.targets``.
@@ -33,6 +40,8 @@ class TargetContract(ServiceContract):
 
     __test__ = False
 
+    timeout_s: ClassVar[float] = 30.0
+    """Longest duration of one call, in seconds."""
     params: ClassVar[Params] = {}
     """Parameters of a candidate that gets an answer."""
     other_params: ClassVar[Params | None] = None
@@ -43,6 +52,20 @@ class TargetContract(ServiceContract):
     """Input of a case whose call takes a second or longer; ``None`` if there is none."""
     is_deterministic: ClassVar[bool] = True
     """Whether the same question always gets the same answer."""
+
+    def answering(
+        self,
+        answer: HostileAnswer,  # noqa: ARG002 - for who overrides it
+    ) -> AbstractContextManager[Mapping[str, Json]]:
+        """Let the service behind the plugin give one answer, and return the options that reach it.
+
+        Override it with a ``LoopbackService``; without it hostile answers are not tested.
+
+        Raises:
+            SkipTest: it is not overridden.
+        """
+        skip("no service behind it: override `answering` to test hostile answers")
+
     # -- the entry point
 
     def test_the_entry_point_is_found_once_and_makes_a_target(self) -> None:

@@ -58,7 +58,6 @@ class AgentContext:
     """``api.agent.allow_writes``."""
     _run: AgentRun
     _secrets: Secrets
-    _toolkits: list[Toolkit] = field(default_factory=list)
 
     def model(self, name: str | None = None, **options: Json) -> Model:
         """Return a model for an agent, a team, a memory; its calls are those of the run.
@@ -119,7 +118,12 @@ class RunModel(Model):
 
     def invoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
         """Ask once, and block."""
-        return self._answer(lambda run, *arguments: run.ask_now(*arguments), messages, settings)
+        run, arguments = self._run_and_arguments(messages, settings)
+        try:
+            reply = run.ask_now(*arguments)
+        except EvaluationFault as fault:
+            raise self._ended(fault) from fault
+        return self._read(reply)
 
     async def ainvoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
         """Ask once."""
@@ -171,18 +175,6 @@ class RunModel(Model):
                 cost=reply.cost_usd,
             ),
         )
-
-    def _answer(
-        self,
-        ask: Callable[..., Reply],
-        messages: Sequence[Message],
-        settings: Mapping[str, Any],
-    ) -> ModelResponse:
-        run, arguments = self._run_and_arguments(messages, settings)
-        try:
-            return self._read(ask(run, *arguments))
-        except EvaluationFault as fault:
-            raise self._ended(fault) from fault
 
     def _run_and_arguments(
         self, messages: Sequence[Message], settings: Mapping[str, Any]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.mock.engine import Engine
 from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
     MOST_CHOICES,
@@ -24,7 +23,7 @@ from tasks.mock.protocol import (
     text,
     whole,
 )
-from tasks.mock.responder import with_tool
+from tasks.mock.responder import Engine, with_tool
 
 _Json = dict[str, Any]
 

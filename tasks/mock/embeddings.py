@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.mock.engine import Engine
 from tasks.mock.prompt_text import count_pieces, words
 from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage, text, whole
+from tasks.mock.responder import Engine
 
 DEFAULT_DIMENSIONS = 256
 MOST_DIMENSIONS = 4096

@@ -18,9 +18,9 @@ from starlette.types import Receive, Scope, Send
 from convergence_core.errors import ConvergenceError
 from tasks.mock.chat import chat
 from tasks.mock.embeddings import embeddings
-from tasks.mock.engine import Engine
 from tasks.mock.options import MockOptions
 from tasks.mock.protocol import ApiError, Attempt, Payload
+from tasks.mock.responder import Engine
 from tasks.mock.service import Answering, ErrorBody, MockService
 
 MODELS = ("mock-small", "mock-large")

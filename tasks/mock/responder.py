@@ -21,6 +21,7 @@ Nothing here says anything about a real model.
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, cast, get_args
 
@@ -31,15 +32,18 @@ from convergence_core.prompts.operators import ROLE, Shown
 from convergence_core.prompts.twins import written_by_rules
 from tasks.mock import forecasts, schemas, tool_use, verdicts
 from tasks.mock.prompt_text import (
+    PER_MESSAGE,
+    PER_REQUEST,
     content_words,
     cut,
     logistic,
+    pieces,
     question_of,
     sentences,
     uniform,
     words,
 )
-from tasks.mock.protocol import EFFORT_TO_TOKENS, ModelRequest, Written
+from tasks.mock.protocol import EFFORT_TO_TOKENS, ModelRequest, TokenUsage, Written
 
 BEST_TEMPERATURE = 0.3
 _INSTRUCTIVE = (
@@ -111,10 +115,8 @@ def with_tool(request: ModelRequest, index: int = 0) -> ModelRequest:
     if not tool_use.is_offered(request):
         return request
     wants_tool = tool_use.asks(request)
-    choice = tool_use.choose(request, good=is_good(wants_tool, index))
-    if choice is None:
-        return request
-    return replace(request, tool=replace(choice.tool, arguments=choice.arguments))
+    tool = tool_use.choose(request, good=is_good(wants_tool, index))
+    return request if tool is None else replace(request, tool=tool)
 
 
 def _whole(request: ModelRequest, index: int) -> str:
@@ -244,3 +246,35 @@ def _edit(system: str, user: str) -> str | None:
     ]
     texts = "".join(f"<prompt>{prompt.text}</prompt>" for prompt in prompts)
     return f"<diagnosis>{prompts[0].diagnosis}</diagnosis>{texts}"
+
+
+class Engine:
+    """Answers questions; safe to use from several threads.
+
+    Args:
+        varies: whether answers above temperature 0 and without a seed differ each time.
+    """
+
+    def __init__(self, *, varies: bool = False) -> None:
+        self._varies = varies
+
+    def first(self, request: ModelRequest, n: int, attempt: int) -> int:
+        """Return the number of the first of ``n`` answers at this attempt."""
+        again = self._varies and request.temperature > 0 and request.seed is None
+        return n * (attempt - 1) if again else 0
+
+    def choose(self, request: ModelRequest, n: int, *, attempt: int = 1) -> list[Written]:
+        """Write ``n`` answers to this attempt at a request; attempts count from 1."""
+        first = self.first(request, n, attempt)
+        return [respond(request, first + index) for index in range(n)]
+
+    def tokens(self, request: ModelRequest, choices: Sequence[Written]) -> TokenUsage:
+        """Return what an answer is billed for."""
+        prompt = [piece for m in request.messages for piece in (m.role, *pieces(m.text))]
+        reasoning = sum(choice.n_reasoning for choice in choices)
+        return TokenUsage(
+            # The role is one of the four tokens that a message costs beside its text.
+            prompt=len(prompt) + (PER_MESSAGE - 1) * len(request.messages) + PER_REQUEST,
+            completion=sum(choice.n_tokens for choice in choices) + reasoning,
+            reasoning=reasoning,
+        )

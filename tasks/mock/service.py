@@ -15,9 +15,9 @@ from starlette.types import Receive, Send
 
 from convergence_core.records import canonical_json
 from tasks.mock.counts import RequestCounts
-from tasks.mock.engine import Engine
 from tasks.mock.options import FaultKind, MockOptions
 from tasks.mock.protocol import ApiError, Attempt, Payload
+from tasks.mock.responder import Engine
 
 Answering: TypeAlias = Callable[[Engine, Attempt], Payload]
 ErrorBody: TypeAlias = Callable[[int, str], Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""ToolChoice of a tool, and of its arguments, by the words of a request.
+"""Choice of a tool, and of its arguments, by the words of a request.
 
 The last message of the user is cut into steps, at the ends of sentences and at *then*. The tool whose
 name and description share most words with a step is called for it. An argument ``…_id`` that no text
@@ -48,14 +48,6 @@ class _Turn:
     """The system's texts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolChoice:
-    """A call to make."""
-
-    tool: Tool
-    arguments: Mapping[str, Any]
-
-
 def is_offered(request: ModelRequest) -> bool:
     """Whether the answer may be a call."""
     return bool(request.offered) and request.tool is None
@@ -67,27 +59,27 @@ def asks(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=request.messages[: last + 1])
 
 
-def choose(request: ModelRequest, *, good: bool) -> ToolChoice | None:
-    """Return the call that a turn makes next; ``None`` if it answers in words."""
+def choose(request: ModelRequest, *, good: bool) -> Tool | None:
+    """Return the tool that a turn calls next, with its arguments; ``None`` if it answers in words."""
     turn = _turn(request)
     if good:
-        return _next(turn, request.offered, request.offered)
+        return _next(turn, request.offered)
     draw = (request.model, request.system, turn.asked)
     mistake = (_NOTHING, _OTHER, _WRONG)[int(3 * uniform("mistake", *draw))]
     if mistake == _NOTHING or (mistake == _OTHER and turn.called):
         return None
     if mistake == _WRONG:
-        tool = _next(turn, request.offered, request.offered)
+        tool = _next(turn, request.offered)
         if tool is None or len(turn.called) >= len(turn.steps):
             return None
         source = ValueSource(text=turn.asked, answer=turn.asked, good=False, draw=turn.asked)
-        return replace(tool, arguments=fill(tool.tool.schema, source))
+        return replace(tool, arguments=fill(tool.schema, source))
     right = _best(turn.steps[0], request.offered) if turn.steps else None
     others = [tool for tool in request.offered if tool is not right]
     if not others:
         return None
     other = others[int(len(others) * uniform("other tool", *draw))]
-    return ToolChoice(tool=other, arguments=_arguments(other, turn.asked, turn))
+    return replace(other, arguments=_arguments(other, turn.asked, turn))
 
 
 def answer(request: ModelRequest) -> str | None:
@@ -144,24 +136,24 @@ def _steps(question: str) -> list[str]:
     return [_MASK.sub(lambda match: quoted[int(match[1])], step) for step in steps]
 
 
-def _next(turn: _Turn, offered: Sequence[Tool], known: Sequence[Tool]) -> ToolChoice | None:
+def _next(turn: _Turn, offered: Sequence[Tool]) -> Tool | None:
     called = [*turn.called]
     for step in turn.steps:
         tool = _best(step, offered)
         if tool is None:
             continue
-        before = _lookup(tool, step, turn, known, depth=0)
+        before = _lookup(tool, step, turn, offered, depth=0)
         if before is not None:
             return before
         if tool.name not in called:
-            return ToolChoice(tool=tool, arguments=_arguments(tool, step, turn))
+            return replace(tool, arguments=_arguments(tool, step, turn))
         called.remove(tool.name)
     return None
 
 
 def _lookup(
     tool: Tool, step: str, turn: _Turn, known: Sequence[Tool], *, depth: int
-) -> ToolChoice | None:
+) -> Tool | None:
     """Return a call that may tell an identifier which a tool needs; ``None`` if none is needed."""
     for name in _required(tool):
         if depth >= _DEEPEST or not name.endswith("_id") or _identifier(name, step, turn):
@@ -176,7 +168,7 @@ def _lookup(
                 and spoken & _stems(" ".join(parts[1:]))
             ):
                 first = _lookup(other, step, turn, known, depth=depth + 1)
-                return first or ToolChoice(tool=other, arguments=_arguments(other, step, turn))
+                return first or replace(other, arguments=_arguments(other, step, turn))
     return None
 
 

@@ -40,7 +40,7 @@ RESULTS = {
 def turn(
     asked: str,
     offered: tuple[Tool, ...] = TOOLS,
-    choose: Callable[[ModelRequest], tool_use.ToolChoice | None] | None = None,
+    choose: Callable[[ModelRequest], Tool | None] | None = None,
 ) -> tuple[list[tuple[str, Any]], str]:
     """Return the calls of a good turn, and its last words."""
     said = [Message(role="system", text=SYSTEM), Message(role="user", text=asked)]
@@ -50,9 +50,9 @@ def turn(
         found = tool_use.choose(request, good=True) if choose is None else choose(request)
         if found is None:
             return calls, respond(request).text
-        calls.append((found.tool.name, found.arguments))
-        said.append(Message(role="assistant", text="", calls=(found.tool.name,)))
-        said.append(Message(role="tool", text=json.dumps(RESULTS.get(found.tool.name, "done"))))
+        calls.append((found.name, found.arguments))
+        said.append(Message(role="assistant", text="", calls=(found.name,)))
+        said.append(Message(role="tool", text=json.dumps(RESULTS.get(found.name, "done"))))
     raise AssertionError(calls)
 
 

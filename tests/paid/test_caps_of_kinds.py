@@ -18,7 +18,14 @@ def check(kind: str, folder: Path, seed: int) -> Outcome:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    # Chats of other providers take the same way as OpenAI's.
+    [
+        pytest.param(kind, marks=pytest.mark.slow) if kind in ("azure", "groq", "gemini") else kind
+        for kind in KINDS
+    ],
+)
 def test_no_limit_of_a_kind_is_passed(kind: str, tmp_path: Path):
     """One number for all, whose limits let each kind make some calls and end it."""
     found = check(kind, tmp_path, 2)

@@ -214,7 +214,9 @@ def test_a_long_text_is_searched_as_a_short_one(redact):
     assert redact(other) == other
 
 
-@pytest.mark.parametrize("limit", [60, 300, 2000, 4000])
+@pytest.mark.parametrize(
+    "limit", [60, 300, *(pytest.param(n, marks=pytest.mark.slow) for n in (2000, 4000))]
+)
 def test_no_cut_at_any_place_leaves_a_piece(redact, limit):
     for offset in range(-40, 41):
         for center in (limit // 3, limit, 6000 - 2 * limit // 3):

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from starlette.routing import BaseRoute, Route
 
-from tasks.mock.engine import Engine
 from tasks.mock.mock_server import Endpoint
 from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
@@ -26,6 +25,7 @@ from tasks.mock.protocol import (
     texts_of,
     whole,
 )
+from tasks.mock.responder import Engine
 from tasks.mock.service import MockService
 
 _ERROR_TYPES: Final = {

@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 from convergence_core.config.api_rules import REGIONS, session_problems
-from tasks.mock.engine import Engine
 from tasks.mock.mock_server import Endpoint, MockServer
 from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage
+from tasks.mock.responder import Engine
 from tasks.mock.service import MockService
 from tasks.targets.local_browser import AD_HOST, chromium_path
 

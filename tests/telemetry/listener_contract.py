@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from convergence.testing.contract import PluginContract
-from convergence.testing.requirements import HOSTILE_TEXTS
+from convergence.testing.contract import HOSTILE_TEXTS, PluginContract
 from convergence_core.events import (
     BudgetWarned,
     Event,
