@@ -21,7 +21,6 @@
     ├── PolicyDecisionNotFoundError  no decision of that id waits for its outcome  (exit 2)
     ├── PolicyRequestError        a policy cannot take in what was asked           (exit 2)
     ├── PolicyBusyError           an update runs, or another process serves it     (exit 1)
-    ├── PromptScoreMissingError   a prompt could not be scored on all of its cases (exit 1)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
@@ -212,10 +211,6 @@ class PolicyRequestError(ConvergenceError, ValueError):
     """A decision, outcome or checkpoint name breaks a rule of the policy; nothing changes."""
 
     exit_code = 2
-
-
-class PromptScoreMissingError(ConvergenceError):
-    """The network, the server or the budget prevented scoring a prompt on all of its cases."""
 
 
 class PolicyBusyError(ConvergenceError):

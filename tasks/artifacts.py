@@ -30,7 +30,6 @@ from tasks.notify.system_events import budget_events
 from tasks.report.games_section import games_blocks
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.phrases import ending, named_label, spend
-from tasks.report.policy_section import policy_blocks
 from tasks.report.prompts_section import prompt_blocks
 from tasks.report.rlp_section import thinking_blocks
 from tasks.report.sao_section import preference_blocks, preference_report
@@ -42,7 +41,6 @@ from tasks.secrets.process_redaction import redacted_text
 
 if TYPE_CHECKING:
     from convergence_core.games.round_records import GamesReport
-    from tasks.policy.policy_round import PolicyRoundReport
     from tasks.training.round import RoundReport
 
 NAME = "configuration"
@@ -182,19 +180,6 @@ def show_training(reports: "Sequence[RoundReport]") -> None:
     ]
     create_table_artifact(
         key="training", table=rows, description="New adapters and the verdicts on them"
-    )
-
-
-def show_policy(report: "PolicyRoundReport") -> None:
-    """Show which policy of prompt changes serves and why, learning curves, actions and refusals."""
-    gate = report.gate
-    name = "".join(c if c.isalnum() else "-" for c in report.system.lower())
-    create_markdown_artifact(
-        markdown=redacted_text(
-            markdown_of(policy_blocks(gate.serves, gate.reason, gate.verdicts, report.course))
-        ),
-        key=f"{name}-policy",
-        description=f"Policy of prompt changes of {report.system}",
     )
 
 

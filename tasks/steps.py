@@ -1,4 +1,4 @@
-"""The Prefect tasks of a generation, and of rounds of the policy and of games.
+"""The Prefect tasks of a generation, and of rounds of games.
 
 One task run per candidate, never one per call: a task run costs milliseconds, a cell microseconds.
 Nothing here is retried or cached by Prefect: faults that a retry heals are retried call by call,
@@ -10,10 +10,8 @@ from prefect.cache_policies import NO_CACHE
 
 from convergence_core.events import GenerationFinished, GenerationStarted
 from convergence_core.games.round_records import GamesReport
-from convergence_core.policy.gate import PolicyGate
 from convergence_core.records import Assignment, Trial
 from convergence_core.search.sampler import Plan
-from tasks.policy.policy_round import round_of
 from tasks.run import sao_rounds
 from tasks.run.games_round import games_round_of
 from tasks.run.publication import publish_generation
@@ -147,43 +145,6 @@ def save_generation(
         StoreWriteError: the generation is not visible then; resuming the run publishes it.
     """
     return publish_generation(run_of(run_id), step, runtime.flow_run.id)
-
-
-@task(task_run_name="simulate edits", cache_policy=NO_CACHE)
-@redacted_errors()
-def simulate_edits(run_id: str) -> float | None:
-    """Let the policy learn from a simulation made of recorded edits; return the mean reward of its last rollout.
-
-    ``None`` means the policy knows something already, or no simulation is wanted.
-    """
-    opened = round_of(run_id)
-    n_simulated = opened.simulate() if opened.is_simulation_due else None
-    return None if n_simulated is None else n_simulated.mean_reward
-
-
-@task(task_run_name="play episode {number}", cache_policy=NO_CACHE)
-@redacted_errors()
-def play_episode(run_id: str, number: int) -> int:  # noqa: ARG001 - names the task run
-    """Let the policy and both baselines change the same prompt; return how many evaluations that took.
-
-    0: it could not be scored, and is left out for all.
-    """
-    return round_of(run_id).play()
-
-
-@task(task_run_name="update the policy", cache_policy=NO_CACHE)
-@redacted_errors()
-def update_policy(run_id: str) -> int | None:
-    """Let the policy learn from the steps that are ready; return its version. ``None``: too few are."""
-    update = round_of(run_id).update()
-    return None if update is None else update.version
-
-
-@task(task_run_name="judge the policy", cache_policy=NO_CACHE)
-@redacted_errors()
-def judge_policy(run_id: str) -> PolicyGate:
-    """Let that policy serve which the gate names after all episodes of the system."""
-    return round_of(run_id).judge()
 
 
 @task(task_run_name="look at held-out cases", cache_policy=NO_CACHE)

@@ -98,7 +98,7 @@ def _print(
             console.show_block(block)
     if result.prompts is not None and result.prompts.family and is_whole:
         console.answer(f"\nPrompt edits: {result.prompts.sentence}", style="bold")
-        for line in (result.prompts.chooser, *edit_lines(result.prompts)):
+        for line in edit_lines(result.prompts):
             console.answer(line)
     if len(shown) < len(answers):
         console.say(

@@ -135,7 +135,6 @@ def deploy(  # noqa: PLR0917 - Typer's options
             keep_days=keep_days,
             writes_preferences=loaded.configuration.society.learning.sao_enabled,
             trains=trains,
-            learns_policy=loaded.configuration.prompts.policy.enabled,
             plays_games=loaded.configuration.society.games.enabled,
             training_pool=training_pool,
             notified=Notified(webhook_env=notify_webhook, slack_env=notify_slack),

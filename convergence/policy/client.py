@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from convergence.client import Client, ServiceCall, ServiceRefusedError, reads
 from convergence_core.errors import ConfigurationError
@@ -26,7 +26,6 @@ Score = Callable[[str], float]
 """Prompt → its mean score on the same cases each time, in [0, 1]."""
 Embed = Callable[[str], Sequence[float]]
 """Prompt → its embedding, by the model that the policy's embedding names."""
-Chooser = Literal["served", "ppo"]
 _Answer = TypeVar("_Answer")
 
 
@@ -171,12 +170,8 @@ class PolicyClient:
         category: str = "none",
         excluded: Sequence[str] = (),
         deterministic: bool = False,
-        chooser: Chooser = "served",
     ) -> ChosenAction:
         """Choose the next change of a prompt, of which the embedding is given or is made by the service.
-
-        With ``chooser`` "served" that policy chooses which the gate lets serve, and nothing is learned where that
-        is a baseline; with "ppo" the one that learns.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
@@ -184,7 +179,7 @@ class PolicyClient:
         body = self._state(
             prompt, embedding, history=history, score=score, category=category, excluded=excluded
         )
-        body |= {"episode_id": episode_id, "deterministic": deterministic, "chooser": chooser}
+        body |= {"episode_id": episode_id, "deterministic": deterministic}
         return self._post("select_action", body, reads(ChosenAction))
 
     def select_mutation(
@@ -198,7 +193,6 @@ class PolicyClient:
         category: str = "none",
         excluded: Sequence[str] = (),
         deterministic: bool = False,
-        chooser: Chooser = "served",
         failures: Sequence[Mapping[str, str]] = (),
     ) -> MutatedAction:
         """Choose the next change of a prompt, and have it written.
@@ -212,7 +206,6 @@ class PolicyClient:
             category: what its failures are mostly like.
             excluded: actions that cannot be applied.
             deterministic: whether to take the most likely action.
-            chooser: as of ``select_action``.
             failures: cases that it got wrong: ``input``, ``answer``, and perhaps ``expected``, ``reason``.
 
         Raises:
@@ -222,7 +215,6 @@ class PolicyClient:
             prompt, embedding, history=history, score=score, category=category, excluded=excluded
         )
         body |= {"prompt": prompt, "episode_id": episode_id, "deterministic": deterministic}
-        body["chooser"] = chooser
         body["failures"] = [dict(failure) for failure in failures]
         return self._post("select_mutation", body, reads(MutatedAction))
 
@@ -331,7 +323,7 @@ class PolicyClient:
         scores = [score(prompt)]
         for step in range(n_steps):
             chosen = self.select_mutation(
-                prompt, history=history, episode_id=episode_id, score=scores[-1], chooser="ppo"
+                prompt, history=history, episode_id=episode_id, score=scores[-1]
             )
             episode_id = chosen.episode_id
             history.append(chosen.action)

@@ -10,20 +10,16 @@
 Needs the extra ``policy``. Importing this module registers the environment.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from convergence_core.policy import PROMPT_ACTIONS, STOP, PromptEnvironment, PromptWorld
+from convergence_core.policy import PROMPT_ACTIONS, PromptEnvironment, PromptWorld
 from convergence_core.policy.distribution import Bools
 from convergence_core.policy.network import Floats
-from tasks.inputs.loader import load
-from tasks.policy.policy_round import opened_world
 from tasks.policy.prompt_worlds import SimulatedPrompts
 
 ENVIRONMENT_ID: Final = "convergence/PromptMutation-v0"
@@ -92,37 +88,6 @@ class PromptMutationEnvironment(gymnasium.Env[Floats, np.int64]):
         now = self._inner.situation
         mask = self.action_masks().astype(np.int8)
         return {"action_mask": mask, "prompt": now.prompt, "score": now.score}
-
-
-@contextmanager
-def target_environment(
-    config: Path | str, *, seed: int | None = None, mock_url: str | None = None
-) -> Iterator["gymnasium.Env[Floats, np.int64]"]:
-    """Make the environment of a configuration: its prompts, scored on its target by its cases and metrics.
-
-    An episode begins with a text of a parameter with ``mutate`` and draws ``prompts.policy.n_cases`` search
-    cases. Calls count against ``prompts.policy.max_share`` of the budget, and are journaled: what is asked again
-    is not paid again. What was evaluated is in the store when the block is left.
-
-    Args:
-        config: path of ``optimization.yaml``.
-        seed: in place of ``optimization.seed``.
-        mock_url: server that answers in place of chat models, as ``convergence mock`` serves; the store is one
-            beside the usual one then.
-
-    Raises:
-        ConfigurationError: no text has ``mutate``, or something that it names is wrong.
-        LeaseHeldError: another process scores prompts of this system.
-        PromptScoreMissingError: from ``reset`` and ``step``: a case has no reward, or the share is used up.
-    """
-    with opened_world(load(config), seed=seed, mock_url=mock_url) as (run, world):
-        price = run.configuration.prompts.policy.price
-        prices = [price * (name != STOP) for name in PROMPT_ACTIONS]
-        try:
-            yield gymnasium.make(ENVIRONMENT_ID, world=world, prices=prices)
-        finally:
-            world.publish()
-        run.save("done", "")
 
 
 if ENVIRONMENT_ID not in gymnasium.registry:

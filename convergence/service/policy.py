@@ -23,7 +23,6 @@ from convergence_core.errors import (
     StoreError,
 )
 from convergence_core.policy import PROMPT_ACTIONS, PromptEpisode, UpdateStatistics
-from convergence_core.policy.gate import PolicyName
 from convergence_core.policy.network import Floats
 from convergence_core.prompts.failures import Category
 from tasks.policy.prompt_mutator import PromptMutator
@@ -36,7 +35,7 @@ from tasks.policy.records import (
     PolicyQuestion,
     PromptFailure,
 )
-from tasks.policy.served_policy import Chooser, ServedPolicy
+from tasks.policy.served_policy import ServedPolicy
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.serving.answers import as_dict
@@ -86,9 +85,6 @@ class ActionBody(StateBody):
     """The episode that this goes on with. Absent: a new one."""
     deterministic: StrictBool = False
     """Whether to take the likeliest action. Nothing is learned from it then."""
-    chooser: Chooser = "served"
-    """`served`: the policy that the gate lets serve; where that is a baseline, nothing is learned. `ppo`: the
-    one that learns by PPO."""
 
 
 class MutationBody(ActionBody):
@@ -175,8 +171,6 @@ class PolicyStatsAnswer(BaseModel):
     embedding_dim: int
     max_steps: int
     actions: list[str]
-    serves: PolicyName
-    """Which policy the gate lets serve; `ppo` where it has not looked yet."""
     checkpoints: list[str]
     config: dict[str, Any]
     last_update: UpdateStatistics | None
@@ -214,7 +208,6 @@ class PolicyRoutes:
             await self._question(body),
             episode_id=body.episode_id,
             deterministic=body.deterministic,
-            chooser=body.chooser,
         )
         self._metrics.policy("decision", answer.action)
         return json_answer(as_dict(answer))
@@ -227,7 +220,6 @@ class PolicyRoutes:
             await self._question(body, inapplicable),
             episode_id=body.episode_id,
             deterministic=body.deterministic,
-            chooser=body.chooser,
         )
         self._metrics.policy("decision", answer.action)
         mutated = await self._mutator.mutate(

@@ -151,8 +151,6 @@ PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
     "training/{role:path}": lambda source, query: adapters.trained_role(
         source, query.path["role"]
     ),
-    "policy": lambda source, _: adapters.policy_systems(source),
-    "policy/{system:path}": lambda source, query: adapters.policy_of(source, query.path["system"]),
     "sql": _sql,
     "sql/questions": lambda source, _: free_sql.questions(source),
 }

@@ -22,21 +22,6 @@ N_REQUESTS: Final = 2
 """Requests for one text at most, where a writer is paid: the second only if the first text was refused."""
 
 
-class PromptPolicyConfig(Section):
-    """How a policy learns which edit of a text to make (flow `policy`)."""
-
-    enabled: bool = False
-    """Whether the schedule `policy/nightly` runs."""
-    episodes: int = Field(default=8, ge=1, le=10_000)
-    """Episodes per round, for the policy and each of two baselines."""
-    n_cases: int = Field(default=6, ge=1, le=10_000)
-    """Search cases per episode."""
-    max_share: float = Field(default=0.1, gt=0, le=1)
-    """Share of `budget.max_calls` and `budget.max_usd` per round."""
-    price: float = Field(default=0.0, ge=0, le=1)
-    """Reward that one edit costs."""
-
-
 class PromptsConfig(Section):
     """How to write variants of `mutate` parameters."""
 
@@ -68,5 +53,3 @@ class PromptsConfig(Section):
     """Longest answer of the writer, in tokens."""
     max_share_usd: float = Field(default=0.2, gt=0, le=1)
     """Share of `budget.max_usd` for writing."""
-    policy: PromptPolicyConfig = Field(default_factory=PromptPolicyConfig)
-    """How a policy learns which edit to make."""

@@ -5,11 +5,11 @@ actions, ``collect`` runs environments with a fixed policy, and ``improve`` lear
 resulting ``Rollout``. An ``ExperienceBuffer`` builds a rollout from single steps. ``pack`` and
 ``unpack`` convert a state to the bytes of a checkpoint and back. ``PromptEpisode`` is the
 observation of a policy of prompts and ``PromptEnvironment`` its environment. ``LinearThompson``
-and ``FixedSequence`` are its baselines.
+is its baseline.
 """
 
 from convergence_core.policy.advantage import following_values, generalized_advantages
-from convergence_core.policy.baselines import FixedSequence, LinearThompson, TakenStep
+from convergence_core.policy.baselines import LinearThompson
 from convergence_core.policy.checkpoint import PolicyIdentity, pack, unpack
 from convergence_core.policy.distribution import MaskedCategorical
 from convergence_core.policy.experience_buffer import (
@@ -52,7 +52,6 @@ __all__ = [
     "ActorCritic",
     "EnvironmentStep",
     "ExperienceBuffer",
-    "FixedSequence",
     "LinearThompson",
     "MaskedCategorical",
     "Offer",
@@ -67,7 +66,6 @@ __all__ = [
     "PromptWorld",
     "Rollout",
     "StepOutcome",
-    "TakenStep",
     "TanhNetwork",
     "UpdateStatistics",
     "VectorEnvironment",

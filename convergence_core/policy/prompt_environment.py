@@ -19,7 +19,6 @@ from convergence_core.policy.distribution import Bools, Ints
 from convergence_core.policy.network import Floats
 from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS, STOP, PromptEpisode
 from convergence_core.policy.rollout import EnvironmentStep, Offer
-from convergence_core.prompts.failures import Category
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,10 +36,6 @@ class PromptSituation:
     """Kind of the prompt, where the world is simulated."""
     history: tuple[str, ...] = ()
     """Changes that were made, in their order."""
-    failures: Category = "none"
-    """What its failures are mostly like."""
-    excluded: tuple[str, ...] = ()
-    """Actions that cannot be applied to it."""
 
 
 class PromptWorld(Protocol):
@@ -139,20 +134,10 @@ class PromptEnvironment:
         )
 
     @property
-    def excluded(self) -> tuple[str, ...]:
-        """Actions that cannot be applied now."""
-        return (*self._world.excluded, *self.situation.excluded)
-
-    @property
     def episode(self) -> PromptEpisode:
         """The episode as it is now."""
         now = self.situation
-        return PromptEpisode(
-            history=now.history,
-            max_steps=self._max_steps,
-            category=now.failures,
-            score=now.score,
-        )
+        return PromptEpisode(history=now.history, max_steps=self._max_steps, score=now.score)
 
     def observation(self) -> Floats:
         """Return what a policy sees now, (d,)."""
@@ -160,7 +145,7 @@ class PromptEnvironment:
 
     def legal(self) -> Bools:
         """Return which actions are legal now, (n_actions,)."""
-        return self.episode.legal(self.excluded)
+        return self.episode.legal(self._world.excluded)
 
 
 class PromptEnvironments:

@@ -26,13 +26,11 @@ from convergence_core.prompts.operators import (
     WriterRequest,
 )
 from convergence_core.prompts.policy import (
-    OperatorShares,
     Tried,
     agreed_chances,
     chances_of_best,
     parameter_propensities,
     propensities,
-    with_learned_shares,
 )
 from convergence_core.prompts.shots import Shot, joined, split
 from convergence_core.prompts.state import (
@@ -133,8 +131,6 @@ class Editor:
     price: LengthPrice | None = None
     """Of texts; ``None`` if their length is free."""
     run_id: str = ""
-    learned: OperatorShares | None = None
-    """Of the policy that the gate lets serve; ``None`` means Thompson sampling alone chooses."""
 
     # -- planning
 
@@ -240,8 +236,6 @@ class Editor:
             return None
         n_edits = state.n_edits_of(chosen.parameter, parent)
         p = propensities(operators, category, chosen.tried, rng, n_edits)
-        if self.learned is not None:
-            p = with_learned_shares(operators, p, self.learned(parent, category, operators))
         choice = int(rng.choice(len(operators), p=p))
         return self.edit(
             chosen.parameter,

@@ -5,13 +5,12 @@
 
 Notation: o operator, c failure category of the parent, g_k gain of edit k over its parent and s2_k
 its variance, n operators that apply. P is estimated by draws and smoothed by eps; the operator is
-then drawn from p itself, so that the logged propensity is exact. Where a learned policy serves, it divides the share of the
-operators that it knows. The parameter that is most worth
+then drawn from p itself, so that the logged propensity is exact. The parameter that is most worth
 changing is chosen alike, by the mean gain of its edits.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -112,26 +111,6 @@ def propensities(
     if lacking > 0.0 and 0 < is_drawn.sum() < len(operators):
         p = np.where(is_drawn, p + lacking, p * (1.0 - LEAST_EXAMPLES) / p[~is_drawn].sum())
     return np.asarray(p / p.sum(), np.float64)
-
-
-OperatorShares = Callable[[str, Category, Sequence[OperatorName]], Mapping[OperatorName, float]]
-"""(parent, category of its failures, operators that apply) → probability of those that a learned policy knows."""
-
-
-def with_learned_shares(
-    operators: Sequence[OperatorName], p: np.ndarray, shares: Mapping[OperatorName, float]
-) -> np.ndarray:
-    """Return p where a learned policy divides what Thompson sampling gives to the operators that it knows.
-
-    Args:
-        operators: that apply.
-        p: of Thompson sampling, (n_operators,).
-        shares: operator → probability by the policy, of those that it knows; they sum to 1. Empty: p stays.
-    """
-    known = np.array([name in shares for name in operators])
-    learned = np.array([shares.get(name, 0.0) for name in operators])
-    mixed = np.where(known, p[known].sum() * learned, p)
-    return np.asarray(mixed / mixed.sum(), np.float64)
 
 
 def chances_by_text(

@@ -58,8 +58,6 @@ class PromptReport:
     """Winner's mean reward on search cases asked again minus that on held-out ones."""
     gap_defaults: float | None = None
     """The same of the defaults."""
-    chooser: str = ""
-    """Who chose the edits and why, in sentences."""
 
     @property
     def sentence(self) -> str:

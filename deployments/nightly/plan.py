@@ -22,8 +22,6 @@ JOB_ENVIRONMENT: Mapping[str, str] = {
 TRAINING_CRON = "*/15 * * * *"
 """When training is looked for. Starting a flow run costs some CPU seconds; `convergence train --daemon` costs
 none, and looks every minute."""
-POLICY_CRON = "30 3 * * *"
-"""When the policy of prompt changes learns: after the night's optimization."""
 GAMES_CRON = "0 6 * * 0"
 """When language games are played: on Sundays, after the preferences."""
 ALERTS = "alerts"
@@ -79,7 +77,6 @@ def plan(
     keep_days: int | None = None,
     writes_preferences: bool = False,
     trains: bool = False,
-    learns_policy: bool = False,
     plays_games: bool = False,
     training_pool: str | None = None,
     notified: Notified = Notified(),
@@ -95,7 +92,6 @@ def plan(
         keep_days: see ``flows.maintain``.
         writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
         trains: whether its configuration has `feedback.training`.
-        learns_policy: whether its configuration has ``prompts.policy.enabled``.
         plays_games: whether its configuration has ``society.games.enabled``.
         training_pool: work pool whose workers train; ``None``: that of all.
         notified: who is notified when something happens; nobody: there is no deployment for it.
@@ -122,9 +118,6 @@ def plan(
                 "train", "idle", of_config, TRAINING_CRON, description=text, pool=training_pool
             )
         )
-    if learns_policy:
-        text = f"Play episodes on prompts of {system}, learn which edit to make, and judge the policy."
-        planned.append(Planned("policy", "nightly", of_config, POLICY_CRON, description=text))
     if plays_games:
         text = f"Play a round of language games of {system}, and say which of them are kept."
         planned.append(Planned("games", "weekly", of_config, GAMES_CRON, description=text))

@@ -1,4 +1,4 @@
-"""Training and policy pages: adapters, tests, rounds, rewards, raters, policies."""
+"""Training pages: adapters, tests, rounds, rewards, raters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -12,13 +12,11 @@ from convergence_core.feedback.adapter_records import (
     TrainingRoundRecord,
     answering_words,
 )
-from convergence_core.policy.course import course_of
 from convergence_core.records import Json
 from convergence_core.result.number_text import distinguish
-from tasks.pages.source import Page, PageSource, line_of, page_of, time_of
+from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.pages.writes import check_confirmed
 from tasks.report.phrases import duration
-from tasks.report.policy_section import policy_blocks
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.counts import (
     MeanInterval,
@@ -30,7 +28,6 @@ from tasks.store.feedback.counts import (
 )
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
-from tasks.store.policy.round_store import RoundStore
 
 BEGIN: Final = (
     "convergence init tutor --template local-chat",
@@ -247,31 +244,3 @@ def _interval(interval: MeanInterval | None) -> Page:
     if interval is None:
         return {"n": 0, "mean": None, "low": None, "high": None}
     return {"n": interval.n, "mean": interval.mean, "low": interval.low, "high": interval.high}
-
-
-BEGIN_POLICY: Final = ("convergence policy train",)
-"""Commands by which a policy begins to learn."""
-
-
-def policy_systems(source: PageSource) -> Page:
-    """Return the systems whose prompts were changed in rounds, the latest first."""
-    store = source.policy()
-    systems = [] if store is None else RoundStore(store).systems()
-    return {"systems": systems, "commands": [] if systems else list(BEGIN_POLICY)}
-
-
-def policy_of(source: PageSource, system: str) -> Page:
-    """Return the policies of a system's prompts.
-
-    Raises:
-        RunNotFoundError: no round was played on them.
-    """
-    store = source.policy()
-    if store is None or system not in RoundStore(store).systems():
-        raise RunNotFoundError(
-            f"a system must have rounds of the policy, and {line_of(system)!r} has none."
-        )
-    rounds = RoundStore(store)
-    looks = rounds.latest_gate(system)
-    serves, reason = (looks[0].serves, looks[0].reason) if looks else (None, "")
-    return page_of(policy_blocks(serves, reason, looks, course_of(rounds.episodes(system))))

@@ -28,7 +28,6 @@ from tasks.run.adoption import with_champion
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
-from tasks.store.policy.experience_store import ExperienceStore, has_policy
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
@@ -63,7 +62,6 @@ class PageSource:
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._runtime: RuntimeStore | None = None
         self._feedback: FeedbackStore | None = None
-        self._policy: ExperienceStore | None = None
 
     def config_stamp(self) -> int:
         """Return the modification time of the configuration in nanoseconds; 0 without one."""
@@ -185,20 +183,13 @@ class PageSource:
                 self._feedback = FeedbackStore(self.store.path)
             return self._feedback
 
-    def policy(self) -> ExperienceStore | None:
-        """Return the policy of prompt changes; ``None`` if the store has none."""
-        with self._mutex:
-            if self._policy is None and has_policy(self.store.path):
-                self._policy = ExperienceStore(self.store.path)
-            return self._policy
-
     def close(self) -> None:
         """Close everything that was opened."""
         with self._mutex:
-            for opened in (self._runtime, self._feedback, self._policy):
+            for opened in (self._runtime, self._feedback):
                 if opened is not None:
                     opened.close()
-            self._runtime = self._feedback = self._policy = None
+            self._runtime = self._feedback = None
         self.store.close()
 
     def kept(self, key: Hashable, make: Callable[[], _T]) -> _T:

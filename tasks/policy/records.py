@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Field
 
 from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig, PromptEpisode
-from convergence_core.policy.gate import PolicyName
 from convergence_core.policy.network import Floats
 
 Action = Literal[
@@ -87,9 +86,6 @@ class ChosenAction:
     probabilities: tuple[float, ...]
     """Of each action, in the same order; 0 for an illegal one."""
     policy_version: int
-    """Of the policy that learns by PPO."""
-    policy: PolicyName
-    """Who chose: ``ppo``, or the baseline that serves: ``bandit`` or ``sequence``."""
 
 
 @dataclass(frozen=True, kw_only=True)

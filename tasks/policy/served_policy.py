@@ -9,10 +9,10 @@ import hashlib
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,16 +32,12 @@ from convergence_core.policy import (
     Rollout,
     StepOutcome,
     UpdateStatistics,
-    VectorEnvironment,
     choose,
     improve,
     pack,
-    train,
     unpack,
 )
-from convergence_core.policy.gate import PPO
 from convergence_core.policy.rollout import PolicyChoice, values_of
-from tasks.policy.baselines import Baseline, baseline_of
 from tasks.policy.records import (
     OFF_POLICY,
     ChosenAction,
@@ -51,7 +47,7 @@ from tasks.policy.records import (
     PolicySettings,
     ReceiptStatus,
 )
-from tasks.store.database import Closing, Connection
+from tasks.store.database import Closing
 from tasks.store.policy.checkpoint_files import CheckpointFiles
 from tasks.store.policy.experience_store import (
     ExperienceStore,
@@ -59,14 +55,9 @@ from tasks.store.policy.experience_store import (
     PolicyVersionRecord,
     VersionKind,
 )
-from tasks.store.policy.round_store import RoundStore
 
 MOST_PENDING: Final = 10_000
 """Decisions that wait for their outcome; the oldest ones beyond are forgotten."""
-SIMULATED_ROLLOUT: Final = 512
-"""Steps of one update in a simulation."""
-SERVED: Final = "served"
-Chooser: TypeAlias = Literal["served", "ppo"]
 CHECK_EVERY: Final = 64
 """Reports after which the steps that are ready are counted."""
 
@@ -109,23 +100,6 @@ class ServedPolicy(Closing):
         self._rng = np.random.default_rng(
             [self.settings.seed, 1, self._state.version, store.count()]
         )
-        self.champion: Baseline | None = None
-        """The baseline that serves, as the latest look of the gate says; ``None`` means the policy
-        itself."""
-        self.choose_champion()
-
-    def choose_champion(self, system: str | None = None) -> None:
-        """Let that policy serve which the gate's latest look names; before any look, the one that learns.
-
-        Args:
-            system: whose looks count; ``None``: those of all.
-        """
-        rounds = RoundStore(self._store)
-        latest = rounds.latest_gate(system)
-        serves = latest[0].serves if latest else PPO
-        self.champion = (
-            None if serves == PPO else baseline_of(rounds, serves, self.settings.embedding_dim)
-        )
 
     @property
     def version(self) -> int:
@@ -138,25 +112,19 @@ class ServedPolicy(Closing):
         *,
         episode_id: str | None = None,
         deterministic: bool = False,
-        chooser: Chooser = SERVED,
     ) -> ChosenAction:
         """Choose an action.
-
-        Where a baseline serves, it chooses by what it expects each action to earn, and nothing is learned from it.
 
         Args:
             question: for what.
             episode_id: the episode that it continues with; ``None`` means a new one.
             deterministic: whether to take the most likely action, from which nothing is learned.
-            chooser: ``served``: the policy that the gate lets serve; ``ppo``: the one that learns by PPO.
 
         Raises:
             PolicyRequestError: the embedding is none, or this step of the episode was decided before.
         """
         offer = self._offer(question)
         episode_id, step = episode_id or uuid.uuid4().hex, len(question.episode.history)
-        if chooser == SERVED and self.champion is not None:
-            return self._by_baseline(self.champion, offer, episode_id, step)
         with self._lock:
             state = self._state
             chosen = choose(state.networks, offer, None if deterministic else self._rng)
@@ -173,7 +141,6 @@ class ServedPolicy(Closing):
             mask=tuple(offer.legal[0].tolist()),
             probabilities=tuple(float(p) for p in chosen.probabilities[0]),
             policy_version=state.version,
-            policy=PPO,
         )
 
     def claim(self, question: PolicyQuestion, action: str) -> PolicyDecision:
@@ -204,27 +171,8 @@ class ServedPolicy(Closing):
             self._claimed.add(decision.decision_id)
         return decision
 
-    def _by_baseline(
-        self, champion: Baseline, offer: Offer, episode_id: str, step: int
-    ) -> ChosenAction:
-        action = champion.policy.choose(offer.observations[0], offer.legal[0])
-        return ChosenAction(
-            decision_id=None,
-            episode_id=episode_id,
-            step=step,
-            action=PROMPT_ACTIONS[action],
-            log_prob=0.0,
-            value=0.0,
-            mask=tuple(offer.legal[0].tolist()),
-            probabilities=tuple(float(at == action) for at in range(len(PROMPT_ACTIONS))),
-            policy_version=self.version,
-            policy=champion.name,
-        )
-
     def take(
-        self,
-        reports: Sequence[ExperienceReport],
-        also: Callable[[Connection], None] | None = None,
+        self, reports: Sequence[ExperienceReport]
     ) -> list[ExperienceReceipt | PolicyRequestError | PolicyDecisionNotFoundError]:
         """Store what came of decisions, in one transaction; durable when this returns.
 
@@ -233,7 +181,6 @@ class ServedPolicy(Closing):
 
         Args:
             reports: of decisions that wait.
-            also: writes what must be stored with all of them or not at all; where one is refused, nothing is.
 
         Raises:
             StoreWriteError: nothing of it is stored; report it again.
@@ -246,10 +193,8 @@ class ServedPolicy(Closing):
                     answers.append(self._received(report, new))
                 except (PolicyRequestError, PolicyDecisionNotFoundError) as error:
                     answers.append(error)
-            if also is not None and any(isinstance(answer, Exception) for answer in answers):
-                return answers
-            if new or also is not None:
-                self._store.add([*new.values()], also)
+            if new:
+                self._store.add([*new.values()])
                 with self._lock:
                     for decision_id in new:
                         self._pending.pop(decision_id, None)
@@ -281,34 +226,6 @@ class ServedPolicy(Closing):
                 self._state, rollout, self.settings.ppo, self._learning_rng
             )
             self._change(after, "updated", statistics=statistics)
-            return statistics
-
-    def simulate(self, environment: VectorEnvironment, n_steps: int) -> UpdateStatistics | None:
-        """Learn from a simulation, as one new version; ``None`` means the steps make no update.
-
-        Args:
-            environment: the simulation.
-            n_steps: of all its copies together.
-
-        Raises:
-            PolicyBusyError: an update runs.
-            StoreWriteError: the new version could not be written; the old one continues.
-        """
-        with self._alone():
-            config = replace(self.settings.ppo, buffer_size=min(n_steps, SIMULATED_ROLLOUT))
-            n_updates = n_steps // config.buffer_size
-            learned = [
-                (state, statistics)
-                for state, _, statistics in train(
-                    self._state, environment, config, n_updates=n_updates, rng=self._learning_rng
-                )
-            ]
-            if not learned:
-                return None
-            state, statistics = learned[-1]
-            # Simulated steps count for no real one, and the version is the next one.
-            state = replace(state, version=self._state.version + 1, n_steps=self._state.n_steps)
-            self._change(state, "simulated", statistics=statistics)
             return statistics
 
     def distribution(self, question: PolicyQuestion) -> ChosenAction:
@@ -345,7 +262,6 @@ class ServedPolicy(Closing):
                 self._learning_rng.bit_generator.state = generator
             state = replace(state, version=self._state.version + 1)
             self._change(state, "loaded", checkpoint=name)
-            self.choose_champion()
             return state.version
 
     def stats(self) -> dict[str, Any]:
@@ -365,7 +281,6 @@ class ServedPolicy(Closing):
             "actions": list(PROMPT_ACTIONS),
             "checkpoints": self._files.names(),
             "config": asdict(self.settings.ppo),
-            "serves": PPO if self.champion is None else self.champion.name,
             "last_update": None if self._last is None else asdict(self._last),
         }
 

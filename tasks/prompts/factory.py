@@ -1,13 +1,11 @@
 """Prompt writing of a run, from its configuration and cases."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from convergence_core.config import Configuration
 from convergence_core.config.evaluation import BaseMetric, ExpectingMetric
 from convergence_core.config.search_space import TextParam
-from convergence_core.errors import PolicyCheckpointError
 from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.prompts.editor import Editor
 from convergence_core.prompts.invariants import HeldOutTexts, Invariants, texts_in
@@ -16,10 +14,8 @@ from convergence_core.prompts.state import PromptState
 from convergence_core.space import Choice
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
-from tasks.inputs.storage import store_path
 from tasks.json_values import answers_of, as_text
 from tasks.prompts.learner import PROMPTS, PromptLearner
-from tasks.prompts.served_operators import explained, served_operators
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
 from tasks.rlp.embeddings import Embedder
 from tasks.rlp.factory import ANSWER_LIMITS, make_model
@@ -119,16 +115,10 @@ def make_prompts(parts: LearnerParts) -> PromptLearner | None:
             parts.tell(NO_LLM)
         return None
     learned = parts.state.learned.get(PROMPTS)
-    shares = None
-    try:
-        shares = served_operators(store_path(parts.loaded), record.tags)
-    except PolicyCheckpointError as error:
-        parts.tell(explained(error))
-    editor = make_editor(parts.loaded, parts.redact, run_id=record.run_id)
     return PromptLearner(
         run_id=record.run_id,
         seed=record.seed,
-        editor=replace(editor, learned=shares),
+        editor=make_editor(parts.loaded, parts.redact, run_id=record.run_id),
         writer=writer,
         calls=parts.calls(
             "prompt writing",

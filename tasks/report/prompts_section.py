@@ -136,8 +136,7 @@ def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
         if name != DRAWN
     ]
     drawn = ["demonstrations drawn from search cases"] if DRAWN in report.writers else []
-    lines = [report.chooser] if report.chooser else []
-    lines += [f"Written by: {', '.join([*names, *drawn])}; cost of writing: {cost}."]
+    lines = [f"Written by: {', '.join([*names, *drawn])}; cost of writing: {cost}."]
     if is_offline or RULES in report.writers:
         how = "`llm`, `prompts.writer`" if RULES in report.writers else "without `--offline`"
         lines.append(f"Fixed rules wrote these prompts; a model writes better ones ({how}).")

@@ -19,7 +19,6 @@ from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from tasks.inputs.loader import Loaded, load, load_mapping
 from tasks.inputs.storage import new_record, ready_store
-from tasks.prompts.served_operators import served_tag
 from tasks.run.adoption import TAG as CHAMPION_TAG, champion_tag
 from tasks.run.assembly import Caller, OnNotice, assemble
 from tasks.run.prior_runs import tags_of
@@ -31,7 +30,6 @@ from tasks.store.tables.lineage import (
     GAMES_TAG,
     OFFLINE,
     PARTS,
-    POLICY_TAG,
     RETRY_TAG,
     ROUNDS_TAG,
     TEST_TAG,
@@ -140,7 +138,6 @@ def prepare_run(
         **_facts(loaded),
         **tags_of(configuration, store, name),
         **history,
-        **(served_tag(path, name) if configuration.writes_prompts else {}),
         **run_tags,
     }
     return assemble(new_record(loaded, name=name, tags=tags), loaded, caller)
@@ -326,10 +323,6 @@ _OTHER_RUNS: Final = {
     TEST_TAG: (
         "tests the current settings",
         "`convergence test` again: it continues with a test that was interrupted",
-    ),
-    POLICY_TAG: (
-        "compares policies of prompt changes",
-        "`convergence policy train` again: it continues with a round that was interrupted",
     ),
     GAMES_TAG: (
         "plays language games",

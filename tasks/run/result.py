@@ -21,8 +21,6 @@ from convergence_core.search.source_report import SourceReport, source_reports
 from convergence_core.space import Choice
 from tasks.games.games_report import games_within_report
 from tasks.inputs.loader import Loaded
-from tasks.inputs.storage import store_path
-from tasks.prompts.served_operators import chooser_sentences
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
 from tasks.report.evidence import RunEvidence, read_evidence
@@ -151,7 +149,7 @@ def collect(
     if recommendation is None:
         return result
     result = _with_winner(result, view, recommendation, fitted, baseline_id)
-    result = _with_prompts(result, store, loaded, record)
+    result = _with_prompts(result, store, loaded)
     if not explains:
         return result
     effects, explanation = _explained(recommendation, view, loaded, past, fitted)
@@ -303,15 +301,9 @@ def _given_texts(loaded: Loaded) -> dict[str, str]:
     }
 
 
-def _with_prompts(
-    result: RunResult, store: ParquetStore, loaded: Loaded, record: RunRecord
-) -> RunResult:
-    """Return the result with what writing prompts came to, and who chose the edits."""
-    prompts = prompt_report(store, result, _given_texts(loaded))
-    if prompts is None:
-        return result
-    chooser = chooser_sentences(store_path(loaded), record.name, record.tags)
-    return replace(result, prompts=replace(prompts, chooser=chooser))
+def _with_prompts(result: RunResult, store: ParquetStore, loaded: Loaded) -> RunResult:
+    """Return the result with what writing prompts came to."""
+    return replace(result, prompts=prompt_report(store, result, _given_texts(loaded)))
 
 
 def _with_winner(

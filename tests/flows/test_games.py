@@ -4,10 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_policy import shown_artifact
 from tests.games.game_worlds import EVERY_2, KUHN, Gamer, write_games
 
 pytestmark = pytest.mark.prefect
+
+
+async def shown_artifact(key: str) -> str:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+    from prefect.client.schemas.sorting import ArtifactSort
+
+    async with get_client() as client:
+        found = await client.read_artifacts(
+            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])),
+            sort=ArtifactSort.CREATED_DESC,
+        )
+    return str(found[0].data)
 
 
 def test_a_round_is_a_flow_and_is_shown(tmp_path: Path):

@@ -60,7 +60,6 @@ def test_a_client_trains_a_policy_and_its_steps_are_in_the_tables(tmp_path: Path
     n = sum(len(one.actions) for one in result.episodes) + 1
     assert fold_store(store).policy == {
         "policy_experiences": n, "policy_versions": len(result.updates) + 2,
-        "policy_episodes": 0, "policy_gates": 0,
     }  # fmt: skip
     assert set(fold_store(store).policy.values()) == {0}
     tables = ParquetStore(store)

@@ -95,7 +95,7 @@ def test_a_decision_is_made_and_its_outcome_stored_once(call: Caller):
     chosen = call("select_action", embedding=[1, 0, 0, 0], score=0.5).json()
     assert set(chosen) == {
         "decision_id", "episode_id", "step", "action", "log_prob", "value", "mask", "probabilities",
-        "policy_version", "policy",
+        "policy_version",
     }  # fmt: skip
     assert (chosen["step"], chosen["policy_version"], chosen["mask"]) == (0, 0, [True] * 7)
     statuses = [call("store_experience", **outcome(chosen)).json()["status"] for _ in range(3)]

@@ -135,26 +135,6 @@ def test_what_is_wrong_is_refused_and_nothing_changes(
     assert (store.count(), policy.stats()["n_pending"]) == (0, 1)
 
 
-def test_what_belongs_to_all_of_a_batch_is_stored_with_it_or_nothing_is(
-    policy: ServedPolicy, store: ExperienceStore
-):
-    good = policy.decide(question())
-    written: list[object] = []
-    bad = replace(report(good), decision_id="unknown")
-    policy.take([report(good), bad], written.append)
-    assert (store.count(), written) == (0, [])
-
-    def fails(_: object) -> None:
-        raise RuntimeError("half-way")
-
-    with pytest.raises(RuntimeError, match="half-way"):
-        policy.take([report(good)], fails)
-    assert store.count() == 0
-    (found,) = policy.take([report(good)], written.append)
-    assert getattr(found, "status", None) == "stored"
-    assert (store.count(), len(written)) == (1, 1)
-
-
 def play(policy: ServedPolicy, n: int, best: str = "expansion") -> None:
     """Report ``n`` episodes of one step, worth 1 where the action is the best one."""
     for number in range(n):

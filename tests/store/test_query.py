@@ -47,7 +47,7 @@ def store(built, tmp_path):
 
 OF_PRODUCTION = {"decisions", "rewards"}
 OF_PEOPLE = {"interactions", "ratings", "comparisons", "rated_answers", "answer_pairs"}
-OF_POLICY = {"policy_experiences", "policy_versions", "policy_episodes", "policy_gates"}
+OF_POLICY = {"policy_experiences", "policy_versions"}
 OF_ADAPTERS = {"adapter_events", "training_rounds", "gate_checks", "live_tests", "adapters"}
 OF_GAMES = {
     *("game_rounds", "game_coins", "game_plays", "task_audits"),

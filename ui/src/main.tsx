@@ -7,7 +7,6 @@ import { Answers } from "./pages/answers";
 import { Chat } from "./pages/chat";
 import { Compare } from "./pages/compare";
 import { Overview } from "./pages/overview";
-import { Policy } from "./pages/policy";
 import { Production } from "./pages/production";
 import { Prompts } from "./pages/prompts";
 import { Review } from "./pages/review";
@@ -18,7 +17,7 @@ import { go, Link, to, useAddress, type Address } from "./router";
 import { apply, choice, choose, type Choice } from "./theme";
 
 const KEYS: [string, string][] = [
-  ["?", "show these keys"], ["g o", "Overview"], ["g p", "Production"], ["g m", "Chat"], ["g v", "Review"], ["g n", "Training"], ["g y", "Policy"], ["g s", "SQL"],
+  ["?", "show these keys"], ["g o", "Overview"], ["g p", "Production"], ["g m", "Chat"], ["g v", "Review"], ["g n", "Training"], ["g s", "SQL"],
   ["g r", "the run of this page"], ["g a", "its answers"], ["g c", "compare"], ["g t", "its prompts"],
   ["/", "search"], ["← ↑ → ↓", "move in the matrix"], ["Enter", "open the cell"], ["j k", "next and previous case of an open cell"],
   ["h l", "next and previous configuration of an open cell"], ["Esc", "close"], ["d", "dark or light"],
@@ -45,7 +44,6 @@ function page({ path, query }: Address): ComponentChildren {
   if (first === "chat") return <Chat query={query} />;
   if (first === "review") return <Review />;
   if (first === "training") return <Training role={second} />;
-  if (first === "policy") return <Policy system={second} />;
   if (first === "compare") return <Compare run={undefined} query={query} />;
   if (first === "runs" && second) {
     if (!third) return <Run run={second} query={query} />;
@@ -78,7 +76,7 @@ function useKeys(address: Address, help: (on: boolean) => void): void {
       if (event.timeStamp - before.current > 1_500) return;
       before.current = 0;
       const places: Record<string, string | undefined> = {
-        o: "/ui/", p: to("production"), m: to("chat"), v: to("review"), n: to("training"), y: to("policy"), s: to("sql"), r: run && to("runs", run), a: run && to("runs", run, "answers"),
+        o: "/ui/", p: to("production"), m: to("chat"), v: to("review"), n: to("training"), s: to("sql"), r: run && to("runs", run), a: run && to("runs", run, "answers"),
         c: run ? to("runs", run, "compare") : to("compare"), t: run && to("runs", run, "prompts"),
       };
       const place = places[event.key];
@@ -133,7 +131,6 @@ function App() {
             <Link href={to("chat")} current={first === "chat"}>Chat</Link>
             <Link href={to("review")} current={first === "review"}>Review</Link>
             <Link href={to("training")} current={first === "training"}>Training</Link>
-            <Link href={to("policy")} current={first === "policy"}>Policy</Link>
             <Link href={to("sql")} current={first === "sql"}>SQL</Link>
           </nav>
           <span class={connected ? "live on" : "live"} title={connected ? "Pages refresh themselves" : "No live connection; pages refresh when you open them"}>

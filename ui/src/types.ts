@@ -131,9 +131,6 @@ export interface RoleTraining {
 }
 // POST training/{role}/activate {version, confirm} and /rollback {confirm}
 
-// GET policy and policy/{system}
-export interface PolicySystems { systems: string[]; commands: string[] }
-
 // POST production/{system}/promote {candidate_id, confirm} and /rollback {confirm}; POST runs/{id}/stop, /resume {confirm}
 // Authorization: Bearer TOKEN, X-Convergence-CSRF: value of GET session
 export interface Session { csrf: string; can_write: boolean; why_not: string | null; chat: { roles: string[]; user: string; note: string | null; labels: string[] } | null; store: string; version: string }

@@ -225,7 +225,7 @@ export class RLInterface {
     let episode: string | null = null;
     const scores = [score];
     for (let step = 0; step < steps; step++) {
-      const state: MutationRequest = { history: [...actions], episode_id: episode, score, chooser: "ppo" };
+      const state: MutationRequest = { history: [...actions], episode_id: episode, score };
       const chosen = await this.selectMutation(prompt, state);
       episode = chosen.episode_id;
       actions.push(chosen.action);

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,6 @@ import typer
 
 from convergence import console
 from convergence.cli import locations, options
-from convergence.cli.locations import load_with
 from convergence.cli.optimize import mock_server
 from convergence_core.errors import ConfigurationError
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="policy",
     no_args_is_help=True,
-    help="Train and serve a policy that learns which change of a prompt to make.",
+    help="Serve a policy that learns which change of a prompt to make.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 PORT = 8765
@@ -30,55 +28,7 @@ MAX_BODY = 262_144
 
 @app.callback()
 def policy() -> None:
-    """Train and serve a policy that learns which change of a prompt to make."""
-
-
-@app.command()
-def train(
-    config: options.ConfigFile = options.CONFIG_FILE,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Same seed, same prompts. Overrides optimization.seed."),
-    ] = None,
-    assignments: options.Assignments = None,
-    offline: options.Offline = False,
-    quiet: options.Quiet = False,
-    _json: options.AsJson = False,
-) -> None:
-    """Play a round of episodes on a system's prompts, learn, and report which policy serves.
-
-    PPO's policy, a bandit and the best fixed sequence change the same prompts, scored on the same cases,
-    within the share `prompts.policy.max_share` of the budget. The policy serves once it earns more than
-    both. Flow `policy` does the same every night. An interrupted round continues.
-
-    --offline uses a separate store. Exit code 100: a baseline serves.
-    """
-    from tasks.policy.policy_round import open_policy_round, play_round  # noqa: PLC0415 - brings NumPy
-    from tasks.report.policy_section import policy_blocks, round_sentence  # noqa: PLC0415 - as above
-
-    with mock_server(wanted=offline) as mock_url:
-        loaded = load_with(config, assignments)
-        with open_policy_round(loaded, seed=seed, mock_url=mock_url) as opened:
-            tell = (
-                None if quiet or console.settings.json else lambda text: console.say(text, "dim")
-            )
-            report = play_round(opened, tell)
-    gate = report.gate
-
-    def show() -> None:
-        sentence = round_sentence(report.n_episodes, report.n_missing, report.limit)
-        console.answer(f"{report.label}: {sentence}.")
-        for block in policy_blocks(gate.serves, gate.reason, gate.verdicts, report.course):
-            console.show_block(block)
-        if tell is not None:
-            named = "" if config == options.CONFIG_FILE else f" {config}"
-            again = f"convergence policy train{named}{' --offline' if offline else ''}"
-            look = "" if offline else " In the browser: convergence ui"
-            console.say(f"\nAnother round: {again}.{look}")
-
-    console.emit(asdict(report), show)
-    if gate.serves != "ppo":
-        raise typer.Exit(options.EXIT_NO)
+    """Serve a policy that learns which change of a prompt to make."""
 
 
 @app.command()

@@ -2,8 +2,7 @@
 
 Every write is one transaction, durable before it is acknowledged. ``policy_experiences`` holds decisions with what
 came of them, each once and never changed; ``policy_versions`` each version of the policy, with the update or the load
-that made it; ``policy_episodes`` what each policy earned in rounds that compare it with baselines, ``policy_gates`` the
-verdicts on that (``tasks.store.policy.round_store``); ``policy_exports`` the ranges that went to parquet, each written down before its files.
+that made it; ``policy_exports`` the ranges that went to parquet, each written down before its files.
 """
 
 import base64
@@ -15,14 +14,12 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from convergence_core.policy import PROMPT_ACTIONS, PolicyDecision, StepOutcome
-from convergence_core.policy.course import GateRow
 from convergence_core.records import Json
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import (
     NUMBERED,
     RANGES,
     Closing,
-    Connection,
     RecordTable,
     Schema,
     SqlTable,
@@ -68,12 +65,6 @@ VERSIONS: Final = RecordTable(
     PolicyVersionRecord,
     f"{NUMBERED}, UNIQUE (version)",
 )
-GATES: Final = RecordTable(
-    "policy_gates",
-    GateRow,
-    f"{NUMBERED}, created_us INTEGER NOT NULL, UNIQUE (run_id, baseline)",
-    "gates_of_system(system, seq)",
-)
 _COLUMNS: Final = (
     "decision_id", "episode_id", "step", "version", "action", "legal", "log_prob", "value", "reward",
     "terminated", "truncated", "final_value", "observation", "decided_us", "created_us",
@@ -95,17 +86,6 @@ POLICY: Final = Schema(
             "experiences_of_version(version, seq)",
         ),
         VERSIONS,
-        SqlTable(
-            "policy_episodes",
-            "seq INTEGER PRIMARY KEY AUTOINCREMENT, system TEXT NOT NULL, run_id TEXT NOT NULL, "
-            "episode INTEGER NOT NULL, policy TEXT NOT NULL, version INTEGER NOT NULL, "
-            "category TEXT NOT NULL, text_id TEXT NOT NULL, actions TEXT NOT NULL, "
-            "verdicts TEXT NOT NULL, start_score REAL NOT NULL, gain REAL NOT NULL, "
-            "reward REAL NOT NULL, n_evaluations INTEGER NOT NULL, steps TEXT NOT NULL, "
-            "created_us INTEGER NOT NULL, UNIQUE(run_id, episode, policy)",
-            "episodes_of_system(system, policy, seq)",
-        ),
-        GATES,
         SqlTable("policy_exports", RANGES),
     ),
     loss="experiences that were not folded into the tables are gone with it",
@@ -142,26 +122,19 @@ class ExperienceStore(Closing):
         self.database = open_shared(path, POLICY_FILE, POLICY, url)
         self.now_us = now_us
 
-    def add(
-        self,
-        experiences: Sequence[PolicyExperience],
-        also: Callable[[Connection], None] | None = None,
-    ) -> int:
+    def add(self, experiences: Sequence[PolicyExperience]) -> int:
         """Store experiences durably, in one transaction; return how many are new.
 
         One whose decision is stored already is left as it is.
 
         Args:
             experiences: decisions with rewards and next states.
-            also: writes what must be stored with them or not at all.
         """
         now, n_new = self.now_us(), 0
         with self.database.transaction() as connection:
             for experience in experiences:
                 connection.execute(_ADD, _values(experience, now))
                 n_new += connection.changes()
-            if also is not None:
-                also(connection)
         return n_new
 
     def experience(self, decision_id: str) -> PolicyExperience | None:

@@ -26,15 +26,13 @@ ROUNDS_TAG = "rounds_of_preferences"
 """
 TEST_TAG = "test"
 """Tag and system suffix of a run that tests only the current settings."""
-POLICY_TAG = "policy"
-"""Tag and system suffix of rounds that compare policies of prompt changes."""
 GAMES_TAG = "games"
 """Tag and system suffix of rounds of language games."""
 OFFLINE = "offline"
 """Tag and system suffix of runs with the mock's answers."""
-PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG})
-"""Tags of runs that are no search. Each is a separate system, so that no search counts it as its
-predecessor."""
+PARTS = frozenset({TEST_TAG, GAMES_TAG, "policy"})
+"""Tags of runs that are no search, one of them of an earlier version. Each is a separate system, so that no
+search counts it as its predecessor."""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (
   SELECT candidate_id, case_id, replicate, role FROM evaluations WHERE run_id = $run

@@ -352,44 +352,6 @@ policy_versions (seq): One version of the edit policy.
 8 | created_at      | ts   |  |
 """)
 
-POLICY_EPISODES = table("""
-policy_episodes (seq): One prompt, edited step by step by one policy in a comparison round.
-1  | seq           | i64  |        |
-2  | system        | text |        |
-3  | run_id        | text |        | run that holds the evaluations
-4  | episode       | i64  |        | number in the run; equal numbers share prompt and cases
-5  | policy        | text |        | ppo, bandit (linear Thompson sampling) or sequence (best fixed)
-6  | version       | i64  |        | of the PPO policy
-7  | category      | text |        | the text parameter
-8  | text_id       | text |        | start of the first prompt's SHA-256
-9  | actions       | text |        | comma-separated, stop included
-10 | verdicts      | text |        | per action: kept, or why rejected
-11 | start_score   | f64  | [0, 1] | mean reward of the first prompt
-12 | gain          | f64  |        | last prompt's mean reward minus the first's
-13 | reward        | f64  |        | gain less the price of edits
-14 | n_evaluations | i64  |        | prompts times cases
-15 | created_at    | ts   |        |
-""")
-
-POLICY_GATES = table("""
-policy_gates (seq): One check of the edit policy against a baseline.
-1  | seq           | i64  |     |
-2  | system        | text |     |
-3  | run_id        | text |     | run before the check
-4  | version       | i64  |     | of the PPO policy
-5  | baseline      | text |     | bandit or sequence
-6  | decision      | text |     | promote (the policy earns more), keep, or undecided
-7  | n             | i64  |     | episodes played by both
-8  | mean          | f64  |     | mean reward difference, policy minus baseline
-9  | low           | f64  |     | ends of the 95 % confidence sequence
-10 | high          | f64  |     |
-11 | log_e         | f64  | nat | highest evidence so far, in nats
-12 | log_threshold | f64  | nat | evidence that decides, in nats
-13 | serves        | text |     | policy live afterwards: ppo, bandit or sequence
-14 | reason        | text |     |
-15 | created_at    | ts   |     |
-""")
-
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
@@ -400,7 +362,7 @@ TABLES: Mapping[str, Table] = {
         *(TASK_AUDITS,),
         *(DECISIONS, REWARDS, INTERACTIONS, RATINGS, COMPARISONS),
         *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS),
-        *(POLICY_EXPERIENCES, POLICY_VERSIONS, POLICY_EPISODES, POLICY_GATES),
+        *(POLICY_EXPERIENCES, POLICY_VERSIONS),
     )
 }
 """All tables by name."""
@@ -411,10 +373,7 @@ FEEDBACK_TABLES: tuple[Table, ...] = (
 )
 """Tables that a fold fills from the feedback of people and what was trained on it."""
 
-POLICY_TABLES: tuple[Table, ...] = (
-    *(POLICY_EXPERIENCES, POLICY_VERSIONS),
-    *(POLICY_EPISODES, POLICY_GATES),
-)
+POLICY_TABLES: tuple[Table, ...] = (POLICY_EXPERIENCES, POLICY_VERSIONS)
 """Tables that a fold fills from the policy of prompt changes."""
 
 ADDED_TABLES: tuple[Table, ...] = (TASK_AUDITS,)
