@@ -115,8 +115,6 @@ production data as of the latest export (`convergence fold`). Columns whose name
 
 MOST_INLINE = 3
 """Keys that a section may have without a heading of its own."""
-MODEL = "feedback.safety.model."
-"""It has the keys of `llm`, which stand there."""
 PLAIN = frozenset({"text", "integer", "number", "boolean", "mapping", "any JSON"})
 """Types that the meaning of a key says anyway."""
 NO_DEFAULT: Mapping[str, list[str]] = {
@@ -129,11 +127,6 @@ NO_DEFAULT: Mapping[str, list[str]] = {
 def configuration_page() -> str:
     """Return docs/configuration.md."""
     rows = {row.key: row for row in reference()}
-    rows = {
-        key: row
-        for key, row in rows.items()
-        if not (key.startswith(MODEL) and f"llm.{key.removeprefix(MODEL)}" in rows)
-    }
     sections = [key for key in rows if "." not in key]
     parts = [CONFIGURATION, " · ".join(f"[{key}](#{key})" for key in sections), "\n"]
     headings = [*sections, *(key for key in rows if _n_below(key, rows) > MOST_INLINE)]

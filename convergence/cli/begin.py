@@ -257,7 +257,6 @@ def _learning_parts(loaded: "Loaded", world: "Environment") -> Iterator[Callable
     from tasks.games.configured_games import check_user_games  # noqa: PLC0415 - as above
     from tasks.models.files import find_model  # noqa: PLC0415 - as above
     from tasks.providers import make_llm  # noqa: PLC0415 - as above
-    from tasks.training.safety_model import open_safety_model  # noqa: PLC0415 - as above
 
     training, llm = loaded.configuration.feedback.training, loaded.configuration.llm
     yield lambda: check_user_games(loaded)
@@ -268,9 +267,6 @@ def _learning_parts(loaded: "Loaded", world: "Environment") -> Iterator[Callable
         yield lambda: find_model(model, loaded.base_dir, key=key)
     if llm is not None:
         yield lambda: make_llm(llm, world.secrets)
-    safety = loaded.configuration.feedback.safety.model
-    if safety is not None and safety.form == "folder":
-        yield lambda: open_safety_model(loaded)
 
 
 def _environment(loaded: "Loaded") -> dict[str, bool]:

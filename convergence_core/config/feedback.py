@@ -5,7 +5,6 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from convergence_core.config.base import FunctionPath, Section, Text
-from convergence_core.config.evaluation import LlmConfig
 
 RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 """Name of a role: small letters, digits, dashes and underscores."""
@@ -79,26 +78,10 @@ class TrainingConfig(Section):
     """Blinded test of a new adapter on live traffic."""
 
 
-class SafetyModelConfig(LlmConfig):
-    """What flags harmful answers, beside the built-in rules. A plain text is the path of a folder."""
-
-    form: Literal["moderation", "chat", "folder"] = "moderation"
-    """How to call it: `moderation` (`POST /moderations`), `chat` (a judge), or `folder` (a
-    local Hugging Face text classifier, extra `local`)."""
-
-
-class SafetyConfig(Section):
-    """What counts as harmful, beyond the built-in rules."""
-
-    model: SafetyModelConfig | None = None
-    """Model that flags answers, within `budget`, with the keys of `llm`. Absent: rules only."""
-
-
 class FeedbackConfig(Section):
     """Who answers in chat, and how to learn from ratings."""
 
     roles: dict[RoleName, Text] = Field(default_factory=dict)
     """Your roles and their personas (system prompts), besides `assistant`, `code` and
     `creative`."""
-    safety: SafetyConfig = Field(default_factory=SafetyConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)

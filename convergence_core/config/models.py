@@ -177,16 +177,13 @@ class Configuration(Section):
 
     @property
     def llms(self) -> list[tuple[tuple[str, ...], LlmConfig]]:
-        """Models that judge answers or their safety, think or write, each with the key where it stands."""
+        """Models that judge answers, think or write, each with the key where it stands."""
         llms: list[tuple[tuple[str, ...], LlmConfig]] = []
         if self.llm is not None:
             llms.append((("llm",), self.llm))
         for name, metric in self.evaluation.judges.items():
             if metric.llm is not None:
                 llms.append((("evaluation", "metrics", name, "llm"), metric.llm))
-        safety = self.feedback.safety.model
-        if safety is not None and safety.form != "folder":
-            llms.append((("feedback", "safety", "model"), safety))
         return llms
 
     @property

@@ -243,12 +243,6 @@ def _llms(n: Report) -> None:
     general = n.data.get("llm")
     if isinstance(general, dict):
         n.rename(general, ("llm",), "base_url", "endpoint")
-    safety = mapping_at(n.data, "feedback", "safety")
-    if isinstance(safety.get("model"), str):
-        safety["model"] = {"form": "folder", "model": safety["model"]}
-        n.renamed["feedback", "safety", "model", "model"] = ("feedback", "safety", "model")
-    elif isinstance(safety.get("model"), dict):
-        n.rename(safety["model"], ("feedback", "safety", "model"), "base_url", "endpoint")
     for name, metric in mapping_at(n.data, "evaluation", "metrics").items():
         metric_llm = metric.get("llm") if isinstance(metric, dict) else None
         if isinstance(metric_llm, dict):

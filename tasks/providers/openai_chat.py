@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
 _STOPWATCH: contextvars.ContextVar[Stopwatch] = contextvars.ContextVar("stopwatch")
 
-RawPath: TypeAlias = Literal["embeddings", "moderations", "chat/completions"]
+RawPath: TypeAlias = Literal["embeddings", "chat/completions"]
 _NAMED: Mapping[RawPath, tuple[str, ...]] = {
     "embeddings": ("model", "input", "encoding_format"),
-    "moderations": ("model", "input"),
     "chat/completions": ("model", "messages"),
 }
 """Fields that the client's methods want by name."""
@@ -120,7 +119,7 @@ class OpenAIChat(Provider):
         """Ask another endpoint of the same server once; return its JSON and the milliseconds.
 
         Args:
-            path: ``embeddings`` has vectors of texts; ``moderations`` flags one.
+            path: ``embeddings`` has vectors of texts.
             body: of the request, the model included.
 
         Raises:

@@ -27,8 +27,7 @@ class Embedder:
         Raises:
             EvaluationFault: there is none.
         """
-        body: dict[str, Json] = {"input": text, "encoding_format": "float"}
-        call = self.model.exchange(self.purpose, "embeddings", body, read=_kept)
+        call = self.model.embed(self.purpose, text, _kept)
         answered = await asker.ask(call, f"embedding/{sha256_hex(text)[:16]}")
         return np.asarray(answered.reply.value, np.float64)
 

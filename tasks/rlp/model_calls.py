@@ -21,9 +21,7 @@ THOUGHT: Final = "thought"
 SAO: Final = "sao"
 WRITING: Final = "writing"
 GAME: Final = "game"
-Purpose: TypeAlias = Literal["thought", "sao", "writing", "game", "safety"]
-RawPath: TypeAlias = Literal["embeddings", "moderations"]
-"""Endpoints that receive a raw body."""
+Purpose: TypeAlias = Literal["thought", "sao", "writing", "game"]
 
 
 class UnreadableAnswerError(ValueError):
@@ -60,7 +58,7 @@ class Exchanger(Protocol):
     """Model whose server may have endpoints besides chat; see ``OpenAIChat.exchange``."""
 
     async def exchange(
-        self, path: RawPath, body: Mapping[str, Json], /
+        self, path: Literal["embeddings"], body: Mapping[str, Json], /
     ) -> tuple[dict[str, Json], float]:
         """Send one request to an endpoint; return the JSON answer and the milliseconds."""
         ...
@@ -124,32 +122,26 @@ class Model:
 
         return self._call(purpose, "chat/completions", body, limit, ask)
 
-    def exchange(
-        self,
-        purpose: Purpose,
-        path: RawPath,
-        body: dict[str, Json],
-        *,
-        read: Callable[[Mapping[str, Json]], Json],
+    def embed(
+        self, purpose: Purpose, text: str, read: Callable[[Mapping[str, Json]], Json]
     ) -> PaidCall:
-        """Return a call of an endpoint with a raw body.
+        """Return a call of the endpoint of embeddings.
 
         Args:
             purpose: paying role.
-            path: path of the endpoint.
-            body: request body without the model.
+            text: to be embedded.
             read: extracts the part of the answer to keep.
         """
-        body = {"model": self.name, **body}
+        body: dict[str, Json] = {"model": self.name, "input": text, "encoding_format": "float"}
         llm = cast("Exchanger", self.llm)  # only such servers are configured
 
         async def ask() -> _Answer:
-            raw, latency_ms = await llm.exchange(path, body)
+            raw, latency_ms = await llm.exchange("embeddings", body)
             reported = raw.get("model")
             model = reported if isinstance(reported, str) else None
             return _Answer(partial(read, raw), usage_of(raw), latency_ms, model)
 
-        return self._call(purpose, path, body, 0, ask)
+        return self._call(purpose, "embeddings", body, 0, ask)
 
     def _call(
         self,

@@ -35,7 +35,6 @@ from tasks.metrics.comparisons import LIKENESSES, Comparison, comparison, needs_
 from tasks.models.files import ModelFiles
 from tasks.training.judged_model import JudgedModel, Messages, SampledPrompt, prompt_of
 from tasks.training.marks import RoleMarks, prompt_key
-from tasks.training.safety_model import SafetyModel
 
 MAX_REPAIR_PROMPTS: Final = 200
 """Prompts that were marked low and are asked: the first by their hash, so always the same."""
@@ -237,7 +236,6 @@ def check_adapter(
     old_version: str | None,
     weights_problem: str | None,
     classifier: tuple[SafetyClassifier | None, str] = (None, ""),
-    safety: SafetyModel | None = None,
 ) -> AdapterJudgement:
     """Judge a new adapter against the one in service.
 
@@ -250,7 +248,6 @@ def check_adapter(
         old_version: of the one in service.
         weights_problem: what is wrong with its weights; ``None`` if nothing is.
         classifier: of answers that people flagged, and how good it is in words.
-        safety: flags answers beside the rules; ``None`` if the configuration names no model.
 
     Raises:
         ConfigurationError: the rater of held-out answers cannot be loaded, or gave no rating.
@@ -282,7 +279,7 @@ def check_adapter(
             f"the rater's ratings of {plural(len(answered.new), 'answer')} of each to "
             f"{plural(compared.n_prompts, 'held-out prompt')}"
         )
-    n_flags, flags_rest_on = _new_flags(answered, *classifier, safety)
+    n_flags, flags_rest_on = _new_flags(answered, *classifier)
     checks = gate_checks(
         GateMeasures(
             n_held_out=len(prompts),
@@ -389,10 +386,7 @@ def _logged_reward(
 
 
 def _new_flags(
-    answered: _Answered,
-    classifier: SafetyClassifier | None,
-    words: str,
-    safety: SafetyModel | None = None,
+    answered: _Answered, classifier: SafetyClassifier | None, words: str
 ) -> tuple[int, str]:
     """Return the flags on new answers beyond those on old ones, and what they rest on."""
 
@@ -406,13 +400,6 @@ def _new_flags(
         return [texts[i : i + answered.n] for i in range(0, len(texts), answered.n)]
 
     n = n_new_flags(flags(answered.old), flags(answered.new))
-    if safety is not None:
-        prompts = [prompt.messages[-1]["content"] for prompt in answered.asked]
-        old, new = (
-            list(zip(prompts, texts, strict=True)) for texts in (answered.old, answered.new)
-        )
-        n_more, source = safety.compared(old, new)
-        n, words = n + n_more, "; ".join(filter(None, (source, words)))
     if classifier is None:
         return n, words
     comparison = compare_flags(classifier, by_prompt(answered.old), by_prompt(answered.new))

@@ -48,7 +48,6 @@ from tasks.training.round_settings import (
     base_model,
     settings_of,
 )
-from tasks.training.safety_model import open_safety_model
 
 Status = Literal["waiting", "paused", "activated", "undecided", "rejected", "failed"]
 BY: Final = "training"
@@ -161,7 +160,6 @@ class _Round:
     ) -> None:
         self._loaded, self._feedback, self._role = loaded, feedback, role
         self._base, self._marks, self._work = base, marks, work
-        self._safety = open_safety_model(loaded)
         self._adapters, self._rounds = AdapterStore(feedback), TrainingRounds(feedback)
         self._incumbent = self._adapters.active(role)
         self._parent = (
@@ -285,7 +283,6 @@ class _Round:
             old_version=None if self._incumbent is None else self._incumbent.version,
             weights_problem=weights_problem(self._adapters.folder(version)),
             classifier=safety_classifier(self._feedback, self._role),
-            safety=self._safety,
         )
         checks = judged.checks
         self._adapters.record_checks(version, checks)

@@ -1,6 +1,5 @@
 """Rules of ``feedback``: what a round of training may be told, and what belongs to the checkpoint."""
 
-import json
 from typing import Any
 
 import pytest
@@ -48,22 +47,3 @@ def test_a_test_on_live_traffic_out_of_range_is_refused_by_its_key(key: str, val
 def test_values_out_of_range_are_refused_by_their_key(key: str, value: Any):
     (problem,) = problems_of(training(**{key: value}), MINIMAL)
     assert problem.key == f"feedback.training.{key}"
-
-
-def test_a_plain_safety_model_is_a_folder_and_a_table_is_an_endpoint():
-    def safety(model: Any) -> dict[str, Any]:
-        return {"feedback": {"safety": {"model": model}}}
-
-    found = parse_mapping(edited(safety("./guard"), MINIMAL))
-    model = found.feedback.safety.model
-    assert model is not None
-    assert (model.form, model.model) == ("folder", "./guard")
-    assert parse_mapping(json.loads(found.to_json())) == found
-    found = parse_mapping(
-        edited(safety({"model": "g", "base_url": "http://127.0.0.1:9"}), MINIMAL)
-    )
-    model = found.feedback.safety.model
-    assert model is not None
-    assert (model.form, model.endpoint) == ("moderation", "http://127.0.0.1:9")
-    (problem,) = problems_of(safety({"model": "openai/omni-moderation-latest"}), MINIMAL)
-    assert problem.key == "feedback.safety.model.api_key_env"

@@ -26,7 +26,6 @@ PROMPTS = (
     "prompts",
     "roles",
     "players",
-    "safety_model",
 )
 """Modules whose texts a model reads."""
 MOST_WORDS_OF_A_SENTENCE = 35

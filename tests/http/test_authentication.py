@@ -34,7 +34,6 @@ def full() -> Configuration:
         llm=JUDGE,
         evaluation__metrics=METRICS,
         storage={"journal": "${JOURNAL}"},
-        feedback={"safety": {"model": {**JUDGE, "api_key_env": "SAFETY_KEY"}}},
     ).configuration
 
 
@@ -63,9 +62,8 @@ def test_no_section_names_a_variable_that_the_redactor_does_not_know_of():
         "AuthConfig.password_env",
         "AuthConfig.token_env",
         "LlmConfig.api_key_env",
-        "SafetyModelConfig.api_key_env",
     }
-    names = {"PASS", "TEAM", "GENERAL_KEY", "OWN_KEY", "JOURNAL", "SAFETY_KEY"}
+    names = {"PASS", "TEAM", "GENERAL_KEY", "OWN_KEY", "JOURNAL"}
     assert set(secret_names(full())) == names
 
 
