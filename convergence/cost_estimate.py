@@ -26,7 +26,6 @@ from convergence_core.config import JudgeMetric
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.evaluation import LlmConfig
 from convergence_core.config.evaluation_rules import check_judges, judge_note
-from convergence_core.config.games import REAL_TASK, is_real_task
 from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Target
@@ -47,8 +46,6 @@ N_LONGEST: Final = 4
 BYTES: Final = 4  # of a token of English
 USUAL_ANSWER: Final = 150  # tokens
 USUAL_THOUGHT: Final = 600  # tokens of notes, eight forecasts and five settings
-USUAL_MOVE: Final = 20  # tokens of a reply in a game
-GAME_PROMPT: Final = 6_000  # most bytes of what a player reads
 OTHER_TOKENIZER: Final = 2  # most tokens of a judge for one token of an answer
 FRAME: Final = 2_500  # bytes of the fixed wording of a request for a prompt or a preference
 LONGEST_ANSWER: Final = 4_000  # characters of an answer that preferences compare
@@ -64,7 +61,7 @@ _HISTORY = """
     FROM attempts a JOIN runs r USING (run_id)
     WHERE r.name = $name AND a.state = 'done' GROUP BY a.purpose"""
 
-Role = Literal["evaluation", "judge", "thought", "writing", "sao", "game", "total"]
+Role = Literal["evaluation", "judge", "thought", "writing", "sao", "total"]
 """Purpose of a call, as in the ledger."""
 
 
@@ -162,7 +159,7 @@ class RoleEstimate:
 
     role: Role
     name: str = ""
-    """Provider of the target, metric of the judge, model of other purposes, player of games."""
+    """Provider of the target, metric of the judge, model of other purposes."""
     calls: Amount
     tokens: Amount
     usd: Amount
@@ -263,8 +260,7 @@ class _Estimator:
         budget = configuration.budget
         size, n_candidates, n_search = self._size()
         n_final = schedule.final_quota().n_cells * schedule.n_subjects
-        n_rounds = self._n_game_rounds()
-        cells = self._cells(n_search, n_final, n_rounds)
+        cells = self._cells(n_search, n_final)
         # A champion may answer further cases, as the opponent of pairwise judges.
         calls = cells + Amount(0, schedule.champion_calls)
         roles = (
@@ -275,7 +271,6 @@ class _Estimator:
             ),
             *self._thoughts(),
             *self._texts(),
-            *self._games(n_rounds),
         )
         n_attempts = configuration.optimization.execution.most_attempts
         n_calls = sum((role.calls for role in roles), NOTHING)
@@ -306,12 +301,8 @@ class _Estimator:
             unaffordable=unaffordable,
         )
 
-    def _n_game_rounds(self) -> int:
-        every = self._configuration.society.games.every
-        return 0 if every is None else max(0, self._schedule.n_generations - 1) // every
-
-    def _cells(self, n_search: int, n_final: int, n_rounds: int) -> Amount:
-        """Return the cells that a run evaluates; a round of games looks at held-out cases."""
+    def _cells(self, n_search: int, n_final: int) -> Amount:
+        """Return the cells that a run evaluates."""
         schedule, configuration = self._schedule, self._configuration
         stopping, n_least = (
             configuration.optimization.execution.early_stopping,
@@ -320,8 +311,8 @@ class _Estimator:
         if stopping.enabled and configuration.evaluation.objective == "reward":
             n_least = min(n_least, stopping.patience + 1)  # flat ones after the first end the run
         least = -(-n_search * n_least // schedule.n_generations) + n_final
-        most, looks = n_search + n_final, n_rounds * schedule.n_holdout_cases
-        return Amount((least + most + looks) / 2, most + looks)
+        most = n_search + n_final
+        return Amount((least + most) / 2, most)
 
     def _size(self) -> tuple[int | None, int | None, int]:
         """Return the possible candidates, and the most candidates and cells of the search."""
@@ -592,41 +583,6 @@ class _Estimator:
             usd=role.usd + answers * _over([quote.usd for quote in self._quotes]),
         )
 
-    def _games(self, n_rounds: int) -> Iterator[RoleEstimate]:
-        """Yield the replies in games, by player; half of the games are expected in a round."""
-        settings, llm = self._configuration.society.games, self._configuration.llm
-        if settings.every is None:
-            return
-        from tasks.games.configured_games import configured_games  # noqa: PLC0415 - brings NumPy
-
-        if names := " ".join(_unaudited(self._loaded)):
-            why = f"no audit of {names} is stored. Run `convergence games audit {names}`."
-            yield RoleEstimate(role="game", name="real tasks", calls=UNKNOWN, tokens=UNKNOWN,
-                               usd=UNKNOWN, unknown=why)  # fmt: skip
-            return
-        games = configured_games(self._loaded, self._world, str)
-        most: dict[str | None, int] = {}
-        for game in games.values():
-            of_game: dict[str | None, int] = {}
-            for role, n in game.game.cost.items():
-                if role in game.seats or role in game.of_system:
-                    player = game.seats[role].name if role in game.seats else None
-                    of_game[player] = of_game.get(player, 0) + n
-            most |= {name: max(n, most.get(name, 0)) for name, n in of_game.items()}
-            game.close()
-        share, longest = settings.max_share_usd, settings.max_tokens
-        for name, n in most.items():
-            replies = Amount(n_rounds * settings.plays * n / 2, n_rounds * settings.plays * n)
-            if name is None or llm is None:
-                yield self._role("game", "the system", replies, self._quotes, share=share,
-                                 lowered_by=TARGET_KEY)  # fmt: skip
-                continue
-            _, quote = self._model(llm, name)
-            prompt = Amount(GAME_PROMPT / BYTES, GAME_PROMPT)
-            call = quote(prompt, Amount(min(USUAL_MOVE, longest), longest), GAME_PROMPT)
-            yield self._role("game", name, replies, [call], share=share,
-                             lowered_by="society.games.max_tokens")  # fmt: skip
-
     # -- words
 
     def _notes(self, total: RoleEstimate, roles: Sequence[RoleEstimate]) -> Iterator[str]:
@@ -717,24 +673,6 @@ def _thought_bound(loaded: "Loaded") -> int:
     bound = prompt_bound({"messages": [*prompts_of(loaded.configuration).messages(request)]})
     assert bound is not None  # noqa: S101 - texts only
     return bound
-
-
-def _unaudited(loaded: "Loaded") -> list[str]:
-    """Return the generators of real tasks without a stored audit."""
-    from tasks.games.reasoning_audits import stored_audit  # noqa: PLC0415 - brings NumPy
-    from tasks.games.reasoning_tasks import why_missing  # noqa: PLC0415 - as above
-    from tasks.inputs.storage import store_path  # noqa: PLC0415 - brings DuckDB
-
-    games = loaded.configuration.society.games.games.items()
-    names = [
-        name.removeprefix(REAL_TASK).replace("-", "_")
-        for name, config in games
-        if is_real_task(name, config)
-    ]
-    if not names or why_missing():
-        return []
-    known = stored_audit(store_path(loaded)).audits
-    return [name for name in names if name not in known]
 
 
 def _unaffordable(roles: Sequence[RoleEstimate], limit: float | None) -> str | None:

@@ -7,7 +7,6 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
 from convergence_core.result import RunResult
-from flows.games import games
 from flows.generation import run_generation
 from flows.sao import sao
 from tasks.artifacts import log_generation, notices, show_result, show_start
@@ -68,8 +67,6 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
                 with tags(*run.tags_of_generation()):
                     if run.is_due("sao"):
                         sao(run_id=run.run_id, generation=run.next_generation)
-                    if run.is_due("games"):
-                        games(run_id=run.run_id, generation=run.next_generation)
                     log_generation(run_generation(run.run_id, run.next_generation))
             finalists = choose_finalists(run)
             trials = evaluate.map(

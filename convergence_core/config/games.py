@@ -60,12 +60,8 @@ class GameConfig(Section):
 class GamesConfig(Section):
     """Language games between models, of which those are kept that help on held-out cases."""
 
-    nullable = frozenset({"every"})
-
     enabled: bool = False
     """Whether the schedule `games/weekly` plays."""
-    every: int | None = Field(default=None, ge=1)
-    """Generations between rounds within a run; `null`: none within runs."""
     games: dict[str, GameConfig] = Field(default_factory=dict)
     """Players by game id. Empty: all built-in games, `llm` against the solver."""
     plays: int = Field(default=40, ge=1, le=100_000)

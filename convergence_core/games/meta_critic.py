@@ -56,9 +56,6 @@ class GameRound:
     """One round as the meta-critic reads it."""
 
     round_number: int
-    series: str = ""
-    """Run that it was played in; empty: it was played alone. Two rounds that were in flight at once may share
-    a number, never both."""
     coins: Mapping[str, Coin]
     """Game → its coin; empty: the games were chosen in another way."""
     change: float
@@ -176,11 +173,11 @@ def _noise_variance(x: np.ndarray, y: np.ndarray, rounds: Sequence[GameRound]) -
 
 
 def _check(rounds: Sequence[GameRound]) -> None:
-    seen: set[tuple[str, int]] = set()
+    seen: set[int] = set()
     for past in rounds:
-        if (past.series, past.round_number) in seen:
+        if past.round_number in seen:
             raise ValueError(f"round {past.round_number} came twice: one look a round")
-        seen.add((past.series, past.round_number))
+        seen.add(past.round_number)
         if not past.coins or any(not 0.0 < c.probability < 1.0 for c in past.coins.values()):
             raise NoCoinsError(
                 f"round {past.round_number} must have a logged coin for each game that could fall on "

@@ -122,50 +122,27 @@ class PastRound:
     """A finished round."""
 
     run_id: str
-    generation: int = 0
-    """Of the run, before which it was played; 0 of a run that is nothing but the round."""
     round_number: int
-    series: str = ""
-    """Run that it was played in, the first of those that went on from one another; empty: it was played alone."""
     coins: tuple[CoinRecord, ...]
     look: HeldOutLook
-    after: HeldOutLook | None = None
-    """What the final test of its run measured of the leader on the held-out cases; ``None`` means
-    nothing, or it was played alone."""
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """Run and generation."""
-        return self.run_id, self.generation
 
 
-def rounds_with_change(
-    past: Sequence[PastRound], now: HeldOutLook | None, *, series: str = ""
-) -> list[GameRound]:
+def rounds_with_change(past: Sequence[PastRound], now: HeldOutLook | None) -> list[GameRound]:
     """Return the rounds whose effect was measured: by the look before the round after.
-
-    Looks of different series are at incumbents that did not come from one another: the leader of a search
-    and the champion. The change between them is no effect, so the look before the next round of the same
-    series counts, whatever was played in between; the last round of a run is measured by the run's final test.
 
     Args:
         past: finished rounds, in their order.
         now: look before the round that begins; ``None`` if none was taken.
-        series: of the round that begins.
     """
-    looks = [(record.series, record.look) for record in past]
-    looks += [] if now is None else [(series, now)]
+    looks = [record.look for record in past][1:] + ([] if now is None else [now])
     rounds = []
-    for n, record in enumerate(past, 1):
-        following = (look for its_series, look in looks[n:] if its_series == record.series)
-        after = next(following, record.after)
-        change = None if after is None else change_between(record.look, after)
+    for record, after in zip(past, looks, strict=False):
+        change = change_between(record.look, after)
         coins = {c.game: c.coin for c in record.coins if c.coin is not None}
         if change is not None and coins:
             rounds.append(
                 GameRound(
                     round_number=record.round_number,
-                    series=record.series,
                     coins=coins,
                     change=change[0],
                     change_variance=change[1],

@@ -7,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from convergence_core.explanation.records import Effect, Explanation
-from convergence_core.games.report import GamesReportWithin
 from convergence_core.judges.report import JudgeReport
 from convergence_core.prompts.report import PromptReport
 from convergence_core.records import Estimate, Json, Params, Role, canonical_json
@@ -227,8 +226,6 @@ class RunResult:
     """What thoughts were worth; ``None`` if no one thought."""
     preferences: PreferenceReport | None = None
     """What preferences came to; ``None`` if none were written."""
-    games: GamesReportWithin | None = None
-    """What rounds of language games within the run came to; ``None`` if none was played."""
     prompts: PromptReport | None = None
     """What writing prompts came to; ``None`` if nothing was written."""
     sources: tuple[SourceReport, ...] = ()

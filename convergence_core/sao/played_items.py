@@ -1,7 +1,7 @@
 """Verdicts on items of executed truth in plays, and the trust after them.
 
 Each round of games is one audit: the older rounds and audits are, the lighter they count
-(``convergence_core.judges.trust``). A state remembers the last round that it holds, so none counts twice.
+(``convergence_core.judges.trust``).
 """
 
 import math
@@ -37,16 +37,15 @@ class PlayedItem:
 def after_plays(
     state: SaoState, plays: Sequence[PlayedItem], audited: Sequence[str]
 ) -> tuple[SaoState, tuple[str, ...]]:
-    """Return the state with the rounds that it does not hold yet, and the items that the judge was tried on.
+    """Return the state with the rounds of games, and the items that the judge was tried on.
 
     Args:
         state: with the trust so far.
-        plays: of all finished rounds of one series.
+        plays: of all finished rounds.
         audited: ids of the items of all audits but these.
     """
-    known = {*audited, *(play.item_id for play in plays if play.round_number <= state.played_to)}
-    new = [play for play in plays if play.round_number > state.played_to]
-    for number, group in groupby(sorted(new, key=_round_of), key=_round_of):
+    known = {*audited}
+    for _, group in groupby(sorted(plays, key=_round_of), key=_round_of):
         played = [*group]
         ids = {play.item_id for play in played}
         audit = Audit(
@@ -55,7 +54,7 @@ def after_plays(
             n_new=len(ids - known),
         )
         known |= ids
-        state = replace(state, trust=state.trust.after(audit), played_to=number)
+        state = replace(state, trust=state.trust.after(audit))
     return state, tuple(dict.fromkeys((*audited, *(play.item_id for play in plays))))
 
 

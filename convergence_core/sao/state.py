@@ -27,8 +27,6 @@ class SaoState:
     walk_to: int = 0
     """Steps after which the walk of this run ends, and a further run's begins."""
     trust: Trust = field(default_factory=Trust)
-    played_to: int = -1
-    """Last round of games whose verdicts ``trust`` holds; -1: none."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Text parameter → variants distilled for it, in their order."""
 
@@ -72,13 +70,11 @@ class SaoState:
             n_personas: personas drawn for it.
             same_judge: whether its judge is this state's.
         """
-        judge = self if same_judge else SaoState(limit=limit)
         return SaoState(
             limit=limit,
             walk_from=self.walk_to,
             walk_to=self.walk_to + n_personas,
-            trust=judge.trust,
-            played_to=judge.played_to,
+            trust=self.trust if same_judge else Trust(),
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -88,7 +84,6 @@ class SaoState:
             "asked": [*self.asked],
             "walk": [self.walk_from, self.walk_to],
             "trust": asdict(self.trust),
-            "played_to": self.played_to,
             "variants": {name: [*texts] for name, texts in self.variants.items()},
         }
 
@@ -108,6 +103,5 @@ class SaoState:
             walk_from=int(walk_from),
             walk_to=int(walk_to),
             trust=Trust(**value["trust"]),
-            played_to=int(value.get("played_to", -1)),
             variants={k: tuple(texts) for k, texts in value["variants"].items()},
         )

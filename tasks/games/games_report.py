@@ -2,16 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from typing import Final
 
 from convergence_core.games.meta_critic import GameEffect, effects
 from convergence_core.games.registry import solved_games
-from convergence_core.games.report import GameReport, GamesReportWithin, LookReport
 from convergence_core.games.round_records import (
     CoinRecord,
     GamesReport,
     GameSummary,
-    PastRound,
     PlayRecord,
     role_scores,
     rounds_with_change,
@@ -19,188 +17,63 @@ from convergence_core.games.round_records import (
 from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS
 from convergence_core.ports import RunRecord
-from tasks.games.round_rows import (
-    all_rounds,
-    past_rounds,
-    plays_of_run,
-    rounds_of_run,
-    system_of,
-)
-from tasks.report.games_section import game_sentence, verdict_of_game
+from tasks.games.round_rows import past_rounds, plays_of_run, round_row_of, system_of
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import OFFLINE
 
+_FINISHED: Final = """
+    SELECT g.run_id FROM game_rounds g JOIN runs r USING (run_id) WHERE r.name LIKE '%.games'"""
 
-def report_of(
-    store: ParquetStore, record: RunRecord, generation: int | None = None
-) -> GamesReport:
+
+def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
     """Return what a finished round did, and what the rounds up to its look say of each game.
 
     Args:
         store: holds the round.
         record: its run.
-        generation: of the run, before which it was played; ``None`` means the run's last round.
 
     Raises:
-        LookupError: the run holds no such round.
+        LookupError: the run holds no finished round.
     """
     system = system_of(record)
-    rows = [
-        row
-        for row in rounds_of_run(store, system, record.run_id)
-        if generation in (None, row["generation"])
-    ]
-    if not rows:
+    row = round_row_of(store, system, record.run_id)
+    if row is None:
         raise LookupError(f"run {record.label} has no finished round of games")
-    row = rows[-1]
-    place = (record.run_id, int(row["generation"]))
-    reported = next(past for past in all_rounds(store, system) if past.place == place)
-    before = [
-        past
-        for past in past_rounds(store, system)
-        if (past.round_number, past.place) < (reported.round_number, reported.place)
-    ]
-    plays = plays_of_run(store, record.run_id, generation=reported.generation)
-    cost = None if row["cost_usd"] is None else float(row["cost_usd"])
-    return made_report(
-        record,
-        reported,
-        before,
-        plays,
-        cost_usd=cost,
-        limit=row["limit_reason"],
-    )
-
-
-def games_within_report(store: ParquetStore, record: RunRecord) -> GamesReportWithin | None:
-    """Return what the rounds within a run came to; ``None`` if it has none.
-
-    Args:
-        store: holds the run's generations, and its final test if it had one.
-        record: the run.
-
-    Raises:
-        StoreDamagedError: a file cannot be read.
-    """
-    system = system_of(record)
-    rows = rounds_of_run(store, system, record.run_id)
-    if not rows:
-        return None
-    reports = [report_of(store, record, int(row["generation"])) for row in rows]
-    rounds = [past for past in all_rounds(store, system) if past.run_id == record.run_id]
-    past = [
-        past for past in past_rounds(store, system) if past.round_number <= rounds[-1].round_number
-    ]
-    measured = rounds_with_change(past, None)
-    effect = {effect.game: effect for effect in effects(measured)} if measured else {}
-    looks = [(f"before round {report.round_number + 1}", report.look) for report in reports]
-    if rounds[-1].after is not None:
-        looks.append(("in the final test", rounds[-1].after))
-    costs = [report.cost_usd for report in reports]
-    return GamesReportWithin(
-        n_rounds=len(reports),
-        n_plays=sum(report.n_plays for report in reports),
-        n_calls=sum(report.n_calls for report in reports),
-        cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
-        is_offline=reports[-1].is_offline,
-        looks=tuple(
-            LookReport(when=when, n_cases=look.n_cases, mean=look.mean) for when, look in looks
-        ),
-        n_measured=len(measured),
-        limits=tuple(
-            f"Round {report.round_number + 1} ended early: {report.limit.rstrip('.')}."
-            for report in reports
-            if report.limit is not None
-        ),
-        games=tuple(
-            _game_within(
-                [
-                    game
-                    for report in reports
-                    for game in report.games
-                    if game.coin.game == last.coin.game
-                ],
-                effect.get(last.coin.game),
-                len(measured),
-                reports[-1].round_number,
-            )
-            for last in reports[-1].games
-        ),
-    )
-
-
-def _game_within(
-    rounds: Sequence[GameSummary], effect: GameEffect | None, n_measured: int, last_round: int
-) -> GameReport:
-    """Return one game over the rounds of a run; the reason is that of the last one."""
-    last, costs = replace(rounds[-1], effect=effect), [past.cost_usd for past in rounds]
-    is_off = last.coin.off_reason is not None
-    return GameReport(
-        game=last.coin.game,
-        n_on_offer=sum(past.coin.coin is not None for past in rounds),
-        n_included=sum(past.coin.is_included and past.coin.n_plays > 0 for past in rounds),
-        n_played=sum(past.n_played for past in rounds),
-        n_void=sum(past.n_void for past in rounds),
-        n_lost=sum(past.n_lost for past in rounds),
-        cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
-        effect=None if effect is None else (effect.mean, *effect.interval),
-        p_keep=None if is_off else 0.5 if effect is None else effect.p_keep,
-        verdict=verdict_of_game(last, n_measured),
-        why=f"In round {last_round + 1}, {game_sentence(last, n_measured)}",
-    )
-
-
-def made_report(
-    record: RunRecord,
-    reported: PastRound,
-    before: Sequence[PastRound],
-    plays: Sequence[PlayRecord],
-    *,
-    cost_usd: float | None,
-    limit: str | None,
-) -> GamesReport:
-    """Return what a round did.
-
-    Args:
-        record: its run.
-        reported: the round.
-        before: the finished rounds before it.
-        plays: of the round.
-        cost_usd: of all its calls.
-        limit: why it ended early; ``None`` if it did not.
-    """
-    measured = rounds_with_change(before, reported.look, series=reported.series)
-    known = {effect.game: effect for effect in effects(measured)} if measured else {}
+    past = past_rounds(store, system)
+    reported = next(each for each in past if each.run_id == record.run_id)
+    before = [each for each in past if each.round_number < reported.round_number]
+    plays = plays_of_run(store, record.run_id)
+    measured = rounds_with_change(before, reported.look)
+    effect_of = {effect.game: effect for effect in effects(measured)} if measured else {}
     of_game: dict[str, list[PlayRecord]] = {}
     for play in plays:
         of_game.setdefault(play.game, []).append(play)
     reference = _references(of_game)
-    games = tuple(
-        _summary(
-            record,
-            of_game.get(record.game, []),
-            reference.get(record.game, {}),
-            known.get(record.game),
-        )
-        for record in sorted(reported.coins, key=lambda coin: coin.game)
-    )
     return GamesReport(
-        system=system_of(record),
+        system=system,
         label=record.label,
         round_number=reported.round_number,
         look=reported.look,
-        games=games,
+        games=tuple(
+            _summary(
+                coin,
+                of_game.get(coin.game, []),
+                reference.get(coin.game, {}),
+                effect_of.get(coin.game),
+            )
+            for coin in sorted(reported.coins, key=lambda coin: coin.game)
+        ),
         n_measured=len(measured),
         n_plays=len(plays),
         n_calls=sum(play.n_calls for play in plays),
-        cost_usd=cost_usd,
+        cost_usd=None if row["cost_usd"] is None else float(row["cost_usd"]),
         is_offline=OFFLINE in record.tags,
-        limit=limit,
+        limit=row["limit_reason"],
     )
 
 
 def latest_round(store: ParquetStore, name: str | None = None) -> RunRecord:
-    """Return the run of a finished round, its own or an optimization with rounds in it.
+    """Return the run of a finished round.
 
     Args:
         store: holds it.
@@ -209,7 +82,7 @@ def latest_round(store: ParquetStore, name: str | None = None) -> RunRecord:
     Raises:
         LookupError: there is none.
     """
-    finished = {str(row["run_id"]) for row in store.rows("SELECT run_id FROM game_rounds", {})}
+    finished = {str(row["run_id"]) for row in store.rows(_FINISHED, {})}
     for record in store.runs():
         known = (None, record.label, record.run_id, system_of(record))
         if record.run_id in finished and name in known:

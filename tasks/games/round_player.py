@@ -44,13 +44,11 @@ class RoundPlayer:
         *,
         run_seed: int,
         round_number: int,
-        generation: int = 0,
         n_at_once: int,
         system: SystemSeat | None = None,
     ) -> None:
         self._calls, self._guard, self._redact = calls, guard, redact
         self._run_seed, self._round, self._n_at_once = run_seed, round_number, n_at_once
-        self._generation = generation
         self._system = system
         self.limit: str | None = None
         """Why no further play begins; ``None`` if allowed."""
@@ -66,7 +64,7 @@ class RoundPlayer:
                 transcript for transcript in await asyncio.gather(*tasks) if transcript is not None
             ]
 
-        return self._calls.run(work, self._generation, scope=scope)
+        return self._calls.run(work, 0, scope=scope)
 
     async def _within(
         self, free: asyncio.Semaphore, game: ConfiguredGame, index: int, asker: ThoughtAsker

@@ -34,15 +34,6 @@ def label_of_round() -> str:
     return "sao" if generation is None else f"sao before generation {int(generation):02d}"
 
 
-def label_of_games() -> str:
-    """Return before which generation a round of games is played, or whose it is."""
-    given = runtime.flow_run.parameters or {}
-    generation = given.get("generation")
-    if generation is None:
-        return f"games {given.get('config')}"
-    return f"games before generation {int(generation):02d}"
-
-
 @contextlib.contextmanager
 def attended() -> Iterator[None]:
     """Keep secrets out of a flow run's errors, give signs of life, and collect garbage rarely."""

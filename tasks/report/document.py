@@ -130,10 +130,6 @@ def _society(result: RunResult) -> list[Block]:
         from tasks.report.sao_section import preference_blocks  # noqa: PLC0415 - as above
 
         blocks += preference_blocks(result.preferences)
-    if result.games is not None:
-        from tasks.report.games_section import games_within_blocks  # noqa: PLC0415 - as above
-
-        blocks += games_within_blocks(result.games)
     if result.prompts is not None:
         from tasks.report.prompts_section import prompt_blocks  # noqa: PLC0415 - as above
 

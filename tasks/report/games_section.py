@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from convergence_core.games.meta_critic import LEVEL as EFFECT_LEVEL, N_FIRST
-from convergence_core.games.report import GameReport, GamesReportWithin, LookReport
 from convergence_core.games.round_records import (
     LEVEL,
     GamesReport,
@@ -61,45 +60,16 @@ def games_blocks(report: GamesReport) -> list[Block]:
     return section("Language games", round_sentence(report), blocks=blocks)
 
 
-def games_within_blocks(report: GamesReportWithin) -> list[Block]:
-    """Return the section of a run in which rounds were played."""
-    text = (
-        f"{plural(report.n_rounds, 'round')} within the run: {plural(report.n_plays, 'play')}"
-        f"{_unscored(report.games)}, "
-        f"{plural(report.n_calls, 'reply', 'replies')} of models, {_in_all(report.cost_usd)}."
-    )
-    if report.is_offline:
-        text += f" {_STAND_IN}"
-    lines = [_looks_sentence(report.looks), *report.limits]
-    blocks: list[Block] = [
-        Paragraph((" ".join(lines),)),
-        table(report.games, _WITHIN, numeric=_WITHIN.keys() - {"game", "verdict"}),
-        Bullets(tuple((each.why,) for each in report.games)),
-    ]
-    return section("Language games", text, blocks=blocks)
-
-
 def _in_all(cost_usd: float | None) -> str:
     """Return what a round cost, as the end of its sentence."""
     return "at a cost that is not known" if cost_usd is None else f"{usd(cost_usd)} in all"
 
 
-def _unscored(games: Sequence[GameSummary] | Sequence[GameReport]) -> str:
+def _unscored(games: Sequence[GameSummary]) -> str:
     """Return how many of all plays have no score, as a part of their sentence."""
     n_void, n_lost = sum(game.n_void for game in games), sum(game.n_lost for game in games)
     counts = [f"{n} {word}" for n, word in ((n_void, "void"), (n_lost, "lost")) if n]
     return f" ({' and '.join(counts)})" if counts else ""
-
-
-def _looks_sentence(looks: Sequence[LookReport]) -> str:
-    """Return what was seen of the leaders on the held-out cases."""
-    seen = [look for look in looks if look.n_cases]
-    if not seen:
-        return _NO_LOOK
-    means = ", ".join(
-        f"{'unknown' if look.mean is None else f'{look.mean:.3f}'} {look.when}" for look in seen
-    )
-    return f"The leader's mean reward on {plural(seen[0].n_cases, 'held-out case')}: {means}."
 
 
 def round_sentence(report: GamesReport) -> str:
@@ -242,17 +212,4 @@ _SCORES: Final[Columns[tuple[str, RoleScore]]] = {
     "plays": lambda pair: f"{pair[1].n:,}",
     "mean score": _score,
     "solver": _reference,
-}
-_WITHIN: Final[Columns[GameReport]] = {
-    "game": lambda row: row.game,
-    "rounds with it": lambda row: f"{row.n_included:,} of {row.n_on_offer:,}",
-    "plays": lambda row: f"{row.n_played:,}",
-    "void": lambda row: f"{row.n_void:,}",
-    "lost": lambda row: f"{row.n_lost:,}",
-    "cost": lambda row: usd(row.cost_usd),
-    f"effect on held-out reward, {percent(EFFECT_LEVEL)}": lambda row: (
-        UNKNOWN if row.effect is None else signed_interval(*row.effect)
-    ),
-    "P(keep)": lambda row: UNKNOWN if row.p_keep is None else f"{row.p_keep:.2f}",
-    "verdict": lambda row: row.verdict,
 }

@@ -25,7 +25,6 @@ from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space.builder import widened
-from tasks.games.games_learner import make_games
 from tasks.inputs.environment import Environment, check_priced
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
@@ -58,7 +57,6 @@ LEARNERS: Final[tuple[Callable[[LearnerParts], Learner | None], ...]] = (
     make_sao,
     make_prompts,
     make_rlp,
-    make_games,
 )
 """Each advises upon those before it: texts of preferences and prompts first, then thoughts."""
 

@@ -1,72 +1,40 @@
-"""Opener of rounds of games: alone, or within a run that this process holds open."""
+"""Opener of rounds of games."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from convergence_core.config import Configuration
 from convergence_core.games.round_records import GamesReport
 from tasks.games.configured_games import configured_games, models_of
-from tasks.games.games_learner import GAMES, GamesLearner, share_of_round
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.run.assembly import Caller
 from tasks.run.assessment import champion_of_test, interrupted
 from tasks.run.games_round import GamesRound, held_open
-from tasks.run.opener import open_config, prepare_run, with_overrides
-from tasks.run.run import Run, run_of
+from tasks.run.opener import prepare_run, with_overrides
 from tasks.store.tables.lineage import GAMES_TAG
 
-
-def open_round(
-    config: str | None, run_id: str | None, seed: int | None = None
-) -> AbstractContextManager[GamesRound]:
-    """Open the round behind a flow run's parameters.
-
-    Args:
-        config: path of the configuration, of a round that is played alone.
-        run_id: a run that this process holds open, of a round within it.
-        seed: of a round that is played alone, in place of ``optimization.seed``.
-
-    Raises:
-        ConfigurationError: no configuration is named, or it is wrong.
-        LeaseHeldError: another process plays a round of this system alone.
-        RunNotFoundError: this process holds no such run.
-        StoreError: the store cannot be used.
-    """
-    if run_id is not None:
-        return open_round_within(run_of(run_id))
-    loaded, _, _ = open_config(config, None)
-    return open_games_round(loaded, seed=seed)
+GAMES: Final = "games"
 
 
-@contextmanager
-def open_round_within(run: Run) -> Iterator[GamesRound]:
-    """Open the round before the next generation of a run; one that was interrupted continues.
-
-    Raises:
-        KeyError: the run plays no games.
-    """
-    learner = run.learners[GAMES]
-    assert isinstance(learner, GamesLearner)  # noqa: S101 - its name is its own
-    opened = GamesRound(
-        run,
-        learner.games,
-        learner.calls_of_round(run.configuration),
-        learner.redact,
-        incumbent=run.study.leader(run.state),
-        hold=lambda tables: learner.keep(run.next_generation, tables),
+def share_of_round(configuration: Configuration) -> tuple[float | None, int | None]:
+    """Return the dollars and the calls that one round may use; ``None``: there is no such limit."""
+    share, budget = configuration.society.games.max_share_usd, configuration.budget
+    usd, calls = budget.max_usd, budget.max_calls
+    return (
+        None if usd is None else share * usd,
+        None if calls is None else max(1, int(share * calls)),
     )
-    with held_open(opened):
-        yield opened
 
 
 @contextmanager
 def open_games_round(
     loaded: Loaded, *, seed: int | None = None, mock_url: str | None = None
 ) -> Iterator[GamesRound]:
-    """Open a round that is played alone; one that was interrupted continues.
+    """Open a round; one that was interrupted continues.
 
     Args:
         loaded: the configuration and its files.
@@ -75,7 +43,7 @@ def open_games_round(
 
     Raises:
         ConfigurationError: a game cannot be played as it is configured.
-        LeaseHeldError: another process plays a round of this system alone.
+        LeaseHeldError: another process plays a round of this system.
         StoreError: the store cannot be used.
     """
     usd, n_calls = share_of_round(loaded.configuration)

@@ -1,15 +1,13 @@
 """Round of language games: a look at held-out cases, coins, plays.
 
-The look is at the incumbent: the leader of the search that the round belongs to; of a round that is played alone,
-the champion or else the defaults. So the change that a round is followed by is known before the next one: its
-look less this one's, paired by case. Number, coins, and how many plays each game gets, are fixed in the run's
-row before anything is played. All plays are published at once, those of a round within a run with the
-generation after it; a round that was killed goes on with the same coins, and reads what was paid from the
-journal.
+The look is at the incumbent: the champion, or else the defaults. So the change that a round is followed by is
+known before the next one: its look less this one's, paired by case. Number, coins, and how many plays each game
+gets, are fixed in the run's row before anything is played. All plays are published at once; a round that was
+killed goes on with the same coins, and reads what was paid from the journal.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -26,7 +24,6 @@ from convergence_core.games.round_records import (
     CoinRecord,
     GamesReport,
     HeldOutLook,
-    PastRound,
     PlayRecord,
     rounds_with_change,
 )
@@ -43,13 +40,12 @@ from convergence_core.records import (
 from convergence_core.sao.prompt_shape import shape_of
 from convergence_core.search.study import limit_reached
 from tasks.games.configured_games import ConfiguredGame, missing_system_error
-from tasks.games.games_report import made_report, report_of
+from tasks.games.games_report import report_of
 from tasks.games.players import SystemSeat
 from tasks.games.round_player import RoundPlayer, limit_words
 from tasks.games.round_rows import (
     COINS_TAG,
     coin_rows,
-    next_number,
     past_rounds,
     play_rows,
     price_of_plays,
@@ -63,7 +59,6 @@ from tasks.run.judged_plays import MOST_ITEMS, NO_ITEMS, JudgedPlays, asks_of_an
 from tasks.run.publication import generation_tables
 from tasks.run.run import Run
 from tasks.secrets.redaction import secret_name
-from tasks.store.tables.lineage import payer
 
 _ROUNDS: Final[dict[str, "GamesRound"]] = {}
 """Run → its round, for tasks whose parameters are ids."""
@@ -78,8 +73,6 @@ class GamesRound:
         calls: of the models that play.
         redact: keeps secrets out of what is stored.
         incumbent: who is looked at, and plays as the system; ``None`` if no one.
-        hold: takes the rows of a round within a run, which are published with the generation that the run
-            has next; ``None`` if the round is a run of its own.
     """
 
     def __init__(
@@ -90,29 +83,25 @@ class GamesRound:
         redact: Callable[[str], str],
         *,
         incumbent: Candidate | None,
-        hold: Callable[[Mapping[str, Sequence[Row]]], None] | None = None,
     ) -> None:
         self.run, self.games, self.incumbent = run, games, incumbent
-        self.generation = 0 if hold is None else run.next_generation
-        """Of its run, before which it is played; 0 of a run that is nothing but the round."""
         self.settings = run.configuration.society.games
-        self._calls, self._hold = calls, hold
-        place = (run.run_id, self.generation)
+        self._calls = calls
         system = system_of(run.record)
         past = past_rounds(run.store, system)
-        self.is_finished = any(record.place == place for record in past)
+        self.is_finished = any(record.run_id == run.run_id for record in past)
         """Whether its plays are published: it was killed after that."""
-        self.past = [record for record in past if record.place != place]
+        self.past = [record for record in past if record.run_id != run.run_id]
         self._fixed = self._kept()
         self.number = (
-            next_number(run.store, system, self.past)
+            1 + max((record.round_number for record in self.past), default=-1)
             if self._fixed is None
             else int(self._fixed["round"])
         )
         self.look: HeldOutLook | None = None
         self.coins: tuple[CoinRecord, ...] = ()
         self._items: tuple[str, ...] = ()
-        self._judge = JudgedPlays(run, is_within=hold is not None)
+        self._judge = JudgedPlays(run)
         self._trials: list[Trial] = []
         self._plays: list[PlayRecord] = []
         self._limit: str | None = None
@@ -122,7 +111,6 @@ class GamesRound:
             redact,
             run_seed=run.record.seed,
             round_number=self.number,
-            generation=self.generation,
             n_at_once=self.settings.n_at_once,
             system=self._system_seat(),
         )
@@ -131,11 +119,6 @@ class GamesRound:
     def run_id(self) -> str:
         """Of the run that holds the round."""
         return self.run.run_id
-
-    @property
-    def series(self) -> str:
-        """Rounds whose looks follow one another: those of one run, or (empty) those that are played alone."""
-        return "" if self._hold is None else payer(self.run.record)[0]
 
     @property
     def included(self) -> list[CoinRecord]:
@@ -151,10 +134,7 @@ class GamesRound:
             HeldOutError: the round's look was taken before.
             RunInterruptedError: the run was asked to stop.
         """
-        if any(
-            record.round_number == self.number and record.series == self.series
-            for record in self.past
-        ):
+        if any(record.round_number == self.number for record in self.past):
             raise HeldOutError(
                 f"the held-out cases were looked at in round {self.number} already; a round has one look"
             )
@@ -196,7 +176,6 @@ class GamesRound:
             coins: list[Json] = [coin.to_json() for coin in self.coins]
             text = canonical_json(
                 {
-                    "generation": self.generation,
                     "round": self.number,
                     "coins": coins,
                     "items": [*self._items],
@@ -228,15 +207,12 @@ class GamesRound:
         return len(played)
 
     def finish(self) -> GamesReport:
-        """Publish the round and return what it did; one within a run is published with the run's generation.
+        """Publish the round and return what it did.
 
         Raises:
             StoreWriteError: nothing of it is visible then; the round goes on with the next command.
         """
         run = self.run
-        if self._hold is not None:
-            self._hold(self._tables())
-            return self._report()
         if not self.is_finished:
             self._publish()
         run.save("done", self._limit or "the round was played")
@@ -248,7 +224,7 @@ class GamesRound:
         """Return what the round had fixed before it was killed; ``None``: nothing."""
         text = self.run.record.tags.get(COINS_TAG)
         stored: dict[str, Any] | None = None if text is None else json.loads(text)
-        return stored if stored is not None and stored["generation"] == self.generation else None
+        return stored
 
     def _evaluate_incumbent(self, incumbent: Candidate) -> Trial | None:
         """Return the incumbent's answers to held-out cases; ``None``: the round's share has no room for them."""
@@ -267,7 +243,7 @@ class GamesRound:
         )
         trial = run.evaluate(
             Assignment(candidate=incumbent, cells=cells, label="look at held-out cases"),
-            self.generation,
+            0,
         )
         run.check_stop()
         budget.settle(reserved, self._price_of(trial))
@@ -282,9 +258,9 @@ class GamesRound:
     def _price_of(self, trial: Trial) -> float | None:
         """Return what a look has cost with its judges; ``None`` if a price is unknown."""
         eval_ids = {evaluation.eval_id for evaluation in trial.evaluations}
-        ledger = self.run.journal.attempts(self.run_id, generation=self.generation)
+        ledger = self.run.journal.attempts(self.run_id, generation=0)
         paid = [row["cost_usd"] for row in ledger if row["eval_id"] in eval_ids]
-        return _sum_of(None if usd is None else float(str(usd)) for usd in paid)
+        return None if None in paid else sum(float(str(usd)) for usd in paid)
 
     def _system_seat(self) -> SystemSeat | None:
         """Return the system as a player; ``None`` if it plays no role.
@@ -295,10 +271,8 @@ class GamesRound:
         if not any(game.of_system for game in self.games.values()):
             return None
         shape, incumbent = shape_of(self.run.loaded.cases), self.incumbent
-        if shape is None or (incumbent is None and self._hold is None):
+        if shape is None or incumbent is None:
             raise missing_system_error(self.games)
-        if incumbent is None:
-            return None
         api = self.run.configuration.api
         return SystemSeat(
             target=self.run.session.target,
@@ -313,15 +287,14 @@ class GamesRound:
         state, audited = self._judge.after_plays()
         items = self._judge.items(MOST_ITEMS, audited) if asks_of_answers(self.games) else []
         self._items = tuple(item.item_id for item in items)
-        nobody = "no candidate has a reward yet, so none can play the system"
         off = unavailable_games(games, trust=state.trust, gains=self._judge.gains(self.games)) | {
-            name: game.off_reason or nobody
+            name: game.off_reason
             for name, game in self.games.items()
-            if game.off_reason is not None or (game.of_system and self.incumbent is None)
+            if game.off_reason is not None
         }
         off |= {name: NO_ITEMS for name in asks_of_answers(self.games) if not items}
         on = [game for game in games if game.id not in off]
-        measured = rounds_with_change(self.past, self.look, series=self.series)
+        measured = rounds_with_change(self.past, self.look)
         p_keep = p_keep_of(measured, [game.id for game in on])
         coins: dict[str, Coin] = {}
         for game in on:
@@ -354,45 +327,19 @@ class GamesRound:
 
     def _cost_usd(self) -> float | None:
         """Return what the round has cost; ``None`` if a price is unknown."""
-        if self._hold is None:
-            totals = self.run.journal.totals(self.run_id)
-            return None if totals.n_unpriced else totals.cost_usd or 0.0
-        looks = [self._price_of(trial) for trial in self._trials]
-        return _sum_of([*looks, *(play.cost_usd for play in self._plays)])
-
-    def _report(self) -> GamesReport:
-        run, look = self.run, self.look
-        assert look is not None  # noqa: S101 - a round begins with it
-        return made_report(
-            run.record,
-            PastRound(
-                run_id=run.run_id,
-                generation=self.generation,
-                round_number=self.number,
-                series=self.series,
-                coins=self.coins,
-                look=look,
-            ),
-            self.past,
-            self._plays,
-            cost_usd=self._cost_usd(),
-            limit=self._limit,
-        )
+        totals = self.run.journal.totals(self.run_id)
+        return None if totals.n_unpriced else totals.cost_usd or 0.0
 
     def _tables(self) -> dict[str, Sequence[Row]]:
         run_id, look = self.run_id, self.look
         assert look is not None  # noqa: S101 - a round begins with it
         seed, n_plays, cost = self.run.record.seed, len(self._plays), self._cost_usd()
-        rows: dict[str, list[Row]] = {
+        return {
             "game_rounds": [
                 round_row(run_id, self.number, seed, look, n_plays, cost, self._limit)
             ],
             "game_coins": coin_rows(run_id, self.number, self.coins),
             "game_plays": play_rows(run_id, self._plays),
-        }
-        return {
-            name: [{**row, "generation": self.generation} for row in table_rows]
-            for name, table_rows in rows.items()
         }
 
     def _publish(self) -> None:
@@ -407,11 +354,6 @@ class GamesRound:
             partial=self._limit is not None,
         )
         run.store.publish(run.run_id, 0, tables)
-
-
-def _sum_of(costs: Iterable[float | None]) -> float | None:
-    known = [*costs]
-    return None if None in known else sum(usd or 0.0 for usd in known)
 
 
 def _held_out_texts(loaded: Loaded) -> Iterator[str]:

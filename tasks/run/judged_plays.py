@@ -1,7 +1,7 @@
 """Judge of a round of games, and the answers that it is asked about.
 
 A judge is tried on answers that the system gave, of which executed metrics know the right ones: those of the
-run that the round belongs to; of a round that is played alone, those of the newest run that has some.
+newest run that has some.
 """
 
 import sys
@@ -27,7 +27,6 @@ from tasks.sao.history import (
     judge_of,
     played_items,
 )
-from tasks.sao.learner import SAO, SaoLearner
 
 MOST_ITEMS: Final = 50
 """Items of one round: as many as a verdict on the judge needs."""
@@ -47,11 +46,10 @@ class JudgedPlays:
 
     Args:
         run: that holds the round.
-        is_within: whether it is a run of its own kind, between whose generations the round is played.
     """
 
-    def __init__(self, run: Run, *, is_within: bool) -> None:
-        self._run, self._is_within = run, is_within
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._system = system_of(run.record)
 
     def items(self, n: int | None, audited: Sequence[str] = ()) -> list[AuditItem]:
@@ -81,35 +79,19 @@ class JudgedPlays:
         return gains_of_debates(self._run.store, self._system, debate.game, debate.names)
 
     def after_plays(self) -> tuple[SaoState, tuple[str, ...]]:
-        """Return the state after the rounds of games of this series, and the items its judge was tried on.
+        """Return the state after the rounds of games, and the items its judge was tried on.
 
         Raises:
             StoreDamagedError: a file cannot be read.
         """
-        run, learner = self._run, self._learner
-        judge, name = judge_of(run.record.config_json), run.record.name
-        audited = (
-            history_of(run.store, self._record()).audited
-            if learner is None
-            else learner.history.audited
-        )
-        state = self._inherited() if learner is None else learner.state
-        if self._is_within:
-            return after_plays(state, played_items(run.store, name, judge, run.run_id), audited)
-        # No state holds the rounds that are played alone.
+        run = self._run
+        played = played_items(run.store, run.record.name, judge_of(run.record.config_json))
         return after_plays(
-            replace(state, played_to=-1), played_items(run.store, name, judge), audited
+            self._inherited(), played, history_of(run.store, self._record()).audited
         )
-
-    @property
-    def _learner(self) -> SaoLearner | None:
-        learner = self._run.learners.get(SAO) if self._is_within else None
-        return learner if isinstance(learner, SaoLearner) else None
 
     def _answers(self) -> Sequence[GroundedAnswer]:
         run = self._run
-        if self._is_within:
-            return grounded_answers(run.loaded, run.store, run.run_id)
         for record in [*run.store.runs(self._system)][:_MOST_RUNS]:
             if answers := grounded_answers(run.loaded, run.store, record.run_id):
                 return answers

@@ -19,7 +19,6 @@ from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler, make_surrogate
 from convergence_core.search.source_report import SourceReport, source_reports
 from convergence_core.space import Choice
-from tasks.games.games_report import games_within_report
 from tasks.inputs.loader import Loaded
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
@@ -145,7 +144,7 @@ def collect(
             search.archive.members[name].candidate.params for name in shown
         ),
     )
-    result = _with_sections(result, store, record, loaded, view, baseline_id=baseline_id)
+    result = _with_sections(result, store, loaded, view, baseline_id=baseline_id)
     if recommendation is None:
         return result
     result = _with_winner(result, view, recommendation, fitted, baseline_id)
@@ -211,7 +210,7 @@ def _never_called(configuration: Configuration, evidence: RunEvidence) -> tuple[
         configuration.prompts,
         len(evidence.curve) - 1,
     )
-    has_llm, has_games = configuration.llm is not None, society.games.every is not None
+    has_llm = configuration.llm is not None
     wanted = {
         "judge": ("judges", bool(configuration.evaluation.judges)),
         "thought": ("thoughts", has_llm and society.thinks and n_before > 0),
@@ -220,7 +219,6 @@ def _never_called(configuration: Configuration, evidence: RunEvidence) -> tuple[
             configuration.writes_prompts and prompts.writer == "llm" and n_before > 0,
         ),
         "sao": ("preferences", has_llm and society.prefers and n_before >= society.sao.every),
-        "game": ("games", has_games and has_llm and n_before >= (society.games.every or 1)),
     }
     called = {cost.purpose for cost in evidence.costs}
     return tuple(
@@ -247,13 +245,12 @@ def _facts(record: RunRecord, past: PriorRuns | None, search: SearchState) -> di
 def _with_sections(
     result: RunResult,
     store: ParquetStore,
-    record: RunRecord,
     loaded: Loaded,
     view: View,
     *,
     baseline_id: str | None,
 ) -> RunResult:
-    """Return the result with what is known of sources, judges, thoughts, preferences and games."""
+    """Return the result with what is known of sources, judges, thoughts and preferences."""
     return replace(
         result,
         judges=judge_reports(
@@ -270,7 +267,6 @@ def _with_sections(
             params_of={m.candidate.candidate_id: m.candidate.params for m in view.search.archive},
         ),
         preferences=preference_report(store, result.run_id, result.system),
-        games=games_within_report(store, record),
         sources=_sources(store, result.run_id, view),
     )
 

@@ -23,7 +23,7 @@ from tasks.json_values import answers_of, as_text
 from tasks.rlp.factory import ANSWER_LIMITS, described, make_model
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.rlp.model_calls import SAO as CALLS
-from tasks.sao.history import history_of, inherited_state, judge_of, played_items
+from tasks.sao.history import history_of, inherited_state
 from tasks.sao.learner import SAO, SaoLearner
 from tasks.sao.round import RoundModels
 from tasks.sao.writer import LONGEST_ANSWER, N_AT_ONCE, AnsweringSystem, Writer
@@ -127,9 +127,6 @@ def make_sao(parts: LearnerParts) -> SaoLearner | None:
         run_id=record.run_id,
         source=source_of(loaded, shape, seed=record.seed),
         answers=partial(grounded_answers, loaded, store, record.run_id),
-        played=partial(
-            played_items, store, record.name, judge_of(record.config_json), record.run_id
-        ),
         models=RoundModels(
             writer=writer,
             asked=AnsweringSystem(

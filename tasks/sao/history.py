@@ -37,7 +37,7 @@ _AUDITED: Final = """
     SELECT DISTINCT a.run_id, a.generation, a.item_id
     FROM preference_audits a JOIN runs r USING (run_id) WHERE r.name = $system ORDER BY ALL"""
 _PLAYED: Final = """
-    SELECT p.run_id, p.generation, p.round, p.scores, p.players_json, p.facts_json
+    SELECT p.round, p.scores, p.players_json, p.facts_json
     FROM game_plays p JOIN runs r USING (run_id)
     WHERE r.name = $system AND p.game = 'judge' AND p.status = 'played'
     ORDER BY p.round, p.run_id, p.position"""
@@ -104,13 +104,6 @@ def history_of(store: ParquetStore, record: RunRecord) -> RoundHistory:
         for row in seen(store.rows(_AUDITED, {"system": record.name}))
         if judge_of(known[row["run_id"]].config_json) == judge
     ]
-    # Those of its own rounds of games are told apart by whether its trust holds them yet.
-    played = _played(store, record.name, judge)
-    audited += [
-        item.item_id
-        for row, item in played
-        if row["run_id"] in known and row["run_id"] != record.run_id and _is_before(row, limits)
-    ]
     return RoundHistory(
         pairs=tuple(pairs),
         prompts=tuple(prompts),
@@ -118,38 +111,29 @@ def history_of(store: ParquetStore, record: RunRecord) -> RoundHistory:
     )
 
 
-def played_items(
-    store: ParquetStore, system: str, judge: str | None, run_id: str | None = None
-) -> list[PlayedItem]:
+def played_items(store: ParquetStore, system: str, judge: str | None) -> list[PlayedItem]:
     """Return what the judge of preferences has said in finished rounds of games, by round.
 
     Args:
         store: where rounds are kept.
         system: name of the runs that hold them.
         judge: the model, as the configuration names it; verdicts of other players are left out.
-        run_id: whose rounds; ``None``: those of all runs of this name.
     """
-    items = _played(store, system, judge)
-    return [item for row, item in items if run_id in (None, row["run_id"])]
-
-
-def _played(
-    store: ParquetStore, system: str, judge: str | None
-) -> list[tuple[Mapping[str, Any], PlayedItem]]:
     if judge is None:
         return []
     name = split_model(judge)[1]
-    items: list[tuple[Mapping[str, Any], PlayedItem]] = []
+    items: list[PlayedItem] = []
     for row in store.rows(_PLAYED, {"system": system}):
         facts, players = json.loads(str(row["facts_json"])), json.loads(str(row["players_json"]))
         scores: Any = dict(row["scores"] or {})  # type: ignore[call-overload]  # a map
         if players.get("judge") == name and "item" in facts and "judge" in scores:
-            item = PlayedItem(
-                round_number=int(str(row["round"])),
-                item_id=str(facts["item"]),
-                log_score=float(scores["judge"]),
+            items.append(
+                PlayedItem(
+                    round_number=int(str(row["round"])),
+                    item_id=str(facts["item"]),
+                    log_score=float(scores["judge"]),
+                )
             )
-            items.append((row, item))
     return items
 
 

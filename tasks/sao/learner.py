@@ -15,7 +15,6 @@ from convergence_core.result.number_text import plural
 from convergence_core.sao.executed_items import GroundedAnswer
 from convergence_core.sao.filters import FilterChain, HeldOut
 from convergence_core.sao.history import RoundHistory
-from convergence_core.sao.played_items import PlayedItem, after_plays
 from convergence_core.sao.round_plan import RoundSource, plan_round
 from convergence_core.sao.round_result import SaoRound, conclude_round
 from convergence_core.sao.rows import round_tables
@@ -49,8 +48,6 @@ class SaoLearner:
     source: RoundSource
     answers: Callable[[], Sequence[GroundedAnswer]]
     """Reads those of committed generations, for the judge's audit."""
-    played: Callable[[], Sequence[PlayedItem]] = tuple
-    """Reads what the judge said in this run's committed rounds of games."""
     models: RoundModels
     calls: LearnerCalls
     state: SaoState
@@ -95,11 +92,10 @@ class SaoLearner:
         if incumbent is None:
             return 0
         answers = self.answers()
-        believed, audited = after_plays(self.state, self.played(), self.history.audited)
         plan = plan_round(
             self.source,
-            believed,
-            replace(self.history, audited=audited),
+            self.state,
+            self.history,
             search=state.search,
             incumbent=incumbent,
             answers=answers,

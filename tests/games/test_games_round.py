@@ -99,7 +99,7 @@ def test_a_round_that_is_killed_pays_nothing_twice_and_keeps_its_coins(whole, tm
     with gamer.server() as server:
         config = write_games(tmp_path, server.url, KUHN | NIM, **SERIAL)
         child = subprocess.Popen(
-            [sys.executable, "-m", "tests.games.game_worlds", "round", str(config)],
+            [sys.executable, "-m", "tests.games.game_worlds", str(config)],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         gamer.before_answer = lambda n: os.kill(child.pid, signal.SIGKILL) if n == 9 else None
