@@ -29,7 +29,6 @@ def import_() -> None:
 
 
 exporting.command("preferences")(preferences.export_preferences)
-importing.command("preferences")(preferences.import_preferences)
 
 
 @importing.command("promptfoo")

@@ -13,7 +13,7 @@ class RoundHistory:
     pairs: tuple[JudgedPair, ...] = ()
     """Judged by the judge of today, oldest first."""
     prompts: tuple[str, ...] = ()
-    """All answered prompts, imported ones too. No prompt is used twice."""
+    """All answered prompts. No prompt is used twice."""
     audited: tuple[str, ...] = ()
     """Ids of the items that this judge was tried on."""
 

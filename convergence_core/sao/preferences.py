@@ -59,7 +59,7 @@ class Comparison:
     second: Answer
     kind: PairKind
     persona: int | None = None
-    """Index of the persona that asks; ``None`` for an imported prompt."""
+    """Index of the persona that asks; ``None`` for a test case."""
 
     @property
     def pair_id(self) -> str:

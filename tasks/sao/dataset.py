@@ -1,45 +1,23 @@
-"""Datasets of preferences: written from a store with evidence, and read back.
+"""Datasets of preferences, written from a store with evidence.
 
 Not every pair is worth training on: the export holds pairs that all filters kept, of a judge that grounded
 items vouch for. Without any it says why and writes nothing, unless you insist.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from convergence_core.config.optimization import SaoConfig
-from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.judges.trust import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.records import Json
 from convergence_core.sao.duplicates import Duplicates
-from convergence_core.sao.filters import Filter, FilterChain, HeldOut
-from convergence_core.sao.formats import (
-    BadRowError,
-    Format,
-    PreferenceRow,
-    evidence_of,
-    pair_of,
-    read,
-    row_of,
-    write,
-)
+from convergence_core.sao.formats import Format, evidence_of, row_of, write
 from convergence_core.sao.preferences import JudgedPair, Split
-from convergence_core.sao.prompt_shape import PromptShape, shape_of
-from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of, preference_rows, text_rows
-from convergence_core.search.sampler import SearchState
-from convergence_core.search.study_state import StudyState
-from tasks.inputs.loader import Loaded
-from tasks.inputs.storage import new_record, store_path
-from tasks.sao.factory import source_of
-from tasks.sao.history import IMPORT_TAG, judge_of
-from tasks.store import Lease, ParquetStore
-from tasks.store.clock import wall_clock_us
+from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
+from tasks.sao.history import judge_of
 from tasks.store.layout import keep_mode, make_folder, write_file
-from tasks.store.tables.lineage import ROUNDS_TAG
-from tasks.store.tables.rows import generation_row
 
 WantedSplit: TypeAlias = Split | Literal["all"]
 
@@ -106,7 +84,7 @@ def dataset_of(
     """Return the kept pairs of a system, those of all its runs.
 
     Each pair is held to its own judge and round: those of rounds after which no one vouched for the judge
-    are left out, and so are imported ones, whose judge no one knows.
+    are left out.
 
     Args:
         store: holds them.
@@ -154,7 +132,7 @@ def dataset_of(
 
 
 def _is_vouched_for(its_round: Mapping[str, Any]) -> bool:
-    """Whether the judge was believed after a round; imported pairs have none."""
+    """Whether the judge was believed after a round."""
     return bool(its_round) and float(its_round["trust"]) >= LEAST_TRUST
 
 
@@ -206,118 +184,3 @@ def export(
         keep_mode(unfinished, file)
         unfinished.replace(file)
     return files
-
-
-# -- import
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """What became of a file's rows."""
-
-    pairs: tuple[JudgedPair, ...]
-    dropped: Mapping[Filter, int] = field(default_factory=dict)
-    """Filter → rows that it dropped."""
-
-    @property
-    def n_dropped(self) -> int:
-        """Rows that were dropped."""
-        return sum(self.dropped.values())
-
-
-def read_dataset(
-    path: Path, *, settings: SaoConfig | None = None, held_out: Sequence[str] = ()
-) -> Imported:
-    """Read rows of either format, with their evidence if it lies beside them; filter them again.
-
-    Args:
-        path: of the rows.
-        settings: limits of filters 1 to 6.
-        held_out: texts that must not leak.
-
-    Raises:
-        BadRowError: a row is of no known form; the message names it.
-        OSError: the file cannot be read.
-    """
-    rows = read(_text(path))
-    beside = path.with_name(path.name + EVIDENCE_SUFFIX)
-    evidence: list[Any] = [None] * len(rows)
-    if beside.is_file():
-        evidence = read(_text(beside))
-        if len(evidence) != len(rows):
-            raise BadRowError(
-                f"{beside.name} must hold a line for each of {len(rows)} rows, but has "
-                f"{len(evidence)}"
-            )
-    filters = FilterChain(settings or SaoConfig(), HeldOut(held_out))
-    pairs = []
-    for number, (value, row_evidence) in enumerate(zip(rows, evidence, strict=True), 1):
-        try:
-            pair = pair_of(PreferenceRow.from_json(value), row_evidence, number - 1)
-        except BadRowError as error:
-            raise BadRowError(f"row {number}: {error}") from None
-        if filters.before_judging(pair.comparison) is None:
-            pairs.append(pair)
-    return Imported(pairs=tuple(pairs), dropped=filters.counters)
-
-
-def _text(path: Path) -> str:
-    if not path.is_file():
-        raise BadRowError(f"{path.name} must be a file")
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise BadRowError(f"{path.name} must be UTF-8, but is not: {error.reason}") from None
-
-
-def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:
-    """Read a file into the store of a configuration; return what was read, and the run's label.
-
-    Its pairs count as kept, and as judged by whoever judged them; no search reads them.
-
-    Args:
-        loaded: whose system they belong to, and whose held-out cases must not leak.
-        path: of the rows.
-
-    Raises:
-        BadRowError: a row is of no known form.
-        ConfigurationError: no row is left.
-        LeaseHeldError: another process optimizes this system.
-        StoreError: the store cannot be written.
-    """
-    configuration = loaded.configuration
-    store = ParquetStore(store_path(loaded))
-    source = source_of(loaded, shape_of(loaded.cases) or PromptShape(), seed=0)
-    dataset = read_dataset(path, settings=source.settings, held_out=source.held_out)
-    if not dataset.pairs:
-        raise ConfigurationError(
-            [Problem(key=str(path), rule="must hold a row that passes the filters", value="",
-                     fix=f"Dropped: {dict(dataset.dropped)}.")]
-        )  # fmt: skip
-    tags = {ROUNDS_TAG: "true", IMPORT_TAG: path.name}
-    record = new_record(loaded, name=configuration.api.name, tags=tags)
-    run_id, state = record.run_id, StudyState(search=SearchState(), rng_state={})
-    row = generation_row(
-        run_id,
-        0,
-        [],
-        replace(state, next_generation=1).to_checkpoint(),
-        flow_run_id=None,
-        partial=False,
-        fallback_us=record.started_us,
-    )
-    tables = {
-        "payloads": text_rows(run_id, dataset.pairs),
-        "preferences": preference_rows(run_id, 0, dataset.pairs),
-        "generations": [row],
-    }
-    with Lease(store.path, record.name).acquire():
-        store.save_run(record)
-        store.publish(run_id, 0, tables)
-        reason = f"{len(dataset.pairs)} preferences were imported"
-        store.save_run(
-            replace(
-                record, status="done", reason=reason, ended_us=wall_clock_us(), n_generations=1
-            )
-        )
-    return dataset, record.label

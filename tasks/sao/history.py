@@ -21,8 +21,6 @@ from tasks.store.tables.lineage import superseded
 
 TAG: Final = "preferences_of"
 """Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""
-IMPORT_TAG: Final = "imported_preferences"
-"""Tag of a run that holds imported rows: no one of ours wrote or judged them."""
 MOST_RUNS: Final = 100
 """Earlier runs that are remembered."""
 
@@ -95,8 +93,6 @@ def history_of(store: ParquetStore, record: RunRecord) -> RoundHistory:
     for _, row, pair in sorted(steps, key=lambda step: step[0]):
         run = known[row["run_id"]]
         prompts.append(pair.comparison.prompt)
-        if IMPORT_TAG in run.tags:
-            continue
         if judge_of(run.config_json) == judge:
             pairs.append(pair)
     audited = [

@@ -53,7 +53,7 @@ def test_the_commands_and_questions_run_as_printed(tmp_path: Path):
             while run.should_continue():
                 play_generation(run)
     commands = [line for block in blocks("sh") for line in block.splitlines()]
-    assert len(commands) == 3
+    assert len(commands) == 2
     before = Path.cwd()
     os.chdir(tmp_path)
     try:

@@ -1,4 +1,4 @@
-"""Datasets: formats that trainers read, evidence beside each row, filters again at the way in."""
+"""Datasets: formats that trainers read, evidence beside each row."""
 
 import json
 from pathlib import Path
@@ -10,23 +10,22 @@ from typer.testing import CliRunner
 
 from convergence.cli.app import app
 from convergence_core.sao.formats import (
-    PreferenceRow,
     evidence_of,
-    pair_of,
-    read,
     row_of,
-    write,
 )
 from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
+from convergence_core.sao.rows import preference_rows, text_rows
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.study_state import StudyState
 from tasks.inputs.loader import load
+from tasks.inputs.storage import new_record
 from tasks.sao.dataset import (
     EVIDENCE_SUFFIX,
     dataset_of,
     export,
-    import_dataset,
-    read_dataset,
 )
 from tasks.store import ParquetStore
+from tasks.store.tables.rows import generation_row
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,
@@ -99,15 +98,6 @@ def pair(prompt: str = "Where do I pay?", p: float = 0.9, position: int = 0) -> 
 # -- formats
 
 
-@pytest.mark.parametrize("form", ["trl", "openai"])
-@pytest.mark.parametrize("p", [0.9, 0.1])
-def test_a_row_is_read_back_as_the_pair_it_was(form, p: float):
-    one = pair(p=p)
-    row = PreferenceRow.from_json(json.loads(json.dumps(row_of(one).to_json(form))))
-    assert row == row_of(one)
-    assert pair_of(row, evidence_of(one, run_id="r"), 0) == one
-
-
 def test_evidence_tells_what_a_row_rests_on():
     one = pair()
     c = one.comparison
@@ -137,16 +127,15 @@ def test_evidence_tells_what_a_row_rests_on():
 
 
 @pytest.mark.parametrize(("form", "ending"), [("trl", "jsonl"), ("openai", "json")])
-def test_what_is_exported_is_imported_as_it_was(project: Path, tmp_path: Path, form, ending: str):
+def test_an_export_holds_rows_and_their_evidence(project: Path, tmp_path: Path, form, ending: str):
     dataset = dataset_of(ParquetStore(project / STORE), "codes", split="all")
     assert len(dataset.pairs) >= 5
     files = export(dataset, tmp_path / f"rows.{ending}", form)
-    found = read_dataset(files["rows"])
-    assert found.n_dropped == 0
-    assert [p.comparison for p in found.pairs] == [p.comparison for p in dataset.pairs]
-    assert [p.judgement for p in found.pairs] == [p.judgement for p in dataset.pairs]
+    text = files["rows"].read_text("utf-8")
+    rows = json.loads(text) if ending == "json" else [*map(json.loads, text.splitlines())]
+    assert rows == [row_of(p).to_json(form) for p in dataset.pairs]
     if form == "openai":
-        for row in read(files["rows"].read_text("utf-8")):
+        for row in rows:
             jsonschema.validate(row, OPENAI_SCHEMA)
     told = [json.loads(line) for line in files["evidence"].read_text("utf-8").splitlines()]
     assert [one["key"] for one in told] == [row_of(p).key for p in dataset.pairs]
@@ -163,30 +152,6 @@ def test_frozen_pairs_are_never_among_those_to_train_on(project: Path):
     assert {p.split for p in train} == {"train"}
     assert {p.split for p in audit} <= {"audit"}
     assert len(train) + len(audit) == len(every)
-
-
-def test_an_import_filters_again_and_no_search_reads_it(project: Path, tmp_path: Path):
-    loaded = load(project / "optimization.yaml")
-    held_out = str(loaded.holdout_cases[0].input)
-    rows = [row_of(pair(f"Question {k} about the permit, please?")).to_json("trl") for k in (1, 2)]
-    leak = row_of(pair(f"Please: {held_out}")).to_json("trl")
-    long = {"prompt": "Too long an answer?", "chosen": "Yes. " * 900, "rejected": "No."}
-    file = tmp_path / "own.jsonl"
-    file.write_text(write([*rows, rows[0], leak, long], as_array=False), encoding="utf-8")
-    found, label = import_dataset(loaded, file)
-    assert len(found.pairs) == 2
-    dropped = {name: n for name, n in found.dropped.items() if n}
-    assert dropped == {"duplicate_prompt": 1, "contaminated": 1, "length": 1}
-    store = ParquetStore(project / STORE)
-    (record,) = [r for r in store.runs() if r.label == label]
-    assert (record.status, record.reason) == ("done", "2 preferences were imported")
-    every = dataset_of(store, "codes", split="all", anyway=True)
-    prompts = [p.comparison.prompt for p in every.pairs]
-    assert "Question 1 about the permit, please?" in prompts
-    # Nobody knows whether their judge is any good, so they are left out unless asked for.
-    vouched = dataset_of(store, "codes", split="all")
-    assert vouched.n_unvouched == 2
-    assert len(vouched.pairs) == len(every.pairs) - 2
 
 
 @pytest.mark.slow
@@ -221,10 +186,19 @@ def test_each_row_is_held_to_its_own_judge_and_round(tmp_path: Path):
 
 
 def test_the_command_refuses_what_nobody_should_train_on(tmp_path: Path):
-    write_preferring(tmp_path, "http://127.0.0.1:9", **SIZE)
-    file, out = tmp_path / "theirs.jsonl", tmp_path / "rows.jsonl"
-    file.write_text(write([row_of(pair()).to_json("trl")], as_array=False), "utf-8")
-    import_dataset(load(tmp_path / "optimization.yaml"), file)
+    loaded = load(write_preferring(tmp_path, "http://127.0.0.1:9", **SIZE))
+    out, store = tmp_path / "rows.jsonl", ParquetStore(tmp_path / STORE)
+    record = new_record(loaded, name="codes", tags={})
+    store.save_run(record)
+    pairs = [pair()]
+    state = StudyState(search=SearchState(), rng_state={}, next_generation=1)
+    generation = generation_row(
+        record.run_id, 0, [], state.to_checkpoint(), flow_run_id=None, partial=False, fallback_us=0
+    )
+    store.publish(record.run_id, 0, {
+        "payloads": text_rows(record.run_id, pairs),
+        "preferences": preference_rows(record.run_id, 0, pairs), "generations": [generation],
+    })  # fmt: skip
     options = ["--config", str(tmp_path / "optimization.yaml"), "-o", str(out)]
     done = CliRunner().invoke(app, ["export", "preferences", *options])
     assert done.exit_code == 100, done.output

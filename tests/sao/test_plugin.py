@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.sao.formats import PreferenceRow, row_of
-from tasks.sao.dataset import read_dataset
+from convergence_core.sao.formats import row_of
 from tests.sao.mixin import write
 from tests.support.planted_server import PlantedWorld
 from tests.support.preferring_runs import case_truth
@@ -26,13 +25,9 @@ def test_a_call_writes_answers_judges_and_tries_the_judge(tmp_path: Path):
     assert sao.trust.is_enabled
     assert found.stop_reason is None
     files = sao.export_dataset(tmp_path / "rows.jsonl")
-    rows = [
-        PreferenceRow.from_json(json.loads(line))
-        for line in files["rows"].read_text().splitlines()
-    ]
+    rows = [json.loads(line) for line in files["rows"].read_text().splitlines()]
     train = [p for p in found.kept if p.split == "train"]
-    assert rows == [row_of(p) for p in train]
-    assert [p.judgement for p in read_dataset(files["rows"]).pairs] == [p.judgement for p in train]
+    assert rows == [row_of(p).to_json("trl") for p in train]
 
 
 def test_rows_of_a_judge_that_nobody_vouches_for_come_with_a_warning(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""``export preferences`` and ``import preferences``."""
+"""``export preferences``."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -86,32 +86,6 @@ def export_preferences(  # noqa: PLR0917 - options of a command
             "files": {kind: str(file) for kind, file in files.items()},
         },
         f"Wrote {len(dataset.pairs):,} rows of {name} to {output}{left}.",
-    )
-
-
-def import_preferences(
-    file: Annotated[Path, typer.Argument(help="Rows of TRL or OpenAI, .jsonl or .json.")],
-    config: Annotated[Path, typer.Option(help="Configuration of the system.")] = Path(
-        locations.CONFIG_NAME
-    ),
-    _json: options.AsJson = False,
-) -> None:
-    """Read a dataset of preferences into the store. Its rows pass the filters again; no search reads them."""
-    from convergence_core.sao.formats import BadRowError  # noqa: PLC0415 - of datasets alone
-    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
-    from tasks.sao.dataset import import_dataset  # noqa: PLC0415 - brings DuckDB
-
-    try:
-        accepted, label = import_dataset(load(config), file)
-    except (BadRowError, OSError) as error:
-        fix = "Give rows as `convergence export preferences` writes them."
-        raise ConfigurationError.of(str(file), str(error), fix) from error
-    dropped = {name: n for name, n in accepted.dropped.items() if n}
-    listed = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in dropped.items())
-    listed = f"; dropped: {listed}" if listed else ""
-    console.emit(
-        {"run": label, "rows": len(accepted.pairs), "dropped": dropped},
-        f"Read {len(accepted.pairs):,} preferences into {label}{listed}.",
     )
 
 
