@@ -17,6 +17,7 @@ from convergence_core.sao.formats import Format, evidence_of, row_of, write
 from convergence_core.sao.preferences import JudgedPair, Split
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from tasks.sao.history import judge_of
+from tasks.store import ParquetStore
 from tasks.store.layout import keep_mode, make_folder, write_file
 
 WantedSplit: TypeAlias = Split | Literal["all"]
