@@ -522,7 +522,7 @@ class _Estimator:
                          lowered_by="society.rlp.thought_length")  # fmt: skip
 
     def _texts(self) -> Iterator[RoleEstimate]:
-        """Yield written prompts, their embeddings and preferences."""
+        """Yield written prompts and preferences."""
         configuration, prompts = self._configuration, self._configuration.prompts
         if configuration.llm is None:
             return
@@ -543,13 +543,6 @@ class _Estimator:
             call = quote(prompt, answer, likely)
             yield self._role("writing", model, Amount(n, N_REQUESTS * n), [call], share=share,
                              lowered_by="prompts.max_tokens")  # fmt: skip
-        if configuration.embeds_prompts:
-            model, quote = self._model(configuration.llm, prompts.embedding_model)
-            space = self._loaded.space.parameters
-            n += sum(space[name].n_values or 0 for name in parameters)
-            call = quote(Amount(longest / BYTES, longest), NOTHING, longest)
-            yield self._role("writing", model, Amount(n, n), [call], share=share,
-                             lowered_by="prompts.max_length")  # fmt: skip
         if configuration.society.prefers:
             yield self._preferences(configuration.llm, len(parameters))
 

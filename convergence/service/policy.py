@@ -15,9 +15,8 @@ from convergence.service.auth import require
 from convergence.service.bodies import Body, Name, Share, json_answer
 from convergence.service.feedback import Count
 from convergence.service.metrics import Metrics
-from convergence.service.problems import RequestRefusedError, add_route
+from convergence.service.problems import add_route
 from convergence_core.errors import (
-    EvaluationFault,
     PolicyBusyError,
     PolicyRequestError,
     StoreError,
@@ -36,8 +35,6 @@ from tasks.policy.records import (
     PromptFailure,
 )
 from tasks.policy.served_policy import ServedPolicy
-from tasks.secrets.process_redaction import redacted_text
-from tasks.secrets.redaction import one_line
 from tasks.serving.answers import as_dict
 
 LARGEST_REWARD: Final = 1e6
@@ -205,7 +202,7 @@ class PolicyRoutes:
         """Choose the next change of a prompt. Scope: select."""
         require(request, "select")
         answer = self._policy.decide(
-            await self._question(body),
+            self._question(body),
             episode_id=body.episode_id,
             deterministic=body.deterministic,
         )
@@ -217,7 +214,7 @@ class PolicyRoutes:
         require(request, "chat")
         inapplicable = self._mutator.inapplicable(body.prompt, has_failures=bool(body.failures))
         answer = self._policy.decide(
-            await self._question(body, inapplicable),
+            self._question(body, inapplicable),
             episode_id=body.episode_id,
             deterministic=body.deterministic,
         )
@@ -246,7 +243,7 @@ class PolicyRoutes:
             body = await self._decided(body)
         report = ExperienceReport(
             **body.model_dump(exclude={"final"}),
-            final=None if body.final is None else await self._question(body.final),
+            final=None if body.final is None else self._question(body.final),
         )
         (receipt,) = await asyncio.to_thread(self._policy.take, [report])
         if isinstance(receipt, Exception):
@@ -272,7 +269,7 @@ class PolicyRoutes:
     async def distribution(self, body: StateBody, request: Request) -> Response:
         """Return the probabilities of all actions; nothing is kept. Scope: select."""
         require(request, "select")
-        answer = self._policy.distribution(await self._question(body))
+        answer = self._policy.distribution(self._question(body))
         shares = dict(zip(PROMPT_ACTIONS, answer.probabilities, strict=True))
         return json_answer(
             {
@@ -313,12 +310,11 @@ class PolicyRoutes:
         add("GET", "/stats", self.stats, PolicyStatsAnswer)
         return router
 
-    async def _question(self, body: StateBody, inapplicable: Sequence[str] = ()) -> PolicyQuestion:
+    def _question(self, body: StateBody, inapplicable: Sequence[str] = ()) -> PolicyQuestion:
         """Return the state of a request.
 
         Raises:
             PolicyRequestError: a field breaks a rule of the policy.
-            RequestRefusedError: the endpoint of embeddings failed.
         """
         settings = self._policy.settings
         try:
@@ -331,29 +327,23 @@ class PolicyRoutes:
         except ValueError as error:
             raise PolicyRequestError(str(error)) from None
         return PolicyQuestion(
-            embedding=await self._embedding(body),
+            embedding=self._embedding(body),
             episode=episode,
             excluded=[*body.excluded, *inapplicable],
         )
 
-    async def _embedding(self, body: StateBody) -> list[float] | Floats:
+    def _embedding(self, body: StateBody) -> list[float] | Floats:
         settings = self._policy.settings
         if body.embedding is not None:
             return body.embedding
         if body.prompt is None:
             raise PolicyRequestError("`embedding` or `prompt` must be given")
-        try:
-            return await self._mutator.embedding(
-                body.prompt, settings.embedding, settings.embedding_dim
-            )
-        except EvaluationFault as fault:
-            detail = one_line(str(fault), 500, redacted_text)
-            raise RequestRefusedError(502, detail) from None
+        return self._mutator.embedding(body.prompt, settings.embedding, settings.embedding_dim)
 
     async def _decided(self, given: TransitionBody) -> ExperienceBody:
         """Return the outcome of the decision to which a transition belongs."""
         action = given.action if isinstance(given.action, str) else PROMPT_ACTIONS[given.action]
-        question = await self._question(StateBody(embedding=given.state))
+        question = self._question(StateBody(embedding=given.state))
         decision = self._policy.claim(question, action)
         return ExperienceBody(
             decision_id=decision.decision_id,

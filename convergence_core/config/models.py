@@ -194,12 +194,6 @@ class Configuration(Section):
         can_write = self.llm is not None or self.prompts.writer == "rules"
         return can_write and (self.prompts.enabled is True or not self.society.prefers)
 
-    @property
-    def embeds_prompts(self) -> bool:
-        """Whether a model tells directions of texts, by which the search compares them."""
-        has_model = self.prompts.embedding_model is not None and self.llm is not None
-        return self.writes_prompts and has_model
-
     def judge_of(self, metric: JudgeMetric) -> LlmConfig | None:
         """Return the model that judges a metric; ``None``: only the mock of ``--offline`` could."""
         return metric.llm or self.llm or self.target_llm

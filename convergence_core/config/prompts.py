@@ -4,7 +4,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from convergence_core.config.base import Section, Text
+from convergence_core.config.base import Section
 
 OperatorName: TypeAlias = Literal[
     "try-catch-style",
@@ -32,8 +32,6 @@ class PromptsConfig(Section):
     preferences are off."""
     writer: Literal["llm", "rules"] = "llm"
     """The model of `llm`, or fixed rules without calls."""
-    embedding_model: Text | None = None
-    """Model at `llm` by which the search compares prompts. Absent: shared words."""
     operators: list[OperatorName] = Field(default_factory=lambda: list(OPERATORS), min_length=1)
     """Allowed kinds of edits."""
     every: int = Field(default=1, ge=1, le=100_000)

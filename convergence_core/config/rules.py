@@ -197,16 +197,6 @@ def _check_prompts(configuration: Configuration, report: Report) -> None:
     if prompts.enabled and prompts.writer == "llm" and configuration.llm is None:
         fix = "Write an `llm`, or `writer: rules`, which needs none."
         report.require("llm", "by `prompts.enabled`", fix, about=("prompts.enabled",))
-    if prompts.embedding_model is not None and configuration.llm is None:
-        fix = "Write an `llm` with its `endpoint`, or remove `prompts.embedding_model`."
-        about = ("prompts.embedding_model",)
-        report.require("llm", "by `prompts.embedding_model`", fix, about=about)
-    if prompts.embedding_model is not None and not configuration.writes_prompts:
-        report.no_effect(
-            ("prompts", "embedding_model"),
-            "where no prompts are written",
-            "Write `mutate: true` into a parameter of type `text`, or remove it.",
-        )
     if configuration.writes_prompts and not configuration.storage.keep_text:
         rule = "must be true where prompts are written: their texts are read again after a resume"
         fix = "Remove it, or write `prompts: {enabled: false}`."

@@ -83,8 +83,6 @@ class PromptState:
     """Text id → its answers, the worst first."""
     good: Mapping[str, str] = field(default_factory=dict)
     """Search case → an answer that was right."""
-    vectors: Mapping[str, str] = field(default_factory=dict)
-    """Text → its direction by ``prompts.embedding_model``, as of ``Space.vectors``."""
 
     @property
     def variants(self) -> dict[str, list[str]]:
@@ -155,7 +153,6 @@ class PromptState:
                 for n, observations in sorted(self.observed.items())
             },
             "good": dict(sorted(self.good.items())),
-            "vectors": dict(self.vectors),
         }
 
     @classmethod
@@ -174,5 +171,4 @@ class PromptState:
                 n: tuple(map(Observed.from_json, items)) for n, items in v["observed"].items()
             },
             good=v["good"],
-            vectors=v.get("vectors", {}),
         )

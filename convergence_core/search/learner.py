@@ -47,11 +47,6 @@ class Learner(Protocol):
         """Text parameter → texts that join the search space; empty for most learners."""
         ...
 
-    @property
-    def vectors(self) -> Mapping[str, str]:
-        """Text → its direction, as of ``Space.vectors``; empty for most learners."""
-        ...
-
     def is_due(self, state: StudyState) -> bool:
         """Whether it has something to do before the next generation."""
         ...

@@ -152,15 +152,6 @@ class StudyState:
                     variants.setdefault(name, []).extend(text if isinstance(text, list) else ())
         return variants
 
-    @property
-    def vectors(self) -> Mapping[str, str]:
-        """Prompt → vector from the learners' paid calls, as in ``Space.vectors``."""
-        vectors: dict[str, str] = {}
-        for learned in self.learned.values():
-            if isinstance(learned, dict) and isinstance(bought := learned.get("vectors"), dict):
-                vectors |= {text: str(vector) for text, vector in bought.items()}
-        return vectors
-
     def params_of(self, candidate_id: str) -> Params:
         """Return the parameters of an evaluated candidate."""
         return self.search.archive.members[candidate_id].candidate.params

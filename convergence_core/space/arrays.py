@@ -4,9 +4,8 @@ A parameter that is not active lies, as a number, in the middle and, as a choice
 own; the kernel stays positive definite and inactive parameters tell candidates apart no further.
 """
 
-import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,10 +17,6 @@ from convergence_core.space.space import Space
 
 N_HASHED = 256
 """Buckets of a text's n-grams."""
-LARGEST = 127
-"""Of a packed coordinate."""
-TINY = 1e-9
-"""A distance between directions that is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +66,7 @@ class Encoding:
             space=space,
             number_names=tuple(name for name in space.parameters if name not in choices),
             choice_names=tuple(choices),
-            distances=tuple(_distances(choice, space.vectors) for choice in choices.values()),
+            distances=tuple(_distances(choice) for choice in choices.values()),
         )
 
     @property
@@ -124,32 +119,19 @@ class Encoding:
         return self.places(self.genes(points))
 
 
-def _distances(choice: Choice, embedded: Mapping[str, str]) -> np.ndarray:
+def _distances(choice: Choice) -> np.ndarray:
     """Return distances between values: 1 between categories, less between texts that are alike.
 
-    Texts are compared by the cosine of their directions by an embedding model, where all of them have
-    one, else of the square roots of their hashed counts of words and word pairs; one minus a cosine is
-    a distance whose ``exp(-w d)`` is positive semi-definite. Models of embeddings put all texts near to
-    each other: there the unit is the largest distance.
+    Texts are compared by the cosine of the square roots of their hashed counts of words and word pairs; one
+    minus a cosine is a distance whose ``exp(-w d)`` is positive semi-definite.
     """
     n = choice.n_values
     distance = 1.0 - np.eye(n + 1)
     if choice.kind == "text":
-        texts = [str(text) for text in choice.choices]
-        distance[:n, :n] = _by_meaning(texts, embedded)
+        hashed = np.array([_hashed(str(text)) for text in choice.choices])
+        distance[:n, :n] = 1.0 - np.clip(hashed @ hashed.T, 0.0, 1.0)
         np.fill_diagonal(distance, 0.0)
     return distance
-
-
-def _by_meaning(texts: Sequence[str], embedded: Mapping[str, str]) -> np.ndarray:
-    """Return the distances of texts, (n, n)."""
-    known = [unpacked(embedded[text]) for text in texts if text in embedded]
-    if len(known) < len(texts) or len({len(vector) for vector in known}) != 1:
-        vectors = np.array([_hashed(text) for text in texts])
-        return np.asarray(1.0 - np.clip(vectors @ vectors.T, 0.0, 1.0), np.float64)
-    vectors = np.array(known)
-    distances = np.maximum(1.0 - vectors @ vectors.T, 0.0)
-    return np.asarray(distances / max(float(distances.max()), TINY), np.float64)
 
 
 def _hashed(text: str) -> np.ndarray:
@@ -164,19 +146,3 @@ def _hashed(text: str) -> np.ndarray:
     counts[N_HASHED] = float(not words)
     vector = np.sqrt(counts)
     return np.asarray(vector / np.linalg.norm(vector), np.float64)
-
-
-def packed(vector: Sequence[float]) -> str:
-    """Return a direction, (n_dims,), as a short text: a byte per coordinate, in base 64.
-
-    A cosine of two moves by less than .01.
-    """
-    values = np.asarray(vector, np.float64)
-    whole = np.round(values * (LARGEST / np.abs(values).max())).astype(np.int8)
-    return base64.b64encode(whole.tobytes()).decode("ascii")
-
-
-def unpacked(text: str) -> np.ndarray:
-    """Return the direction that ``packed`` wrote, (n_dims,), of length 1."""
-    values = np.frombuffer(base64.b64decode(text), np.int8).astype(np.float64)
-    return np.asarray(values / np.linalg.norm(values), np.float64)

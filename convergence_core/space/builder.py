@@ -117,11 +117,7 @@ def _check_baseline(space: Space) -> None:
     )
 
 
-def widened(
-    space: Space,
-    variants: Mapping[str, Sequence[str]],
-    vectors: Mapping[str, str] | None = None,
-) -> Space:
+def widened(space: Space, variants: Mapping[str, Sequence[str]]) -> Space:
     """Return the space with further variants of text parameters, the same where there are none.
 
     A variant's name is its text, as of one that was written into the configuration. Candidates keep
@@ -130,7 +126,6 @@ def widened(
     Args:
         space: to be widened.
         variants: text parameter → texts.
-        vectors: as of ``Space.vectors``, further ones.
     """
     parameters = dict(space.parameters)
     for name, texts in variants.items():
@@ -141,4 +136,4 @@ def widened(
         parameters[name] = replace(
             parameter, choices=(*parameter.choices, *new), names=(*parameter.names, *new)
         )
-    return replace(space, parameters=parameters, vectors={**space.vectors, **(vectors or {})})
+    return replace(space, parameters=parameters)

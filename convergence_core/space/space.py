@@ -50,9 +50,6 @@ class Space:
     """By name, in the order of the configuration."""
     constraints: tuple[Expression, ...] = ()
     """Texts are compared as the configuration spells them: a variant's path, or the text."""
-    vectors: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Text → its direction by an embedding model, as ``arrays.packed`` writes it. Where all texts
-    of a parameter have one, they are compared by it, else by their words."""
     _order: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """Names, each after the parameters its conditions name."""
     _memo: dict[str, int | None] = field(

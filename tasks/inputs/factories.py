@@ -114,7 +114,6 @@ def asks_models(configuration: Configuration) -> bool:
         society.thinks
         or society.prefers
         or (configuration.writes_prompts and configuration.prompts.writer == "llm")
-        or configuration.embeds_prompts
     )
     is_asked = configuration.api.kind in {*CHAT_KINDS, "agno"}
     return is_asked or bool(configuration.evaluation.judges) or learns

@@ -1,1 +1,1 @@
-"""Served policy: decisions, durable experiences, updates, embeddings of prompts."""
+"""Served policy: decisions, durable experiences, updates, checkpoints."""

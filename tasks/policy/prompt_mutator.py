@@ -19,9 +19,8 @@ from convergence_core.prompts.state import KEPT
 from convergence_core.records import Case
 from tasks.inputs.environment import Environment
 from tasks.policy.records import MutatedPrompt, PromptFailure
-from tasks.prompts.factory import LONGEST_SHOWN, configured_writer, make_embedder
+from tasks.prompts.factory import LONGEST_SHOWN, configured_writer
 from tasks.prompts.writer import DirectAsker, ModelWriter, RulesWriter, TextWriter
-from tasks.rlp.embeddings import Embedder
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
@@ -29,7 +28,7 @@ _PARAMETER: Final = "prompt"
 
 
 class PromptMutator:
-    """Embeds prompts and writes what actions ask for."""
+    """Embeds prompts by hashed n-grams and writes what actions ask for."""
 
     def __init__(
         self,
@@ -37,21 +36,19 @@ class PromptMutator:
         writer: TextWriter | None = None,
         settings: PromptsConfig | None = None,
         task: str = "",
-        embedder: Embedder | None = None,
         redact: Callable[[str], str] = redacted_text,
     ) -> None:
-        """Keep who writes and who embeds.
+        """Keep who writes.
 
         Args:
             writer: writes the texts; by default fixed rules, which make no call.
             settings: limits of texts.
             task: what the prompts are for.
-            embedder: an endpoint of embeddings; ``None`` if none is known.
             redact: keeps secrets out of requests.
         """
         self._writer: TextWriter = writer or RulesWriter()
         self._settings = settings or PromptsConfig()
-        self._task, self._embedder, self._redact = task, embedder, redact
+        self._task, self._redact = task, redact
 
     @classmethod
     def of(cls, configuration: Configuration, world: Environment) -> "PromptMutator":
@@ -64,7 +61,6 @@ class PromptMutator:
             writer=configured_writer(configuration, world),
             settings=configuration.prompts,
             task=configuration.api.description or configuration.api.name,
-            embedder=make_embedder(configuration, world),
             redact=world.redactor(configuration),
         )
 
@@ -73,23 +69,19 @@ class PromptMutator:
         """Name of who writes."""
         return self._writer.name
 
-    async def embedding(self, prompt: str, name: str, dim: int) -> Floats:
+    @staticmethod
+    def embedding(prompt: str, name: str, dim: int) -> Floats:
         """Return the embedding of a prompt, (dim,).
 
         Raises:
-            PolicyRequestError: such embeddings cannot be made here, or the prompt has no word.
-            EvaluationFault: the endpoint gave none.
+            PolicyRequestError: the policy's embeddings are of a model, which callers ask.
         """
-        if name == HASHED_NGRAMS:
-            return hashed_ngrams(prompt, dim)
-        if self._embedder is None or self._embedder.model.name != name:
+        if name != HASHED_NGRAMS:
             raise PolicyRequestError(
-                f"`prompt` cannot be turned into an embedding `{name}` here. Give `embedding`, or serve "
-                f"with `--embedding {HASHED_NGRAMS}`, or name that model as `prompts.embedding_model` of "
-                "the configuration"
+                f"`embedding` must be given, by the model {name} that this policy was begun with. Send "
+                f"`embedding`, or serve with `--embedding {HASHED_NGRAMS}`"
             )
-        vector: Floats = await self._embedder.vector(prompt, DirectAsker())
-        return vector
+        return hashed_ngrams(prompt, dim)
 
     @staticmethod
     def inapplicable(prompt: str, *, has_failures: bool) -> list[str]:
@@ -153,8 +145,6 @@ class PromptMutator:
         """Close the connections of models."""
         if isinstance(self._writer, ModelWriter):
             await self._writer.model.llm.aclose()
-        if self._embedder is not None:
-            await self._embedder.model.llm.aclose()
 
     def _shown(self, failure: PromptFailure) -> PromptFailure:
         """Return a failure as a request shows it: without secrets, then shortened."""

@@ -17,7 +17,6 @@ from tasks.inputs.loader import Loaded
 from tasks.json_values import answers_of, as_text
 from tasks.prompts.learner import PROMPTS, PromptLearner
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
-from tasks.rlp.embeddings import Embedder
 from tasks.rlp.factory import ANSWER_LIMITS, make_model
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.rlp.model_calls import WRITING
@@ -87,19 +86,6 @@ def configured_writer(configuration: Configuration, world: Environment) -> TextW
     return ModelWriter(model=model, settings=settings)
 
 
-def make_embedder(configuration: Configuration, world: Environment) -> Embedder | None:
-    """Return what tells directions of texts; ``None`` if they are compared by their words.
-
-    Raises:
-        ConfigurationError: no endpoint is known.
-    """
-    llm, name = configuration.llm, configuration.prompts.embedding_model
-    if llm is None or name is None:
-        return None
-    model = make_model(llm, name, world, wording_version=WORDING_VERSION)
-    return Embedder(model=model, purpose=WRITING)
-
-
 def make_prompts(parts: LearnerParts) -> PromptLearner | None:
     """Return prompt writing of a run; ``None`` if it is off, and the listener knows why.
 
@@ -129,7 +115,6 @@ def make_prompts(parts: LearnerParts) -> PromptLearner | None:
         ),
         state=PromptState() if learned is None else PromptState.from_json(learned),
         redact=parts.redact,
-        embedder=make_embedder(configuration, parts.world),
     )
 
 

@@ -4,7 +4,6 @@ Texts are written before a generation and committed with it. Killed in between, 
 same edits, reads the same answers in the journal and comes to the same texts.
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from convergence_core.config.prompts import N_REQUESTS
-from convergence_core.errors import EvaluationFault
 from convergence_core.evidence import Archive
 from convergence_core.ports import Row
 from convergence_core.prompts.editor import Choices, Edit, Editor, sharing_requests
@@ -32,12 +30,9 @@ from convergence_core.search.sampler import Advice
 from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice
-from convergence_core.space.arrays import packed
 from tasks.json_values import as_text
 from tasks.prompts.writer import TextWriter, Writing
-from tasks.rlp.embeddings import Embedder
 from tasks.rlp.learner_calls import LearnerCalls
-from tasks.rlp.model_calls import ThoughtAsker
 from tasks.secrets.redaction import one_line, shortened
 
 PROMPTS: Final = "prompts"
@@ -74,8 +69,6 @@ class PromptLearner:
     """After the last committed generation."""
     redact: Callable[[str], str]
     """Keeps secrets out of what is stored."""
-    embedder: Embedder | None = None
-    """Tells directions of texts; ``None`` means texts are compared by their words."""
     pending: PendingTexts | None = field(default=None, init=False)
     _learned: PromptState | None = field(default=None, init=False)
 
@@ -88,11 +81,6 @@ class PromptLearner:
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Text parameter → texts written for it."""
         return self._current.variants
-
-    @property
-    def vectors(self) -> Mapping[str, str]:
-        """Text → its direction, as of ``Space.vectors``."""
-        return self._current.vectors
 
     @property
     def _current(self) -> PromptState:
@@ -126,26 +114,10 @@ class PromptLearner:
                 n_wanted = sum(mutation.is_refused for mutation in received)
             if not n_wanted:
                 break
-        after = replace(self.state.after(mutations), vectors=self._embedded(known, generation))
-        self.pending = PendingTexts(generation=generation, mutations=tuple(mutations), state=after)
+        self.pending = PendingTexts(
+            generation=generation, mutations=tuple(mutations), state=self.state.after(mutations)
+        )
         return sum(mutation.is_kept for mutation in mutations)
-
-    def _embedded(self, known: Mapping[str, Sequence[str]], generation: int) -> dict[str, str]:
-        """Return the directions of all texts that have one; each is asked once in a run."""
-        vectors, embedder = dict(self.state.vectors), self.embedder
-        texts = dict.fromkeys(text for vectors in known.values() for text in vectors)
-        wanted = [text for text in texts if text not in vectors]
-        if embedder is None or not wanted:
-            return vectors
-
-        async def ask(asker: ThoughtAsker) -> list[str | None]:
-            return [*await asyncio.gather(*(direction_of(embedder, t, asker) for t in wanted))]
-
-        # Not of the generation: what was bought for one is known in the next.
-        vectors_bought = self.calls.run(ask, generation, scope=PROMPTS)
-        return vectors | {
-            t: v for t, v in zip(wanted, vectors_bought, strict=True) if v is not None
-        }
 
     def _best(self, study: Study, state: StudyState) -> dict[str, dict[str, float]]:
         """Return parameter → text → probability that the best candidate holds it, by the posterior."""
@@ -278,10 +250,7 @@ class PromptLearner:
     def close(self) -> None:
         """Close the writer's connections; safe to call twice."""
         model = getattr(self.writer, "model", None)
-        self.calls.close(
-            None if model is None else model.llm,
-            None if self.embedder is None else self.embedder.model.llm,
-        )
+        self.calls.close(None if model is None else model.llm)
 
     def _rng(self, generation: int, number: int, purpose: str) -> np.random.Generator:
         """Return a stream that is a function of the seed, the place and the purpose alone."""
@@ -316,14 +285,6 @@ def observed_of(
             reward, answer, editor.expected.get(name), failed=evaluation.status != "ok"
         ),
     )
-
-
-async def direction_of(embedder: Embedder, text: str, asker: ThoughtAsker) -> str | None:
-    """Return a text's direction, as of ``Space.vectors``; ``None`` means the request failed."""
-    try:
-        return packed((await embedder.vector(text, asker)).tolist())
-    except EvaluationFault:
-        return None
 
 
 def texts_of(study: Study, name: str) -> list[str]:

@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from convergence_core.budget.usage import reported_cost
-from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
 from convergence_core.thought_tags import TextCallback
 from tasks.http.clients import Stopwatch
@@ -29,12 +28,8 @@ if TYPE_CHECKING:
 
 _STOPWATCH: contextvars.ContextVar[Stopwatch] = contextvars.ContextVar("stopwatch")
 
-RawPath: TypeAlias = Literal["embeddings", "chat/completions"]
-_NAMED: Mapping[RawPath, tuple[str, ...]] = {
-    "embeddings": ("model", "input", "encoding_format"),
-    "chat/completions": ("model", "messages"),
-}
-"""Fields that the client's methods want by name."""
+_NAMED = ("model", "messages")
+"""Fields that the client's method wants by name."""
 
 _CHAT_PATH = "/chat/completions"
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)$")
@@ -99,7 +94,7 @@ class OpenAIChat(Provider):
                 del body["stream_options"]
             pieces = self._pieces(on_text, model)
             joiner, more["stream"] = ChatJoiner(pieces), True
-        answer = await self._post("chat/completions", body, joiner, more)
+        answer = await self._post(body, joiner, more)
         self._check_chat(answer.raw)
         url, secret = bare(self.base_url), self._settings.secret
         check_finished(answer.raw, httpx.Headers(), url=url, secret=secret)
@@ -113,29 +108,6 @@ class OpenAIChat(Provider):
         is_billed_here = self._dialect == "openrouter"
         return replace(done, cost_usd=reported_cost(answer.raw)) if is_billed_here else done
 
-    async def exchange(
-        self, path: RawPath, body: Mapping[str, Json]
-    ) -> tuple[dict[str, Json], float]:
-        """Ask another endpoint of the same server once; return its JSON and the milliseconds.
-
-        Args:
-            path: ``embeddings`` has vectors of texts.
-            body: of the request, the model included.
-
-        Raises:
-            CandidateFault: the request is refused, or the server has no such endpoint.
-            InfrastructureFault: as ``send``.
-        """
-        try:
-            answer = await self._post(path, body)
-        except InfrastructureFault as fault:
-            if fault.error_type != "http_501":
-                raise
-            raise CandidateFault(
-                f"the server has no `{path}` for this model", error_type="no_endpoint"
-            ) from None
-        return answer.raw, answer.latency_ms
-
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
         self._openai = None
@@ -143,7 +115,6 @@ class OpenAIChat(Provider):
 
     async def _post(
         self,
-        path: RawPath,
         body: Mapping[str, Json],
         joiner: ChatJoiner | None = None,
         more: Mapping[str, Any] | None = None,
@@ -152,16 +123,15 @@ class OpenAIChat(Provider):
         import openai  # noqa: PLC0415 - takes half a second; only chat targets pay for it
 
         client: Any = self._open_openai()
-        resource = client.chat.completions if path == "chat/completions" else getattr(client, path)
-        sent, named = dict(self._settings.headers()), _NAMED[path]
+        sent = dict(self._settings.headers())
         given = {name.lower() for name in sent}
         unset = {name: openai.Omit() for name in _CLIENT_HEADERS if name.lower() not in given}
         async with self._exchange(sent) as stopwatch:
             _STOPWATCH.set(stopwatch)
             with self._client_errors():
-                request = resource.with_streaming_response.create(
-                    **{name: body[name] for name in named},
-                    extra_body={name: v for name, v in body.items() if name not in named},
+                request = client.chat.completions.with_streaming_response.create(
+                    **{name: body[name] for name in _NAMED},
+                    extra_body={name: v for name, v in body.items() if name not in _NAMED},
                     extra_headers={**unset, **sent},
                     **(more or {}),
                 )

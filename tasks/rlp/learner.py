@@ -49,7 +49,6 @@ class RlpLearner:
 
     name = RLP
     variants: ClassVar[Mapping[str, Sequence[str]]] = {}
-    vectors: ClassVar[Mapping[str, str]] = {}
     run_id: str
     seed: int
     """Of the run."""

@@ -4,14 +4,13 @@ The journal keeps the part of an answer that scoring reads: a text, or numbers. 
 therefore reads exactly the committed numbers.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable, provider_of
-from convergence_core.budget.usage import usage_of
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault
 from convergence_core.ports import LLM, Completion, WorstCase
 from convergence_core.records import Json, Reply, Usage
@@ -53,27 +52,6 @@ class Answered:
     """Time when it was durable; ``None`` without a journal."""
 
 
-@runtime_checkable
-class Exchanger(Protocol):
-    """Model whose server may have endpoints besides chat; see ``OpenAIChat.exchange``."""
-
-    async def exchange(
-        self, path: Literal["embeddings"], body: Mapping[str, Json], /
-    ) -> tuple[dict[str, Json], float]:
-        """Send one request to an endpoint; return the JSON answer and the milliseconds."""
-        ...
-
-
-class _Answer(NamedTuple):
-    read: Callable[[], Json]
-    """Returns the part to keep, or raises ``UnreadableAnswerError``."""
-    usage: Usage
-    latency_ms: float
-    model: str | None
-    dropped: tuple[str, ...] = ()
-    cost_usd: float | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """Model behind hypotheses, forecasts and judgements."""
@@ -108,59 +86,15 @@ class Model:
         shown: list[Json] = [dict(message) for message in messages]
         settings = {"max_tokens": limit, **options}
         body: dict[str, Json] = {"model": self.name, "messages": shown, **settings}
-
-        async def ask() -> _Answer:
-            done = await self.llm.complete(messages, model=self.name, **settings)
-            return _Answer(
-                partial(read, done),
-                done.usage,
-                done.latency_ms,
-                done.model,
-                done.dropped,
-                done.cost_usd,
-            )
-
-        return self._call(purpose, "chat/completions", body, limit, ask)
-
-    def embed(
-        self, purpose: Purpose, text: str, read: Callable[[Mapping[str, Json]], Json]
-    ) -> PaidCall:
-        """Return a call of the endpoint of embeddings.
-
-        Args:
-            purpose: paying role.
-            text: to be embedded.
-            read: extracts the part of the answer to keep.
-        """
-        body: dict[str, Json] = {"model": self.name, "input": text, "encoding_format": "float"}
-        llm = cast("Exchanger", self.llm)  # only such servers are configured
-
-        async def ask() -> _Answer:
-            raw, latency_ms = await llm.exchange("embeddings", body)
-            reported = raw.get("model")
-            model = reported if isinstance(reported, str) else None
-            return _Answer(partial(read, raw), usage_of(raw), latency_ms, model)
-
-        return self._call(purpose, "embeddings", body, 0, ask)
-
-    def _call(
-        self,
-        purpose: Purpose,
-        path: str,
-        body: dict[str, Json],
-        limit: int,
-        ask: Callable[[], Awaitable["_Answer"]],
-    ) -> PaidCall:
         n_prompt = prompt_bound(body)
-        provider = self.llm.provider
         return PaidCall(
             purpose=purpose,
-            provider=provider,
+            provider=self.llm.provider,
             model=self.name,
             request={
                 "wording_version": self.wording_version,
                 "base_url": self.llm.base_url,
-                "path": path,
+                "path": "chat/completions",
                 "model": self.name,
                 "body": body,
             },
@@ -170,33 +104,38 @@ class Model:
                 tokens=None if n_prompt is None else n_prompt + limit,
             ),
             timeout_s=self.timeout_s,
-            send=partial(self._reply, ask),
+            send=partial(self._reply, messages, settings, read),
         )
 
-    async def _reply(self, ask: Callable[[], Awaitable["_Answer"]]) -> Reply:
+    async def _reply(
+        self,
+        messages: Sequence[Mapping[str, Json]],
+        settings: Mapping[str, Json],
+        read: Callable[[Completion], Json],
+    ) -> Reply:
         """Make a call once and price what was billed, whatever its outcome."""
         try:
-            answer = await ask()
+            done = await self.llm.complete(messages, model=self.name, **settings)
             try:
-                value = answer.read()
+                value = read(done)
             except UnreadableAnswerError as error:
-                billed = Billed(usage=answer.usage, cost_usd=answer.cost_usd, model=answer.model)
+                billed = Billed(usage=done.usage, cost_usd=done.cost_usd, model=done.model)
                 raise CandidateFault(str(error), error_type="unreadable", billed=billed) from None
         except EvaluationFault as fault:
             if fault.billed is not None:
                 cost_usd, version = self._priced(fault.billed.usage, fault.billed.cost_usd)
                 fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
             raise
-        cost_usd, version = self._priced(answer.usage, answer.cost_usd)
+        cost_usd, version = self._priced(done.usage, done.cost_usd)
         return Reply(
             value=value,
-            latency_ms=answer.latency_ms,
+            latency_ms=done.latency_ms,
             cost_usd=cost_usd,
             price_version=version,
-            usage=answer.usage,
-            model=answer.model,
+            usage=done.usage,
+            model=done.model,
             provider=self.llm.provider,
-            dropped=answer.dropped,
+            dropped=done.dropped,
         )
 
     @property

@@ -227,8 +227,8 @@ def _with_variants(loaded: Loaded, checkpoint: Checkpoint | None) -> Loaded:
     """Return the files with the texts that learners had added by a checkpoint."""
     if checkpoint is None:
         return loaded
-    state = StudyState.from_checkpoint(checkpoint)
-    return replace(loaded, space=widened(loaded.space, state.variants, state.vectors))
+    variants = StudyState.from_checkpoint(checkpoint).variants
+    return replace(loaded, space=widened(loaded.space, variants))
 
 
 def _opening_state(

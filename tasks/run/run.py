@@ -218,20 +218,17 @@ class Run:
         if learner is None or self.study.repair(self.state) is not None:
             return 0
         n_made = learner.think(self.study, self.state, self._advice(before=learner))
-        self.widen(learner.variants, learner.vectors)
+        self.widen(learner.variants)
         return n_made
 
-    def widen(
-        self, variants: Mapping[str, Sequence[str]], vectors: Mapping[str, str] | None = None
-    ) -> None:
+    def widen(self, variants: Mapping[str, Sequence[str]]) -> None:
         """Add prompts to the search space; evaluated candidates keep their identity.
 
         Args:
             variants: text parameter → new prompts.
-            vectors: further vectors, as in ``Space.vectors``.
         """
-        space, before = widened(self.study.space, variants, vectors), self.study.space
-        if space.to_json() != before.to_json() or space.vectors != before.vectors:
+        space = widened(self.study.space, variants)
+        if space.to_json() != self.study.space.to_json():
             self.loaded = replace(self.loaded, space=space)
             self.past = read_past(self.store, self.record, self.loaded)
             self.study = self.past.study(self.loaded, self.study.schedule)

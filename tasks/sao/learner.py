@@ -7,7 +7,7 @@ the journal and comes to the same rows.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from typing import Final
 
 from convergence_core.ports import Row
 from convergence_core.records import Candidate, Params, Trial
@@ -43,7 +43,6 @@ class SaoLearner:
     """See ``convergence_core.search.learner``."""
 
     name = SAO
-    vectors: ClassVar[Mapping[str, str]] = {}
     run_id: str
     source: RoundSource
     answers: Callable[[], Sequence[GroundedAnswer]]
