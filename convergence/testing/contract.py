@@ -1,4 +1,4 @@
-"""Base class of the contract suites, and their checks, each with the message of its failure."""
+"""Base class of the contract suites, and their checks."""
 
 import unittest
 from collections.abc import Mapping

@@ -34,7 +34,7 @@ _ENDPOINTS: Mapping[str, Answering] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class MockEndpoint:
     """One path of the mock as an ASGI application: faults, limits and counts hold for it."""
 
     service: MockService
@@ -54,7 +54,7 @@ MoreRoutes: TypeAlias = Callable[[MockService], Sequence[BaseRoute]]
 
 def _make_app(service: MockService, more_routes: MoreRoutes) -> Starlette:
     def post(path: str, answering: Answering) -> Route:
-        return Route(path, Endpoint(service, answering), methods=["POST"])
+        return Route(path, MockEndpoint(service, answering), methods=["POST"])
 
     async def stats(_request: Request) -> JSONResponse:
         return JSONResponse(service.counts.to_json())

@@ -1,4 +1,4 @@
-"""Browsers of an offline run: a Chromium of this machine in place of each session of the provider."""
+"""Browsers of offline runs: Chromium on this machine instead of sessions."""
 
 import os
 import shutil

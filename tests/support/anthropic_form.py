@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from starlette.routing import BaseRoute, Route
 
-from tasks.mock.mock_server import Endpoint
+from tasks.mock.mock_server import MockEndpoint
 from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
     MOST_TOKENS,
@@ -192,4 +192,4 @@ def _usage(tokens: TokenUsage) -> dict[str, int]:
 
 def anthropic_routes(service: MockService) -> list[BaseRoute]:
     """Return the routes of a ``MockServer`` that speaks it."""
-    return [Route("/v1/messages", Endpoint(service, messages, error_body), methods=["POST"])]
+    return [Route("/v1/messages", MockEndpoint(service, messages, error_body), methods=["POST"])]

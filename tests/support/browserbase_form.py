@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 from convergence_core.config.api_rules import REGIONS, session_problems
-from tasks.mock.mock_server import Endpoint, MockServer
+from tasks.mock.mock_server import MockEndpoint, MockServer
 from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage
 from tasks.mock.responder import Engine
 from tasks.mock.service import MockService
@@ -129,7 +129,7 @@ class BrowserSessions:
         """Return the routes of the API."""
         path = f"{PATH}/{{session_id}}"
         return [
-            Route(PATH, Endpoint(service, self._create, error_body), methods=["POST"]),
+            Route(PATH, MockEndpoint(service, self._create, error_body), methods=["POST"]),
             Route(PATH, self._list, methods=["GET"]),
             Route(path, self._retrieve, methods=["GET"]),
             Route(path, self._update, methods=["POST"]),
