@@ -16,7 +16,7 @@ from tasks.functions.user_functions import arguments_of, describe, is_async
 from tests.support.commands import Done, Runner
 
 CONFIG = """\
-api: {name: bot, function: "bot.py:answer", workers: threads, request: {timeout_seconds: 5}}
+api: {name: bot, function: "bot.py:answer", request: {timeout_seconds: 5}}
 search_space:
   parameters:
     t: {type: float, min: 0, max: 1}
@@ -148,7 +148,7 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
         "storage.path"),
     "results in a file": (with_config("./results", "cases.json"), "output.save_path"),
     "a host that no name can be": (
-        with_config('function: "bot.py:answer", workers: threads', "endpoint: 'https://\u2603..example/'"),
+        with_config('function: "bot.py:answer"', "endpoint: 'https://\u2603..example/'"),
         "api.endpoint"),
     "a judge's host that no name can be": (
         with_config("{q: {type: exact_match, weight: 1}}",
