@@ -4,6 +4,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -27,12 +28,14 @@ def _share(help: str, *names: str) -> Any:  # noqa: A002 - as above
     return _fault(help, *names, min=0.0, max=1.0, metavar="SHARE")
 
 
+_LOG = "Log each request as a JSON line before answering it."
 _VARIES = "Vary answers above temperature 0, as real models do."
 
 
 def mock(  # noqa: PLR0917 - Typer's options
     host: Annotated[str, _server("Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, _server("Port; 0 picks a free one.", min=0, max=65535)] = 8765,
+    log: Annotated[Path | None, _server(_LOG, metavar="FILE")] = None,
     varies: Annotated[bool, _server(_VARIES, "--varies")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address.")] = False,
     seed: Annotated[int, _fault("Seed of the faults.")] = 0,
@@ -55,6 +58,7 @@ def mock(  # noqa: PLR0917 - Typer's options
     options = MockOptions(
         seed=seed,
         varies=varies,
+        log=log,
         rate_429=rate_429,
         retry_after_s=retry_after,
         rate_500=rate_500,

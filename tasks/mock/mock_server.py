@@ -154,6 +154,7 @@ class MockServer:
             # An answer's second write must not wait for word of the first: accepted sockets inherit.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
+            self._service.close()
             raise MockError(
                 f"`port` {port} of {host} cannot be listened on: {error.strerror or error}. "
                 "Choose another, or 0 for any free one."
@@ -206,6 +207,7 @@ class MockServer:
         if self._thread.ident is not None:
             self._thread.join()
         self._socket.close()
+        self._service.close()
 
     def _run(self) -> None:
         try:

@@ -1,6 +1,7 @@
 """Options of a mock server: faults and delays."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from convergence_core.errors import ConfigurationError
@@ -38,6 +39,9 @@ class MockOptions:
     """Share of attempts answered 200 with a body that is no JSON."""
     latency_ms: float = 0.0
     """Time before each answer."""
+
+    log: Path | None = None
+    """File that gets one JSON line per request, on disk before the answer is sent."""
 
     def __post_init__(self) -> None:
         total = round(sum(self.rates.values()), 6)

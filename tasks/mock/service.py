@@ -7,6 +7,7 @@ away or the server closes.
 import asyncio
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from starlette.types import Receive, Send
 from convergence_core.records import canonical_json
 from tasks.mock.counts import RequestCounts
 from tasks.mock.options import FaultKind, MockOptions
-from tasks.mock.protocol import ApiError, Attempt, Payload
+from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage
 from tasks.mock.responder import Engine
 
 Answering: TypeAlias = Callable[[Engine, Attempt], Payload]
@@ -32,10 +33,33 @@ class MockService:
         self.counts = RequestCounts()
         self.closing = asyncio.Event()
         self._engine = Engine(varies=options.varies)
+        self._log = None if options.log is None else options.log.open("a", encoding="utf-8")
 
     def reset(self) -> None:
         """Forget counts and attempts."""
         self.counts.reset()
+
+    def close(self) -> None:
+        """Close the log; safe to call twice."""
+        if self._log is not None:
+            self._log.close()
+
+    def _write(self, attempt: Attempt, fate: str, status: int, payload: Payload | None) -> None:
+        """Append a line to the log, and wait until the disk has it."""
+        if self._log is None:
+            return
+        used = TokenUsage() if payload is None else payload.tokens
+        row = {
+            "hash": attempt.digest,
+            "attempt": attempt.number,
+            "fate": fate,
+            "status": status,
+            "model": None if payload is None else payload.model,
+            **used.to_json(),
+        }
+        self._log.write(json.dumps(row) + "\n")
+        self._log.flush()
+        os.fsync(self._log.fileno())
 
     async def serve(
         self,
@@ -85,10 +109,13 @@ class MockService:
             if fault == "500":
                 raise ApiError("The server had an error on purpose.", status=500)
             payload = answering(self._engine, attempt)
-        except ApiError:
-            self.counts.fault(fault if fault in ("429", "500") else "refused")
+        except ApiError as error:
+            fate = fault if fault in ("429", "500") else "refused"
+            self.counts.fault(fate)
+            self._write(attempt, fate, error.status, None)
             raise
         self.counts.fault(fault)
+        self._write(attempt, fault, 200, payload)
         return fault, payload
 
     async def _wait(self, receive: Receive, *, hangs: bool) -> None:
