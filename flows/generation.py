@@ -4,7 +4,7 @@ from prefect import flow, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from convergence_core.events import GenerationFinished
-from tasks.artifacts import show_progress
+from tasks.artifacts import show_progress, show_thought
 from tasks.prefect_support.flow_runs import attended_generation, quoted
 from tasks.run.run import run_of
 from tasks.steps import (
@@ -50,5 +50,6 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
         trials = quoted([*looked, *futures.result()])
         if has_thought:
             score_thought(run_id, generation, trials)
+            show_thought(run_id)
         learned = learn(run_id, generation, trials)
         return save_generation(run_id, generation, quoted(learned))

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from prefect import get_client, get_run_logger, runtime
@@ -226,6 +226,31 @@ def report_location(run: Run, result: RunResult) -> str:
         f"{_block(str(Path(page).resolve()))}\n\nAnywhere that sees the store, this writes it again:\n\n"
         f"{_block(command)}\n"
     )
+
+
+def show_thought(run_id: str) -> None:
+    """Show the thought of the generation in progress, with its gain and the weights."""
+    run = run_of(run_id)
+    step = run.learner_step("rlp")
+    if step is None:
+        return
+    payloads, updates = step.tables["payloads"], step.tables["policy_updates"]
+    row: dict[str, Any] = dict(step.tables["thoughts"][0])
+    stats: dict[str, float] = dict(updates[0]["stats"]) if updates else {}  # type: ignore[call-overload]  # a map of numbers
+    gain: float | None = row["information_gain"]
+    numbers = {
+        "kind": row["agent_id"],
+        "information gain, nats": number_text.UNKNOWN if gain is None else f"{gain:+.2f}",
+        "forecasts scored": row["n_outcomes"],
+        "settings of its own": row["n_own"],
+        "weight in the draws before": f"{row['weight']:.3f}",
+        **{name: f"{stats[name]:.3f}" for name in sorted(stats) if name.startswith(("p_", "w_"))},
+    }
+    lines = "\n".join(f"| {name} | {value} |" for name, value in numbers.items())
+    text = _block(redacted_text(str(payloads[0]["text"]))) if payloads else str(row["reason"])
+    markdown = f"| number | value |\n|---|---|\n{lines}\n\n{text}\n"
+    title = f"Thought of generation {row['generation']:02d} of {run.label}"
+    _show_text(run, "thought", markdown, title)
 
 
 def _show_findings(run: Run, result: RunResult, when: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import convergence_core
 
-COLLECTORS = {"CellAllocation", "ConfigSource", "Normalized", "Report"}
+COLLECTORS = {"CellAllocation", "ConfigSource", "Report"}
 """What is filled while one call lasts, and kept by nobody."""
 
 
