@@ -7,13 +7,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from convergence_core.feedback.records import LABELS, ChatMessage, Interaction, Thumbs
 from convergence_core.records import canonical_json, sha256_hex
 
 RatingForm = Literal["jsonl", "open-webui", "langfuse"]
-FORMS: tuple[RatingForm, ...] = get_args(RatingForm)
 _BY_LABEL = {label.lower(): rating for rating, label in LABELS.items()}
 
 

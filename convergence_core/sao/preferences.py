@@ -126,14 +126,6 @@ class JudgedPair:
         return split_of(self.comparison.prompt)
 
     @property
-    def may_teach(self) -> bool:
-        """Whether its judgement may have any effect if the judge is trusted.
-
-        False for audit prompts and for rounds that were aborted.
-        """
-        return self.split == "train" and self.dropped_by != ABORTED
-
-    @property
     def is_kept(self) -> bool:
         """Whether all filters kept it."""
         return self.dropped_by is None

@@ -47,7 +47,6 @@ _ENDPOINTS: Final = {
     "az://": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
 """Scheme → variables that name a private endpoint."""
-SCHEMES: Final = tuple(_ENDPOINTS)
 BINDING: Final = "remote.json"
 """File of a store's folder that names the address it is the working copy of."""
 _STAGES: Final = ("live/", "final/")
