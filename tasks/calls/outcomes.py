@@ -19,6 +19,7 @@ from convergence_core.records import (
     fields_of,
     sha256_hex,
 )
+from convergence_core.thought_tags import split_thinking
 from tasks.calls.scorer import CellScore
 from tasks.secrets.redaction import redact_json, shortened
 
@@ -60,7 +61,8 @@ def reply_outcome(reply: Reply) -> dict[str, Json]:
             "extra": dict(reply.extra),
             **({"finish_reason": reply.finish_reason} if reply.finish_reason else {}),
             **({"recording_url": reply.recording_url} if reply.recording_url else {}),
-            **({"thinking": reply.thinking} if reply.thinking else {}),
+            # A chat's reply without it is of a version that left thinking in the answer.
+            **({"thinking": reply.thinking} if reply.thinking or reply.finish_reason else {}),
         }
     }
 
@@ -70,7 +72,10 @@ def reply_of(outcome: Json) -> Reply | None:
     reply = outcome.get("reply") if isinstance(outcome, dict) else None
     if not isinstance(reply, dict):
         return None
-    dropped = reply.get("dropped")
+    dropped, value = reply.get("dropped"), reply.get("value")
+    if isinstance(value, str) and "thinking" not in reply and "finish_reason" in reply:
+        thinking, answer = split_thinking(value)
+        reply = {**reply, "value": answer, "thinking": thinking}
     return Reply(
         **{  # type: ignore[arg-type]  # as ``reply_outcome`` wrote it
             **reply,

@@ -8,6 +8,7 @@ import pytest
 
 from tasks.mock.mock_server import MockServer
 from tasks.store import ParquetStore
+from tasks.store.journal.ledger import digest_of
 from tasks.store.layout import JOURNAL_FILE
 from tests.paid import books
 from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, write_project
@@ -25,11 +26,19 @@ def server() -> Iterator[MockServer]:
 
 def grow_older(folder: Path, days: float) -> None:
     """Let all answers of the journal be so many days older."""
+    older = int(days * DAY_US)
     with sqlite3.connect(folder / STORE / JOURNAL_FILE) as connection:
+        connection.row_factory = sqlite3.Row
         connection.execute(
-            "UPDATE attempts SET started_us = started_us - ?1, ended_us = ended_us - ?1, digest = NULL",
-            (int(days * DAY_US),),
+            "UPDATE attempts SET started_us = started_us - ?1, ended_us = ended_us - ?1", (older,)
         )
+        rows = connection.execute(
+            "SELECT a.*, coalesce(a.outcome, c.outcome) AS answer FROM attempts a "
+            "LEFT JOIN calls c ON c.answer_id = a.id"
+        ).fetchall()
+        for row in rows:
+            digest = digest_of({**row}, row["answer"] or "")
+            connection.execute("UPDATE attempts SET digest = ? WHERE id = ?", (digest, row["id"]))
     connection.close()
 
 

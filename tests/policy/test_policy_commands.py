@@ -30,7 +30,7 @@ def test_a_client_trains_a_policy_and_its_steps_are_in_the_tables(tmp_path: Path
     seen: list[EpisodeResult] = []
     store = tmp_path / "store"
     with PolicyClient() as client:
-        url = client.start_server(store, "--set", "batch_size=8", "--seed", "3")
+        url = client.start_server(store, "--set", "batch_size=8")
         assert url.startswith("http://127.0.0.1:")
         stats = client.stats()
         assert (stats["embedding"], stats["embedding_dim"]) == ("hashed-ngrams", 1536)

@@ -192,9 +192,7 @@ def test_what_breaks_a_rule_is_a_clear_refusal_and_changes_nothing(call: Caller)
     refused(call("select_action", embedding=[1, 0]), 409, "must have 4 numbers, but got 2")
     refused(call("select_action", embedding=[0, 0, 0, 0]), 409, "not all of them 0")
     refused(call("select_action"), 409, "`embedding` or `prompt` must be given")
-    refused(
-        call("select_action", prompt=PROMPT), 409, "cannot be turned into an embedding `given`"
-    )
+    refused(call("select_action", prompt=PROMPT), 409, "serve with `--embedding hashed-ngrams`")
     refused(call("select_action", embedding=["1", 0, 0, 0]), 422, "embedding.0")
     refused(call("select_action", embedding=[1, 0, 0, 0], history=["summarize"]), 422, "history.0")
     refused(call("select_action", embedding=[1, 0, 0, 0], history=["stop"]), 409, "`history`")
