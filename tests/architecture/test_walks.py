@@ -179,6 +179,7 @@ def test_walks_are_short(title: str):
 
 @pytest.mark.prefect
 @pytest.mark.parametrize("title", [CANDIDATE, REWARD, THOUGHT])
+@pytest.mark.slow
 def test_stops_of_a_run_call_the_next(title: str, of_a_run: Trace):
     check(title, of_a_run)
 

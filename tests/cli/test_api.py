@@ -73,7 +73,9 @@ def test_mapping_with_callables_runs(evaluator: Any, here: Path):
 
 
 @pytest.mark.prefect
-@pytest.mark.parametrize("wrong", [None, 5], ids=["perfect", "all but one"])
+@pytest.mark.parametrize(
+    "wrong", [None, pytest.param(5, marks=pytest.mark.slow)], ids=["perfect", "all but one"]
+)
 def test_perfect_defaults_end_a_run_before_anything_else_is_evaluated(
     wrong: int | None, here: Path
 ):
@@ -121,6 +123,7 @@ def test_overrides_and_events_arrive(here: Path):
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_cancelling_ends_the_run_cleanly_and_resume_goes_on(here: Path):
     started, let_go = threading.Event(), threading.Event()
 

@@ -307,6 +307,7 @@ def own(case, reply):
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_refused_and_does_not_hang(
     project: Path, cli: Runner, python: Runner
 ):

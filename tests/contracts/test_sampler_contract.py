@@ -78,6 +78,7 @@ def test_the_same_seed_gives_the_same_search_and_another_another(sampler: Sample
     assert search(sampler, seed=4, n_generations=2)[1] != plans[:2]
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_makes_the_same_plans():
     code = (
         "from tests.support.problems import configuration, search, space\n"

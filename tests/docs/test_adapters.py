@@ -60,12 +60,14 @@ def test_the_list_and_an_adapter_are_shown(folder: Path):
     assert [one["status"] for one in listed["adapters"]] == ["inactive", "active"]
 
 
+@pytest.mark.slow
 def test_one_is_taken_back_and_activated_again(folder: Path):
     printed = walked(1, folder)
     assert "assistant-0001 answers for the role assistant again." in printed
     assert "assistant-0002 answers for the role assistant." in printed
 
 
+@pytest.mark.slow
 def test_a_changed_rating_shows_within_one_fold(folder: Path):
     with FeedbackStore(folder / "convergence-data") as store:
         store.rate(Rating(interaction_id="c", user_id="ann", rating=1))

@@ -19,6 +19,7 @@ from tests.docs.test_documents import ROOT, blocks, in_shell
 PAGE = (ROOT / "docs/chat.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_walk_ends_with_what_the_page_shows(tmp_path: Path):
     begin, piped, _ = blocks(PAGE, "sh")
     script = begin.replace(

@@ -21,6 +21,7 @@ def blocks() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.slow
 def test_the_examples_run_as_printed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -87,6 +87,7 @@ def test_systems_without_such_a_request_are_refused_with_what_they_have(made: Wi
         winner_text(made, WinnerForm.PROMPTFOO)
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_a_run_recommends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -59,7 +59,7 @@ def made() -> Iterator[dict[str, UUID]]:
             client.delete_flow_run(i)
 
 
-@pytest.mark.parametrize("error", [Told, ValueError])
+@pytest.mark.parametrize("error", [Told, pytest.param(ValueError, marks=pytest.mark.slow)])
 def test_a_signal_cancels_what_was_made_and_never_began_and_nothing_else(error, made):
     from prefect import flow
 

@@ -93,6 +93,7 @@ def test_a_round_is_stored_whole_and_paid_from_the_ledger(whole):
     assert [(row["probability"], row["p_keep"]) for row in coins] == [(0.5, 0.5)] * 2
 
 
+@pytest.mark.slow
 def test_a_round_that_is_killed_pays_nothing_twice_and_keeps_its_coins(whole, tmp_path):
     folder, undisturbed, _ = whole
     gamer = Gamer()

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from convergence_core.judges.trust import Trust
 from convergence_core.sao.played_items import PlayedItem, after_plays
 from convergence_core.sao.state import SaoState
@@ -63,6 +65,7 @@ def answered(config: Path) -> None:
         run.save("done")
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_right_about_executed_truth_is_believed_and_debates_begin(tmp_path: Path):
     with Gamer(honest).server() as server:
         config = begun(tmp_path, server.url)
@@ -89,6 +92,7 @@ def test_a_judge_that_is_right_about_executed_truth_is_believed_and_debates_begi
     assert not {*fixed["items"]} & seen or len(seen) > 50
 
 
+@pytest.mark.slow
 def test_a_round_that_was_left_goes_on_with_the_same_items_and_asks_nobody_twice(tmp_path: Path):
     gamer = Gamer(honest)
     with gamer.server() as server:

@@ -125,6 +125,7 @@ def test_a_file_that_hangs_while_it_is_read_is_refused(tmp_path: Path, top: str)
     assert children() == before
 
 
+@pytest.mark.slow
 def test_a_play_that_hangs_is_void_and_the_round_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

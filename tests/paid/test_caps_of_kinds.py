@@ -22,7 +22,9 @@ def check(kind: str, folder: Path, seed: int) -> Outcome:
     "kind",
     # Chats of other providers take the same way as OpenAI's.
     [
-        pytest.param(kind, marks=pytest.mark.slow) if kind in ("azure", "groq", "gemini") else kind
+        pytest.param(kind, marks=pytest.mark.slow)
+        if kind in ("azure", "groq", "gemini", "agno")
+        else kind
         for kind in KINDS
     ],
 )

@@ -60,6 +60,7 @@ def test_a_run_without_a_cap_accounts_for_every_token_and_every_dollar(tmp_path:
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 )
+@pytest.mark.slow
 def test_a_cap_holds_where_the_end_of_some_calls_is_never_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ):

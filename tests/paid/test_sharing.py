@@ -16,6 +16,7 @@ N_CASES = 20
     ("n_processes", "n_candidates"),
     [(4, 10), pytest.param(8, 100, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_sessions_of_several_processes_call_once_for_each_cell(
     tmp_path: Path, n_processes: int, n_candidates: int
 ):

@@ -97,6 +97,7 @@ def test_a_wrong_setting_is_refused_before_anything_is_served(
         assert store.latest_version() is None
 
 
+@pytest.mark.slow
 def test_the_printed_requests_and_the_demonstration_work(tmp_path: Path):
     requests = (ROOT / "docs/policy.md").read_text(encoding="utf-8")
     (script,) = re.findall(
@@ -132,6 +133,7 @@ def test_the_printed_requests_and_the_demonstration_work(tmp_path: Path):
     assert means[-1] > means[0]
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing_that_was_acknowledged_and_adds_nothing(tmp_path: Path):
     found = kill_while_collecting(tmp_path / "store", n_collectors=4, n_each=25, n_kills=1, seed=1)
     assert found.acknowledged == found.stored

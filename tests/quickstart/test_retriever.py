@@ -97,6 +97,7 @@ MIXED: list[dict[str, object]] = [
 ]
 
 
+@pytest.mark.slow
 def test_threads_find_what_one_thread_finds():
     """On a module that has built nothing yet: each index is built by one thread only."""
     fresh = runpy.run_path(retriever.__file__)
@@ -116,6 +117,7 @@ print(json.dumps([retriever.search({"question": q}, p) for p in mixed for q in q
 """
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_finds_the_same():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps([QUESTIONS, MIXED])],

@@ -218,6 +218,7 @@ def test_a_thinker_that_tells_candidates_apart_is_said_to_help():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("forecast", [permuted, overconfident])
+@pytest.mark.slow
 def test_forecasts_dealt_by_chance_show_resolution_at_most_once_in_twenty(forecast: Forecast):
     passed = sum(course(forecast, seed)[2].top_e_value >= 1 / LEVEL for seed in range(N_SEEDS))
     assert not is_surely_more(passed, N_SEEDS, LEVEL), passed

@@ -93,9 +93,8 @@ def test_strange_replies_have_no_effect_but_a_recorded_reason(tmp_path: Path, pl
     assert rows(tmp_path, order) == rows(plain, order)
 
 
-@pytest.mark.parametrize(
-    "algorithm", ["random", pytest.param("evolution", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["random", "evolution"])
 def test_where_no_place_can_be_advised_nobody_is_asked(tmp_path: Path, algorithm: str):
     world = ThinkingWorld(truth, "good")
     run_whole(tmp_path, world, optimization__algorithm=algorithm)
@@ -103,7 +102,9 @@ def test_where_no_place_can_be_advised_nobody_is_asked(tmp_path: Path, algorithm
     assert rows(tmp_path, "select * from thoughts") == []
 
 
-@pytest.mark.parametrize("model", ["openai/thinker", "anthropic/thinker"])
+@pytest.mark.parametrize(
+    "model", ["openai/thinker", pytest.param("anthropic/thinker", marks=pytest.mark.slow)]
+)
 def test_offline_the_stand_in_thinks_and_judges_and_nobody_is_paid(tmp_path: Path, model: str):
     cases = [
         {"id": f"c{i}", "input": {"q": f"What is {i} plus {i}?"}, "expected": str(2 * i)}

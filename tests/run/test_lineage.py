@@ -103,6 +103,7 @@ def roles(folder: Path, run_id: str) -> Counter[object]:
     return Counter(row["role"] for row in rows)
 
 
+@pytest.mark.slow
 def test_errors_of_a_finished_run_are_asked_again_by_a_new_one_and_both_stay(
     tmp_path: Path, shop: tuple[Shop, LoopbackServer]
 ):
@@ -161,6 +162,7 @@ def test_a_limit_holds_for_a_finished_run_and_its_successors_together(
 
 
 @pytest.mark.parametrize("n_copied", [0, 1])
+@pytest.mark.slow
 def test_a_kill_while_a_run_is_made_from_a_finished_one_loses_nothing(
     tmp_path: Path,
     shop: tuple[Shop, LoopbackServer],

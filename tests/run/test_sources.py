@@ -32,6 +32,7 @@ def test_the_report_says_who_got_what_and_what_it_brought(tmp_path):
     assert "Where settings came from" in repr(document(result))
 
 
+@pytest.mark.slow
 def test_one_source_alone_needs_no_table(tmp_path):
     write_project(
         tmp_path, None, prompts={"enabled": False}, search_space__parameters__warmth=WARMTH

@@ -109,6 +109,7 @@ def test_the_flow_folds_a_store(tmp_path: Path):
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_an_alarm_of_drift_becomes_one_event(tmp_path: Path):
     """Through Prefect's own client of events, whose messages are kept by its test double."""
     from flows.fold import fold

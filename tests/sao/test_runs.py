@@ -178,6 +178,7 @@ def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: 
 # -- judges and authors of no use
 
 
+@pytest.mark.slow
 def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path):
     world = planted_world(mode="always_first")
     result, events = run_whole(

@@ -136,6 +136,7 @@ def trust_in(accuracy: float, seed: int) -> tuple[float, float]:
     return found.audit.n_right / 50, sao.trust.value
 
 
+@pytest.mark.slow
 def test_a_coin_behind_a_server_is_disabled_and_a_judge_of_eighty_percent_is_believed():
     # Over all seeds .3 % of coins pass and 3 % of such judges fail; these seeds are fixed.
     coins = [trust_in(0.5, seed) for seed in range(3)]

@@ -335,6 +335,7 @@ def test_the_catalog_has_all_views_and_an_open_one_disturbs_nobody(store):
     assert version.startswith("v1.0.0")
 
 
+@pytest.mark.slow
 def test_the_catalog_is_what_a_query_reads_at_every_step_of_a_run(tmp_path):
     store = ParquetStore(tmp_path)
     store.save_run(run_record())

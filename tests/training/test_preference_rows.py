@@ -86,6 +86,7 @@ def test_held_out_prompts_do_not_train(project: Path):
         assert (row in half) == is_kept
 
 
+@pytest.mark.slow
 def test_a_judge_that_fails_its_audit_trains_nothing(tmp_path: Path):
     project = written(tmp_path, lies=True)
     every = dataset_of(ParquetStore(project / STORE), "codes", anyway=True)

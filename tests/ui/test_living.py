@@ -199,6 +199,7 @@ def _waited(look, patience_s: float = 120.0):
     raise AssertionError("it did not happen")
 
 
+@pytest.mark.slow
 def test_the_family_of_a_prompt_is_a_tree_with_what_each_text_changed(tmp_path, opened: Open):
     write_project_of_texts(tmp_path, None)
     play(begin(tmp_path))

@@ -15,6 +15,7 @@ def conversations(*given: tuple[bool, float]) -> list[RatedConversation]:
     return [RatedConversation(is_candidate=a, reward=r, n_ratings=1) for a, r in given]
 
 
+@pytest.mark.slow
 def test_what_is_alike_is_seldom_called_better_or_worse_at_any_look():
     claims = [verdict_of(seed, effect=0.0, n_ratings=40)[0] for seed in range(200)]
     assert sum(one is not None for one in claims) <= 0.05 * len(claims)

@@ -74,6 +74,7 @@ def test_raters_who_share_no_answer_are_solved_as_a_whole_block_would_be():
 
 
 @pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.slow
 def test_it_beats_the_plain_mean_by_more_than_two_standard_errors(name: str):
     rows = np.array([rank_correlations(WORLDS[name], seed) for seed in range(20)])
     gain = rows[:, 0] - rows[:, 1]

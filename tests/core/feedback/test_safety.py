@@ -152,6 +152,7 @@ def test_flags_count_from_the_evidence_that_the_level_asks_for():
     assert (five.n_new, six.n_new) == (0, 6)
 
 
+@pytest.mark.slow
 def test_flags_by_chance_make_no_classifier():
     made = [train_safety_classifier(*told(200, seed, is_learnable=False)) for seed in range(20)]
     assert sum(classifier is not None for classifier, _ in made) <= 2

@@ -139,6 +139,7 @@ def test_an_eliminated_arm_stays_so():
         pytest.param(0.98, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_equal_arms_rarely_have_a_winner_however_often_one_looks(mean: float):
     rng, n_runs = np.random.default_rng(11), 80
     false = sum(
@@ -152,6 +153,7 @@ def test_equal_arms_rarely_have_a_winner_however_often_one_looks(mean: float):
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_traffic_for_a_verdict_needs_fewer_requests_than_an_even_split():
     means, n_runs = (0.5, 0.6, 0.65, 0.75), 30
     needed = {}

@@ -106,6 +106,7 @@ def test_a_decline_that_begins_late_is_found_nearly_as_soon_as_one_from_the_star
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_equal_arms_seldom_go_back_over_a_long_watch():
     rng, n_runs = np.random.default_rng(6), 150
     back = confirmed = 0

@@ -85,6 +85,7 @@ def test_the_interval_ends_where_a_gate_of_that_effect_would_begin_to_reject(wei
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_equal_candidates_are_rarely_promoted_however_often_one_looks():
     rng, n_runs = np.random.default_rng(7), 200
     promoted = kept = 0
