@@ -218,11 +218,11 @@ def test_a_script_that_goes_wrong_is_the_right_fault_and_leaves_nothing_open(  #
 
 
 def test_a_script_that_blocks_its_loop_is_given_up_and_its_session_released(stand_in, monkeypatch):
-    monkeypatch.setattr("tasks.targets.browser._SLACK_S", -20.0)  # of the connection's wait
+    monkeypatch.setattr("tasks.targets.browser._SLACK_S", -45.0)  # of the connection's wait
     let_go = threading.Event()
 
     async def block(page, case, parameters):
-        let_go.wait(30)
+        let_go.wait(300)
 
     try:
         found = ask(stand_in, block, {}, timeout_s=1.0, calls=3)
