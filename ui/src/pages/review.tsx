@@ -70,7 +70,7 @@ function Case({ one, of, done }: { one: Proposed; of: Data; done: (sentence: str
         <div><h3>Answered</h3><Texts text={one.answer} label="Answered" /></div>
       </div>
       <p class="small muted">
-        <One text={one.role} max={60} />, <One text={one.model} max={80} />{one.adapter_version && <> with adapter <code class="whole">{one.adapter_version}</code></>}, <Time at={one.at} />, <code>{one.interaction_id}</code>
+        <One text={one.role} max={60} />, <One text={one.model} max={80} />{one.adapter_version && <> with adapter <code class="whole">{one.adapter_version}</code></>}, <span title={one.interaction_id}><Time at={one.at} /></span>
       </p>
       {open && <Decide one={one} of={of} what={open} close={() => setOpen(null)} done={(sentence) => { setOpen(null); done(sentence); }} />}
     </li>
