@@ -49,7 +49,6 @@ USUAL_THOUGHT: Final = 600  # tokens of notes, eight forecasts and five settings
 OTHER_TOKENIZER: Final = 2  # most tokens of a judge for one token of an answer
 FRAME: Final = 2_500  # bytes of the fixed wording of a request for a prompt or a preference
 LONGEST_ANSWER: Final = 4_000  # characters of an answer that preferences compare
-N_JUDGE_PROBES: Final = 21  # calls that find a server's forms of judging, once in a run
 TARGET_KEY: Final = "api.request.options.max_tokens"
 OF_REQUESTS: Final = f"the cases, and answers of {USUAL_ANSWER} tokens or as `expected`"
 
@@ -551,13 +550,9 @@ class _Estimator:
 
         sao = self._configuration.society.sao
         n_rounds = min(sao.iterative_rounds, (self._schedule.n_generations - 1) // sao.every)
-        # Two orders of each pair, and in the most expensive form of judging two calls of each order.
         judged = sao.n_samples * comb(sao.response_pairs, 2) + sao.audit_items
-        other = sao.n_samples + n_texts
-        n = Amount(
-            n_rounds * (2 * judged + other),
-            n_rounds * (4 * judged + other) + bool(n_rounds) * N_JUDGE_PROBES,
-        )
+        n_calls = n_rounds * (2 * judged + sao.n_samples + n_texts)  # a pair in both orders
+        n = Amount(n_calls, n_calls)
         model, quote = self._model(llm)
         longest = BYTES * LONGEST_PROMPT
         prompt = FRAME + longest

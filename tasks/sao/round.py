@@ -217,10 +217,7 @@ class RoundRunner:
     # -- distilled texts
 
     async def _variants(self, plan: RoundPlan, pairs: Sequence[JudgedPair]) -> dict[str, str]:
-        """Return a new text for each parameter that may have one, from the surest pairs.
-
-        Frozen pairs are never shown.
-        """
+        """Return a new text for each parameter that may have one, from the surest pairs."""
         sure = sorted(
             (pair for pair in pairs if pair.split == "train" and pair.is_kept),
             key=lambda p: (-abs(p.judgement.log_odds), p.comparison.pair_id),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from convergence.cost_estimate import estimate
 from convergence_core.events import GenerationFinished, ThinkingStopped
 from convergence_core.evidence import Archive
 from convergence_core.records import canonical_json
@@ -78,6 +79,18 @@ def fair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, World, RunResu
 
 
 # -- what a run leaves
+
+
+def test_the_estimate_counts_the_calls_that_rounds_make(fair):
+    folder, world, _ = fair
+    (calls,) = (
+        role.calls
+        for role in estimate(load(folder / "optimization.yaml")).roles
+        if role.role == "sao"
+    )
+    n_made = sum(n for purpose, n in world.n_asked.items() if purpose != "case")
+    assert calls.expected == calls.high is not None
+    assert 0.9 * calls.high < n_made <= calls.high
 
 
 def test_every_pair_has_its_evidence_and_every_drop_its_counter(fair):
