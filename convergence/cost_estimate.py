@@ -14,14 +14,22 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import comb
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from convergence.call_quotes import (
+    NOTHING,
+    UNKNOWN,
+    Amount,
+    CallQuote,
+    call_history,
+    largest,
+    mean_and_most,
+)
 from convergence_core.budget.bounds import TOKENS_PER_REQUEST, prompt_bound
 from convergence_core.budget.limits import dollars
-from convergence_core.budget.prices import Price, provider_of
+from convergence_core.budget.prices import provider_of
 from convergence_core.config import JudgeMetric
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.evaluation import LlmConfig
@@ -29,7 +37,7 @@ from convergence_core.config.evaluation_rules import check_judges, judge_note
 from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Target
-from convergence_core.records import Case, Params, Usage
+from convergence_core.records import Case, Params
 from convergence_core.search.schedule import FINAL_SHARE, Schedule
 from tasks.run.adoption import champion_now
 from tasks.run.assembly import schedule_of
@@ -52,104 +60,8 @@ LONGEST_ANSWER: Final = 4_000  # characters of an answer that preferences compar
 TARGET_KEY: Final = "api.request.options.max_tokens"
 OF_REQUESTS: Final = f"the cases, and answers of {USUAL_ANSWER} tokens or as `expected`"
 
-_HISTORY = """
-    SELECT a.purpose, count(*) AS n_calls, count(DISTINCT a.run_id) AS n_runs,
-           avg(a.tokens_in + a.tokens_out) AS tokens, avg(a.cost_usd) AS usd,
-           quantile_cont(a.tokens_in + a.tokens_out, 0.9) AS high_tokens,
-           quantile_cont(a.cost_usd, 0.9) AS high_usd
-    FROM attempts a JOIN runs r USING (run_id)
-    WHERE r.name = $name AND a.state = 'done' GROUP BY a.purpose"""
-
 Role = Literal["evaluation", "judge", "thought", "writing", "sao", "total"]
 """Purpose of a call, as in the ledger."""
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """Expected and largest value of a number; ``None`` where it is unknown."""
-
-    expected: float | None = None
-    high: float | None = None
-
-    def __add__(self, other: "Amount") -> "Amount":
-        """Return the sum, end by end."""
-        return Amount(_sum(self.expected, other.expected), _sum(self.high, other.high))
-
-    def __mul__(self, other: "Amount") -> "Amount":
-        """Return the product, end by end."""
-        return Amount(_product(self.expected, other.expected), _product(self.high, other.high))
-
-    def at_most(self, limit: float | None) -> "Amount":
-        """Return the amount under a limit, which also bounds an unknown end."""
-        if limit is None:
-            return self
-        expected = None if self.expected is None else min(self.expected, limit)
-        return Amount(expected, limit if self.high is None else min(self.high, limit))
-
-
-UNKNOWN, NOTHING = Amount(), Amount(0, 0)
-
-
-def _sum(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a + b
-
-
-def _product(a: float | None, b: float | None) -> float | None:
-    if a == 0 or b == 0:  # no calls cost nothing at any price
-        return 0.0
-    return None if a is None or b is None else a * b
-
-
-def _over(amounts: Sequence[Amount]) -> Amount:
-    """Return the mean and the most of several amounts; an end is unknown if one of them is."""
-    expected = [amount.expected for amount in amounts if amount.expected is not None]
-    high = [amount.high for amount in amounts if amount.high is not None]
-    return Amount(
-        fmean(expected) if expected and len(expected) == len(amounts) else None,
-        max(high) if high and len(high) == len(amounts) else None,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallQuote:
-    """Quote of one call."""
-
-    tokens: Amount
-    usd: Amount
-    answer: Amount
-    """Tokens of the answer."""
-    reserved_usd: float | None
-    """The budget's reservation if texts of other calls have the usual length."""
-    unknown: str | None
-    """Why the price is unknown, and the fix."""
-
-    @classmethod
-    def of(
-        cls, model: str | None, price: Price | None, prompt: Amount, answer: Amount
-    ) -> "CallQuote":
-        """Return the quote of a call of a language model, given its tokens."""
-        unknown = None
-        if price is None:
-            unknown = f"the price of {model} is unknown. Write it under `prices:`."
-        elif prompt.high is None:
-            unknown = "the tokens of pictures, sound or files are unknown before the first run."
-        usage = Usage(
-            prompt_tokens=round(prompt.expected or 0),
-            completion_tokens=round(answer.expected or 0),
-        )
-        worst = None
-        if price is not None and prompt.high is not None:
-            longest = None if answer.high is None else round(answer.high)
-            worst = price.worst_case(round(prompt.high), longest)
-            if worst is None:
-                unknown = "the longest answer is unknown. Set `max_tokens` of the request."
-        return cls(
-            tokens=prompt + answer,
-            usd=Amount(None if price is None else price.cost(usage), worst),
-            answer=answer,
-            reserved_usd=worst,
-            unknown=unknown,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +153,7 @@ class _Estimator:
     def __init__(self, loaded: "Loaded", world: "Environment", target: Target) -> None:
         self._loaded, self._world, self._target = loaded, world, target
         self._configuration = loaded.configuration
-        self._history = _history(loaded)
+        self._history = call_history(loaded)
         self._schedule = schedule_of(loaded, champion_now(loaded))
         self._is_chat = self._configuration.api.kind in CHAT_KINDS
         by_length = sorted(
@@ -344,8 +256,8 @@ class _Estimator:
         tokens, usd, basis = self._history.get(role, (UNKNOWN, UNKNOWN, ""))
         unknown = None
         if usd.expected is None:
-            tokens = _over([quote.tokens for quote in quotes])
-            usd, basis = _over([quote.usd for quote in quotes]), OF_REQUESTS
+            tokens = mean_and_most([quote.tokens for quote in quotes])
+            usd, basis = mean_and_most([quote.usd for quote in quotes]), OF_REQUESTS
             unknown = next((quote.unknown for quote in quotes if quote.unknown is not None), None)
             unknown = unknown if quotes else self._refused
         reserved = [quote.reserved_usd for quote in quotes]
@@ -394,7 +306,7 @@ class _Estimator:
         quotes = [quote for point in points for quote in self._quotes_at(point, self._cases)]
         longest = self._cases[:N_LONGEST]
         for _ in range(2):
-            point = max(points, key=lambda point: _most(self._quotes_at(point, longest)))
+            point = max(points, key=lambda point: largest(self._quotes_at(point, longest)))
             points = [point]
             for name, parameter in space.parameters.items():
                 values = [parameter.from_unit(0.0), parameter.from_unit(1.0)]
@@ -403,7 +315,7 @@ class _Estimator:
                 neighbours = [space.complete({**points[0], name: value}, rng) for value in values]
                 allowed = [p for p in neighbours if name in p and space.satisfied(p)]
                 points = [
-                    max([*points, *allowed], key=lambda p: _most(self._quotes_at(p, longest)))
+                    max([*points, *allowed], key=lambda p: largest(self._quotes_at(p, longest)))
                 ]
         return [*quotes, *self._quotes_at(points[0], longest)]
 
@@ -486,7 +398,7 @@ class _Estimator:
         _, quote = self._model(llm)
         rubric = self._loaded.rubrics.get(name, metric.rubric or "")
         n_shown = 2 if metric.mode == "pairwise" else 1
-        answers = _over([call.answer for call in self._quotes])
+        answers = mean_and_most([call.answer for call in self._quotes])
         answers = replace(answers, expected=answers.expected or USUAL_ANSWER)
         shown = answers * Amount(n_shown, n_shown * OTHER_TOKENIZER)
         quotes = []
@@ -567,8 +479,8 @@ class _Estimator:
         return replace(
             role,
             calls=role.calls + answers,
-            tokens=role.tokens + answers * _over([quote.tokens for quote in self._quotes]),
-            usd=role.usd + answers * _over([quote.usd for quote in self._quotes]),
+            tokens=role.tokens + answers * mean_and_most([quote.tokens for quote in self._quotes]),
+            usd=role.usd + answers * mean_and_most([quote.usd for quote in self._quotes]),
         )
 
     # -- words
@@ -600,39 +512,6 @@ class _Estimator:
             )
         if limit is not None and total.unknown and not configuration.budget.allow_unknown_prices:
             yield f"budget.max_usd={limit:.12g} refuses calls whose price is unknown."
-
-
-def _most(quotes: Sequence[CallQuote]) -> tuple[float, float]:
-    """Return the most dollars and tokens of several calls."""
-    return (
-        max((quote.usd.high or 0.0 for quote in quotes), default=-1.0),
-        max((quote.tokens.high or 0.0 for quote in quotes), default=-1.0),
-    )
-
-
-def _history(loaded: "Loaded") -> dict[str, tuple[Amount, Amount, str]]:
-    """Return purpose → tokens and dollars of a call in earlier runs of the system, and their source."""
-    path = loaded.base_dir / loaded.configuration.storage.folder
-    if not (path / "store.json").is_file():
-        return {}
-    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
-
-    store = ParquetStore(path)
-    try:
-        rows: Sequence[dict[str, Any]] = store.rows(
-            _HISTORY, {"name": loaded.configuration.api.name}
-        )
-    finally:
-        store.close()
-    history = {}
-    for row in rows:
-        runs = "1 earlier run" if row["n_runs"] == 1 else f"{row['n_runs']:,} earlier runs"
-        history[row["purpose"]] = (
-            Amount(row["tokens"], row["high_tokens"]),
-            Amount(row["usd"], row["high_usd"]),
-            f"calibrated by {row['n_calls']:,} calls of {runs}",
-        )
-    return history
 
 
 def _thought_bound(loaded: "Loaded") -> int:
