@@ -1,4 +1,4 @@
-"""Quotes of single calls: tokens and dollars, as expected and at most, from requests or earlier runs."""
+"""Quotes of single calls: tokens and dollars, from requests or earlier runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
