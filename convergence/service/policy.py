@@ -245,9 +245,7 @@ class PolicyRoutes:
             **body.model_dump(exclude={"final"}),
             final=None if body.final is None else self._question(body.final),
         )
-        (receipt,) = await asyncio.to_thread(self._policy.take, [report])
-        if isinstance(receipt, Exception):
-            raise receipt
+        receipt = await asyncio.to_thread(self._policy.take, report)
         if self._policy.is_update_due and (self._learning is None or self._learning.done()):
             self._learning = asyncio.create_task(self._learn())
         self._metrics.policy("experience", receipt.status)

@@ -9,7 +9,6 @@ import hashlib
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -171,35 +170,16 @@ class ServedPolicy(Closing):
             self._claimed.add(decision.decision_id)
         return decision
 
-    def take(
-        self, reports: Sequence[ExperienceReport]
-    ) -> list[ExperienceReceipt | PolicyRequestError | PolicyDecisionNotFoundError]:
-        """Store what came of decisions, in one transaction; durable when this returns.
-
-        A report may come again; one that breaks a rule changes nothing, and its error is returned in its
-        place.
-
-        Args:
-            reports: of decisions that wait.
+    def take(self, report: ExperienceReport) -> ExperienceReceipt:
+        """Store the outcome of a decision; durable when this returns. A report may come again.
 
         Raises:
+            PolicyRequestError: it breaks a rule.
+            PolicyDecisionNotFoundError: no such decision waits.
             StoreWriteError: nothing of it is stored; report it again.
         """
-        answers: list[Any] = []
-        new: dict[str, PolicyExperience] = {}
         with self._taking:
-            for report in reports:
-                try:
-                    answers.append(self._received(report, new))
-                except (PolicyRequestError, PolicyDecisionNotFoundError) as error:
-                    answers.append(error)
-            if new:
-                self._store.add([*new.values()])
-                with self._lock:
-                    for decision_id in new:
-                        self._pending.pop(decision_id, None)
-                    self._n_reported += len(new)
-        return answers
+            return self._received(report)
 
     @property
     def is_update_due(self) -> bool:
@@ -367,15 +347,13 @@ class ServedPolicy(Closing):
             if was.version == self._buffer.version:
                 self._buffer.discard(oldest)
 
-    def _received(
-        self, report: ExperienceReport, new: dict[str, PolicyExperience]
-    ) -> ExperienceReceipt:
-        """Check a report and add what is to be stored to ``new``."""
+    def _received(self, report: ExperienceReport) -> ExperienceReceipt:
+        """Check a report and store it, unless it is a duplicate."""
         with self._lock:
             pending = self._pending.get(report.decision_id)
             state, buffer = self._state, self._buffer
-        known = new.get(report.decision_id)
-        if known is None and pending is None:
+        known = None
+        if pending is None:
             known = self._store.experience(report.decision_id)
             if known is None:
                 raise PolicyDecisionNotFoundError(
@@ -391,7 +369,7 @@ class ServedPolicy(Closing):
             truncated=report.truncated,
             final_value=self._final_value(report, state),
         )
-        if known is not None or pending is None:
+        if pending is None:
             assert known is not None  # noqa: S101 - looked for above
             _check_same(report, known)
             return _receipt(decision, "duplicate")
@@ -404,9 +382,12 @@ class ServedPolicy(Closing):
                         self._buffer.report(report.decision_id, outcome)
                     except ValueError as error:
                         raise PolicyRequestError(str(error)) from None
-        new[report.decision_id] = PolicyExperience(
-            decision=decision, outcome=outcome, decided_us=pending[1]
+        self._store.add(
+            [PolicyExperience(decision=decision, outcome=outcome, decided_us=pending[1])]
         )
+        with self._lock:
+            self._pending.pop(report.decision_id, None)
+            self._n_reported += 1
         other: ReceiptStatus = "off_policy" if decision.version == OFF_POLICY else "archived"
         return _receipt(decision, "stored" if is_current else other)
 

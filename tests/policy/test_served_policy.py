@@ -22,7 +22,6 @@ from convergence_core.policy import (
 )
 from tasks.policy.records import (
     ChosenAction,
-    ExperienceReceipt,
     ExperienceReport,
     PolicyQuestion,
     PolicySettings,
@@ -55,13 +54,6 @@ def report(answer: ChosenAction, reward: float = 0.5, **more: object) -> Experie
     )  # fmt: skip
 
 
-def one(policy: ServedPolicy, given: ExperienceReport) -> ExperienceReceipt:
-    (found,) = policy.take([given])
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ExperienceStore]:
     with ExperienceStore(tmp_path / "store") as opened:
@@ -80,7 +72,7 @@ def test_a_report_is_stored_with_all_that_the_policy_knew(
     answer = policy.decide(question())
     assert all(answer.mask)
     assert sum(answer.probabilities) == pytest.approx(1.0)
-    receipt = one(policy, report(answer, -0.25))
+    receipt = policy.take(report(answer, -0.25))
     assert (receipt.status, receipt.policy_version) == ("stored", 0)
     stored = store.experience(str(answer.decision_id))
     assert stored is not None
@@ -90,9 +82,9 @@ def test_a_report_is_stored_with_all_that_the_policy_knew(
         question().episode.observation(question().embedding).tolist()
     )
     assert stored.outcome.reward == -0.25
-    assert one(policy, report(answer, -0.25)).status == "duplicate"
+    assert policy.take(report(answer, -0.25)).status == "duplicate"
     with pytest.raises(PolicyRequestError, match=r"has another outcome already: reward -0\.25"):
-        one(policy, report(answer, 0.25))
+        policy.take(report(answer, 0.25))
     assert store.count() == 1
 
 
@@ -129,9 +121,9 @@ def test_what_is_wrong_is_refused_and_nothing_changes(
         policy.decide(replace(question(), excluded=["summarize"]))
     for wrong in ({"step": 3}, {"episode_id": "other"}):
         with pytest.raises(PolicyRequestError, match="must be that of the decision"):
-            one(policy, replace(report(first), **wrong))
+            policy.take(replace(report(first), **wrong))
     with pytest.raises(PolicyDecisionNotFoundError, match="must be of a decision that waits"):
-        one(policy, replace(report(first), decision_id="unknown"))
+        policy.take(replace(report(first), decision_id="unknown"))
     assert (store.count(), policy.stats()["n_pending"]) == (0, 1)
 
 
@@ -139,7 +131,7 @@ def play(policy: ServedPolicy, n: int, best: str = "expansion") -> None:
     """Report ``n`` episodes of one step, worth 1 where the action is the best one."""
     for number in range(n):
         answer = policy.decide(question(of=number))
-        one(policy, report(answer, float(answer.action == best)))
+        policy.take(report(answer, float(answer.action == best)))
 
 
 def test_it_learns_what_is_rewarded_and_each_update_is_a_version(
@@ -165,7 +157,7 @@ def test_steps_of_an_older_version_are_kept_and_not_learned_from(
     late = policy.decide(question())
     play(policy, 8)
     assert policy.update() is not None
-    assert one(policy, report(late)).status == "archived"
+    assert policy.take(report(late)).status == "archived"
     assert store.count() == 9
     assert policy.stats()["n_ready"] == 0
 
@@ -226,7 +218,7 @@ def test_collectors_report_at_once_and_each_step_counts_once(
         for number in range(20):
             answer = policy.decide(question(of=number))
             for _ in range(2):
-                one(policy, report(answer))
+                policy.take(report(answer))
 
     threads = [threading.Thread(target=collect) for _ in range(4)]
     for thread in threads:
@@ -245,7 +237,7 @@ def test_postgres_keeps_what_a_file_keeps(tmp_path: Path):
             play(policy, 8)
             seen = policy.update()
             answer = policy.decide(question("expansion"))
-            statuses = [one(policy, report(answer)).status for _ in range(2)]
+            statuses = [policy.take(report(answer)).status for _ in range(2)]
             assert statuses == ["stored", "duplicate"]
         stored = store.of_version(1)
         assert [it.decision.legal.tolist() for it in stored] == [
