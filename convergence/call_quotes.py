@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 _HISTORY = """
     SELECT a.purpose, count(*) AS n_calls, count(DISTINCT a.run_id) AS n_runs,
            avg(a.tokens_in + a.tokens_out) AS tokens, avg(a.cost_usd) AS usd,
-           quantile_cont(a.tokens_in + a.tokens_out, 0.9) AS high_tokens,
-           quantile_cont(a.cost_usd, 0.9) AS high_usd
+           greatest(tokens, quantile_cont(a.tokens_in + a.tokens_out, 0.9)) AS high_tokens,
+           greatest(usd, quantile_cont(a.cost_usd, 0.9)) AS high_usd
     FROM attempts a JOIN runs r USING (run_id)
-    WHERE r.name = $name AND a.state = 'done' GROUP BY a.purpose"""
+    WHERE r.name = $name AND a.state = 'done'
+    GROUP BY a.purpose HAVING count(a.cost_usd) = count(*)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class CallQuote:
         if price is None:
             unknown = f"the price of {model} is unknown. Write it under `prices:`."
         elif prompt.high is None:
-            unknown = "the tokens of pictures, sound or files are unknown before the first run."
+            unknown = "the length of its prompt is unknown before the first run."
         usage = Usage(
             prompt_tokens=round(prompt.expected or 0),
             completion_tokens=round(answer.expected or 0),

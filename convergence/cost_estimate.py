@@ -2,7 +2,7 @@
 
 The plan of the run gives the number of calls; the most is that of a run which evaluates every planned
 cell. Tokens and dollars of one call come from earlier runs of the same system (mean and 90 %
-quantile) if its store has any, else from the requests themselves: a token is expected to have 4
+quantile) if its store knows the price of each call, else from the requests themselves: a token is expected to have 4
 bytes, and an answer to be as long as the expected answer of its case, at least 150 tokens. The most
 is the budget's reservation at the most expensive candidate of a sample and of its neighbours. An
 estimate makes no call and writes nothing.
