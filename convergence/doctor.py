@@ -83,7 +83,8 @@ def _file_system(path: Path) -> str | None:
         return None
     lines = [line.split() for line in mounts.read_text("utf-8", "replace").splitlines()]
     over = [fields for fields in lines if path.resolve().is_relative_to(fields[1])]
-    return max(over, key=lambda fields: len(fields[1]))[2] if over else None
+    # The last of several mounts on one folder hides the others.
+    return max(reversed(over), key=lambda fields: len(fields[1]))[2] if over else None
 
 
 def _prefect() -> Finding:
