@@ -58,10 +58,10 @@ function One({ of, label, open }: { of: Block; label: string; open?: (candidate:
   }
 }
 
-/** The sections, each by its heading; `from` and `to` cut the list of them. */
-/** Titles of the sections, as they stand. */
+/** Titles of the sections. */
 export const sectionTitles = (of: Block[]): string[] => of.flatMap((block) => (block.is === "Heading" && block.level === 2 ? [block.text] : []));
 
+/** The sections, each by its heading; `from` and `to` cut the list of them. */
 export function Sections({ of, from = 0, to, open }: { of: Block[]; from?: number; to?: number; open?: (candidate: string) => void }) {
   const sections: { title: string; blocks: Block[] }[] = [];
   for (const block of of) {

@@ -86,7 +86,7 @@ export interface ProductionList { systems: { system: string; sentence: string | 
 export interface Production {
   system: string; live: string; can_roll_back: boolean; sentences: string[]; champion: { candidate_id: string; name: string } | null;
   arms: { candidate_id: string; name: string; is_champion: boolean; share: number | null; n_decisions: number; n: number; mean: number | null; log_e: number | null; log_threshold: number | null; n_to_verdict: number | null; verdict: string | null; status: string | null }[];
-  history: { at: string; n: number; reward: number | null}[];
+  history: { at: string; n: number; reward: number }[];
   drift: { sentence: string; at: string | null }[];
   guards: { sentence: string; status: string | null; at: string | null }[];
   promotions: { at: string | null; sentence: string }[];

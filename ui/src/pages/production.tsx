@@ -78,7 +78,7 @@ function System({ system }: { system: string }) {
 function History({ of }: { of: Data }) {
   const plot: Plot = {
     name: "reward", title: "Reward over time", height: 2.3, x: { kind: "time" }, y: {},
-    layers: [{ mark: "line", points: of.history.filter((h) => h.reward !== null).map((h) => ({ x: h.at, y: h.reward!, tip: `${three(h.reward!)}, ${plural(h.n, "decision")}` })) }],
+    layers: [{ mark: "line", points: of.history.map((h) => ({ x: h.at, y: h.reward, tip: `${three(h.reward)}, ${plural(h.n, "decision")}` })) }],
   };
   return <Card title="Reward"><PlotChart of={plot} /></Card>;
 }

@@ -23,7 +23,7 @@ export function Training({ role }: { role: string | undefined }) {
             </nav>
             <Role key={shown(d)} role={shown(d)} list={d} />
             <Card title="Raters" note="Bias relative to the average rater, from answers with several ratings.">
-              {d.sentences.length === 0 ? <p class="muted">No two raters rated the same answer, and no mean reward has changed.</p> : (
+              {d.sentences.length === 0 ? <p class="muted">No two raters rated the same answer.</p> : (
                 <ul>{d.sentences.map((s, i) => <li key={i}><One text={s} max={1_000} /></li>)}</ul>
               )}
             </Card>
