@@ -105,7 +105,7 @@ def init(
         ),
     ] = "function",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    # Scripts written when `init` asked questions pass it, and must go on working.
+    # Accepted without effect: scripts pass it.
     _no_questions: Annotated[bool, typer.Option("--non-interactive", hidden=True)] = False,
     _json: options.AsJson = False,
 ) -> None:
@@ -132,8 +132,8 @@ def _next_steps(template: str, folder: Path) -> list[str]:
     from tasks.version import install_command  # noqa: PLC0415 - as above
 
     _, extra, steps = EXAMPLES[template]
-    local = install_commands() if extra == EXTRA else []
-    install = [install_command(extra)] if extra and extra != EXTRA else local
+    package = [install_command(extra)] if extra else []
+    install = install_commands() if extra == EXTRA else package
     enter = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
     city = "convergence optimize city.yaml   # extracts names of cities from sentences"
     return [

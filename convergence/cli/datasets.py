@@ -15,7 +15,7 @@ from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
 
 exporting = typer.Typer(no_args_is_help=True, help="Write datasets out of a store.")
-importing = typer.Typer(no_args_is_help=True, help="Read datasets into a store.")
+importing = typer.Typer(no_args_is_help=True, help="Read files of other tools.")
 
 
 @exporting.callback()
@@ -25,7 +25,7 @@ def export() -> None:
 
 @importing.callback()
 def import_() -> None:
-    """Read datasets into a store."""
+    """Read files of other tools."""
 
 
 exporting.command("preferences")(preferences.export_preferences)

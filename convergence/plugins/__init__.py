@@ -1,6 +1,6 @@
-"""Parts of the optimizer for programs of your own.
+"""Parts of the optimizer for your programs.
 
-The names here are for packages that offer targets, metrics, chat models and listeners: ``docs/targets.md``,
+The names here are for packages that offer targets, metrics and listeners: ``docs/targets.md``,
 ``docs/metrics.md`` and ``docs/telemetry.md`` show such packages; ``convergence.testing`` tests them.
 """
 
