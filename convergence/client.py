@@ -6,12 +6,12 @@
         chosen = client.select("support_bot", user_id="u1")
         client.update("support_bot", user_id="u1", decision_id=chosen.decision_id, reward=1.0)
 
-What may pass by itself (no connection, 429, 503) is asked again, at most ``retries`` times, as late as
-the service wishes. That is harmless: each choice is asked under a name of its own, and the same reward
-counts once. ``generate`` is asked again only where the service did not begin with it.
+Both repeat a request after a lost connection, 429 or 503, at most ``retries`` times, and wait as long as
+``Retry-After`` says. A repeat has no second effect: each choice carries an ``Idempotency-Key``, and a
+reward counts once. ``generate`` may cost, so only a failed connection, 429 or 503 repeats it.
 
-A call is a function that returns what is sent and how the answer is read; ``Endpoint`` makes it a
-method of both clients with the function's own signature.
+Each call is a function that returns a ``ServiceCall``; ``Endpoint`` makes it a method of both clients with
+the same signature.
 """
 
 import asyncio
@@ -277,8 +277,8 @@ class _Calls(ABC):
             url: root of its paths.
             token: the bearer token.
             token_env: environment variable that holds it.
-            retries: how often a request is sent again that may pass by itself.
-            timeout_s: of one answer.
+            retries: most repeats of a request after a lost connection, 429 or 503.
+            timeout_s: longest wait for one answer.
 
         Raises:
             ConfigurationError: there is no token, or the environment names a proxy or certificates that
@@ -336,7 +336,7 @@ class Client(_Calls):
         self.close()
 
     def answer(self, call: ServiceCall[Answer]) -> Answer:
-        """Return the answer to a call, asked again where it may pass by itself.
+        """Return the answer to a call, after repeats if necessary.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.

@@ -83,8 +83,8 @@ class PolicyClient:
             token: the bearer token.
             token_env: environment variable that holds it.
             embed: makes the embeddings of prompts; ``None`` if the service does.
-            retries: how often a request is sent again that may pass by itself.
-            timeout_s: of one answer.
+            retries: most repeats of a request after a lost connection, 429 or 503.
+            timeout_s: longest wait for one answer.
         """
         self._url, self._token, self._token_env = url, token, token_env
         self._embed = embed

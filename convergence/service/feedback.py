@@ -190,7 +190,7 @@ class ComparisonAnswer(BaseModel):
 
 
 class RatersAnswer(BaseModel):
-    """Raters who rated the same answers, most marks first."""
+    """Raters who rated the same answers, most ratings first."""
 
     raters: list[RaterProfile]
 

@@ -109,7 +109,7 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
         raise ConfigurationError.of("budget.max_usd", rule, fix, value=f"{budget.max_usd:g}")
     is_asked = configuration.api.kind in {*CHAT_KINDS, "agno"}
     if not is_asked and not configuration.evaluation.judges:
-        return None  # most functions and endpoints of one's own cost nothing by the call
+        return None  # most functions and endpoints charge nothing per call
     return (
         f"The price of {names} is unknown before a call: these calls are counted, and their dollars only where "
         "an answer tells them."

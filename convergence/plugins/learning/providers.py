@@ -1,10 +1,10 @@
-"""Chat models of a caller's own, as the protocol that RLP and SAO call.
+"""The caller's chat model behind the protocol that RLP and SAO call.
 
-Any object with ``complete`` will do, awaitable or plain. It is called with a list of messages, or with one
-text if its first parameter is annotated ``str`` or named ``prompt``, ``text``, ``question`` or ``query``; and
-with those of ``model``, ``temperature``, ``max_tokens`` and further options that its signature takes. It returns a text, a
-``Completion``, a mapping or an object with ``text`` or ``content``, or an answer of OpenAI's shape
-(``choices[0].message.content``). Thinking at the beginning of the text (``<think>…</think>``) is left out.
+Any object with ``complete`` will do, awaitable or plain. It gets a list of messages, or one text if its first
+parameter is annotated ``str`` or named ``prompt``, ``text``, ``question`` or ``query``; and those of ``model``,
+``temperature``, ``max_tokens`` and further options that its signature takes. It returns a text, a ``Completion``,
+a mapping or an object with ``text`` or ``content``, or an answer in OpenAI's form
+(``choices[0].message.content``). Thinking at the start of the text (``<think>…</think>``) is left out.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _FORM: Final = (
 
 
 class Completer(Protocol):
-    """A chat model of a caller's own."""
+    """The caller's chat model."""
 
     @property
     def complete(self) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
 """RLP for programs: thoughts, their information gain, and their policy.
 
-No Prefect, no store and no run: any object that has ``complete`` thinks, and is paid for how much more
-likely its thought made the outcome::
+Needs no Prefect, no store and no run. Any object with ``complete`` writes thoughts; the reward of a thought
+is how much more likely it made the outcome::
 
     rlp = RLPMixin(config=RLPConfig(temperature=0.7), llm_provider=provider)
     thought = await rlp.generate_internal_reasoning(state={"task": "..."}, context="what is tried")
@@ -104,18 +104,18 @@ class InformationGain:
 class PendingGain:
     """A gain that is computed when it is awaited, or when its numbers are first read.
 
-    Without ``await`` an event loop of another thread asks the model, and the reader waits. A
-    client that is bound to the loop it was made in needs ``await``.
+    Without ``await`` an event loop in another thread calls the model, and the reader blocks. A client that
+    belongs to one event loop needs ``await``.
     """
 
     def __init__(self, ask: Callable[[], Coroutine[Any, Any, InformationGain]]) -> None:
-        """Prepare to ask."""
+        """Call nothing yet."""
         self._ask = ask
         self._gain: InformationGain | None = None
 
     @property
     def value(self) -> InformationGain:
-        """The gain; asks the model and waits if nobody has awaited it.
+        """The gain; calls the model and blocks unless the gain was awaited before.
 
         Raises:
             EvaluationFault: the model failed.
@@ -141,7 +141,7 @@ class PendingGain:
         return self.value.nats
 
     def __await__(self) -> Generator[Any, None, InformationGain]:
-        """Ask, once however often it is awaited."""
+        """Call the model the first time, then return the same gain."""
         if self._gain is None:
             self._gain = yield from self._ask().__await__()
         return self._gain

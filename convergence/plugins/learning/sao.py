@@ -1,17 +1,14 @@
 """SAO for programs: preferences that a model writes and judges, with audits.
 
-No Prefect, no store and no run: give any object that has ``complete`` (see
+Needs no Prefect, no store and no run, but any object with ``complete`` (see
 ``convergence.plugins.learning.providers``)::
 
     sao = SAOMixin(config=SAOConfig(n_personas=100), llm_provider=provider)
     rows = await sao.generate_synthetic_dataset(n_samples=10)
     sao.export_dataset("training_data.jsonl", format="jsonl")
 
-Each call is one round: prompts in persona, answers, filters, both orders of every pair. With
-``grounded`` items (a prompt, a right and a wrong answer) the judge is tried on them; without, no one
-vouches for it, and the export says so.
-
-The audit of the judge works as in runs.
+Each call is one round: prompts in persona, answers, filters, both orders of every pair. ``grounded`` items
+(a prompt, a right and a wrong answer) audit the judge as in runs. Without them the export warns.
 """
 
 import warnings
@@ -265,7 +262,7 @@ class SAOMixin:
     ) -> dict[str, Path]:
         """Write the kept pairs of the training split; return name → file.
 
-        A ``UserWarning`` says why rows are not fit to train on yet, as long as nobody vouches for the judge.
+        Warns (``UserWarning``) until the audit trusts the judge: the rows are not fit to train on yet.
 
         Args:
             path: of the rows.
