@@ -24,8 +24,7 @@ def training_rows_of_preferences(
 ) -> tuple[TrainingRow, ...]:
     """Return rows of the newest pairs whose judge passed its audit.
 
-    A judge that executed answers do not vouch for trains nothing, and neither do imported pairs. The
-    weight of a row is ``|2 q - 1|``, q the judge's probability that the first answer is better.
+    The weight of a row is ``|2 q - 1|``, q the judge's probability that the first answer is better.
 
     Args:
         store: of the rounds of preferences.

@@ -97,7 +97,7 @@ with discarded pairs.
 10 | second_sha256 | text |      | second answer in payloads
 11 | first_author  | text |      | candidate
 12 | second_author | text |      | candidate
-13 | persona       | i64  |      | index; NULL: imported
+13 | persona       | i64  |      | index of the asking persona
 14 | p12           | f64  |      | P(first is better), shown first
 15 | p21           | f64  |      | P(first is better), shown second
 16 | log_odds      | f64  | nats | mean of both; above 0: first is better
