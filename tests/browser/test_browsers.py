@@ -118,12 +118,16 @@ def ask(
             await target.aclose()
 
     found = asyncio.run(go())
-    assert {one["status"] for one in sessions_of(server)} <= {"COMPLETED", "TIMED_OUT", "ERROR"}
+    assert {session["status"] for session in sessions_of(server)} <= {
+        "COMPLETED",
+        "TIMED_OUT",
+        "ERROR",
+    }
     return found if calls > 1 else found[0]
 
 
 def sessions_of(server: BrowserSessions) -> list[dict[str, Any]]:
-    return [one.to_json() for one in server.sessions.values()]
+    return [session.to_json() for session in server.sessions.values()]
 
 
 async def read_title(page, case, parameters):

@@ -69,7 +69,7 @@ def write_scraper(folder: Path, url: str) -> None:
 
 
 def statuses(server: BrowserSessions) -> Counter[str]:
-    return Counter(one.status for one in tuple(server.sessions.values()))
+    return Counter(session.status for session in tuple(server.sessions.values()))
 
 
 def is_busy(server: BrowserSessions, n_ended: int) -> bool:

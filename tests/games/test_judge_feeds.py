@@ -76,19 +76,24 @@ def test_a_judge_that_is_right_about_executed_truth_is_believed_and_debates_begi
             opened.take_look()
             opened.toss_coins()
             fixed = json.loads(opened.run.record.tags[COINS_TAG])
-    found = [one for one in rows(tmp_path, PLAYED) if one["round"] == 0]
-    assert {one["game"] for one in found} == {"judge"}, "debate was off before anybody was judged"
-    items = [json.loads(one["facts_json"])["item"] for one in found]
+    plays = [play for play in rows(tmp_path, PLAYED) if play["round"] == 0]
+    assert {play["game"] for play in plays} == {"judge"}, (
+        "debate was off before anybody was judged"
+    )
+    items = [json.loads(play["facts_json"])["item"] for play in plays]
     assert len(items) == len({*items}) == 50
     assert {*items} <= {*audited}
     assert state.trust.n_different >= 50
     assert state.trust.is_enabled
-    off = [{one.coin.game: one.coin.off_reason for one in told.games} for told in (first, second)]
+    off = [
+        {game.coin.game: game.coin.off_reason for game in report.games}
+        for report in (first, second)
+    ]
     assert off[0]["debate"] is not None
     assert off[1] == {"judge": None, "debate": None}
     # Items that the judge was tried on come last.
     assert fixed["round"] == 2
-    seen = {json.loads(one["facts_json"])["item"] for one in rows(tmp_path, PLAYED)}
+    seen = {json.loads(play["facts_json"])["item"] for play in rows(tmp_path, PLAYED)}
     assert not {*fixed["items"]} & seen or len(seen) > 50
 
 

@@ -8,12 +8,12 @@ from tasks.mock.responder import respond
 
 
 def digest() -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for i in range(20):
         said = (Message(role="user", text=f"Tell me of {i} foxes, red, blue or green? It rains."),)
-        found.update(respond(ModelRequest(model="m", messages=said)).text.encode())
-        found.update(repr(embed(said[0].text, 32)).encode())
-    return found.hexdigest()
+        digest.update(respond(ModelRequest(model="m", messages=said)).text.encode())
+        digest.update(repr(embed(said[0].text, 32)).encode())
+    return digest.hexdigest()
 
 
 if __name__ == "__main__":

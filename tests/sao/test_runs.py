@@ -199,8 +199,8 @@ def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path):
         optimization__evolution={"population_size": 4, "generations": 2},
         society__sao={"every": 1, "n_samples": 12, "n_personas": 40, "audit_items": 0},
     )  # fmt: skip
-    found = rows(tmp_path, "select distinct dropped_by from preferences")
-    assert found == [{"dropped_by": "aborted"}]
+    reasons = rows(tmp_path, "select distinct dropped_by from preferences")
+    assert reasons == [{"dropped_by": "aborted"}]
     for row in rows(tmp_path, "select * from preference_rounds"):
         assert row["n_kept"] == 0
         assert row["judge"]["agreement"] == 0.0

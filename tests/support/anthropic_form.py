@@ -93,10 +93,10 @@ def _request(body: Mapping[str, Any]) -> ModelRequest:
     form = mapping(mapping(body, "output_config"), "format")
     schema = _bounded(mapping(form, "schema"))
     system = body.get("system")
-    given = [] if system is None else [Message(role="system", text=texts_of(system))]
+    system_messages = [] if system is None else [Message(role="system", text=texts_of(system))]
     return ModelRequest(
         model=text(body, "model"),
-        messages=(*given, *_messages(body)),
+        messages=(*system_messages, *_messages(body)),
         temperature=1.0 if temperature is None else temperature,
         limit=limit,
         effort=_effort(body, limit),

@@ -39,21 +39,21 @@ LARGER = Log(
 
 
 def test_an_estimate_is_its_formula():
-    found = estimate(LARGER, [0.75, 0.25])
+    result = estimate(LARGER, [0.75, 0.25])
     weights = np.array([1.5, 1.0, 0.5, 1.5])
-    assert found.mean == pytest.approx(2.75 / 4.5)
-    assert found.ess == pytest.approx(5 * 4.5**2 / (weights**2).sum())
-    assert found.mean_weight == pytest.approx(4.5 / 4)
-    assert (found.largest_weight, found.n_matching) == (1.5, 20)
-    assert found.logged == pytest.approx(0.625)
+    assert result.mean == pytest.approx(2.75 / 4.5)
+    assert result.ess == pytest.approx(5 * 4.5**2 / (weights**2).sum())
+    assert result.mean_weight == pytest.approx(4.5 / 4)
+    assert (result.largest_weight, result.n_matching) == (1.5, 20)
+    assert result.logged == pytest.approx(0.625)
 
 
 def test_the_policy_that_ran_is_worth_what_it_earned():
     log = logged(np.random.default_rng(0), 500, [0.3, 0.7], [0.2, 0.6])
-    found = estimate(log, [0.3, 0.7])
-    assert found.mean == pytest.approx(found.logged)
-    assert found.ess == pytest.approx(500)
-    assert found.alarms == ()
+    result = estimate(log, [0.3, 0.7])
+    assert result.mean == pytest.approx(result.logged)
+    assert result.ess == pytest.approx(500)
+    assert result.alarms == ()
 
 
 def test_without_weights_the_interval_is_clopper_and_pearsons():
@@ -63,8 +63,8 @@ def test_without_weights_the_interval_is_clopper_and_pearsons():
         propensities=np.ones(40),
     )
     exact = stats.binomtest(9, 40).proportion_ci(0.95, method="exact")
-    found = estimate(log, [1.0])
-    assert (found.low, found.high) == pytest.approx((exact.low, exact.high), abs=1e-5)
+    result = estimate(log, [1.0])
+    assert (result.low, result.high) == pytest.approx((exact.low, exact.high), abs=1e-5)
 
 
 @pytest.mark.parametrize("n_of_arm", [0, 2, 9])
@@ -75,11 +75,11 @@ def test_too_few_requests_of_an_arm_give_no_number(n_of_arm: int):
         rewards=np.ones(400),
         propensities=np.where(actions == 1, 0.02, 0.98),
     )
-    found = estimate(log, [0.0, 1.0])
-    assert (found.mean, found.low, found.high) == (None, None, None)
-    assert found.missing is not None
-    assert found.missing.startswith("not enough")
-    assert (found.n_matching, found.alarms != ()) == (n_of_arm, True)
+    result = estimate(log, [0.0, 1.0])
+    assert (result.mean, result.low, result.high) == (None, None, None)
+    assert result.missing is not None
+    assert result.missing.startswith("not enough")
+    assert (result.n_matching, result.alarms != ()) == (n_of_arm, True)
     enough = Log(
         actions=np.repeat((0, 1), (390, 10)),
         rewards=np.ones(400),
@@ -132,10 +132,10 @@ def test_the_page_states_the_limits_that_hold():
 def test_an_arm_that_the_log_lacks_gives_no_number():
     """The mean weight of 0.4 betrays it, however large the effective sample size."""
     log = logged(np.random.default_rng(6), 2_000, [0.5, 0.5], [0.5, 0.5])
-    found = estimate(log, [0.2, 0.2, 0.6])
-    assert found.ess > 1_000
-    assert found.mean is None
-    assert "mean weight is 0.4" in str(found.missing)
+    result = estimate(log, [0.2, 0.2, 0.6])
+    assert result.ess > 1_000
+    assert result.mean is None
+    assert "mean weight is 0.4" in str(result.missing)
 
 
 @pytest.mark.statistical
@@ -145,9 +145,9 @@ def test_intervals_of_a_rare_arm_cover_wherever_a_number_is_given(rate: float, n
     """At 12 and 30 of effective sample size. Significance 1e-3 against 94 %."""
     rng, hits = np.random.default_rng(7), []
     for _ in range(60):
-        found = estimate(logged(rng, n, [0.97, 0.03], [0.5, rate]), [0.0, 1.0])
-        if found.low is not None and found.high is not None:
-            hits.append(found.low <= rate <= found.high)
+        result = estimate(logged(rng, n, [0.97, 0.03], [0.5, rate]), [0.0, 1.0])
+        if result.low is not None and result.high is not None:
+            hits.append(result.low <= rate <= result.high)
     assert len(hits) > 30
     test = stats.binomtest(sum(hits), len(hits), 0.94, alternative="less")
     assert test.pvalue > 1e-3, f"{sum(hits)} of {len(hits)} covered"
@@ -156,9 +156,9 @@ def test_intervals_of_a_rare_arm_cover_wherever_a_number_is_given(rate: float, n
 def test_few_heavy_requests_raise_the_alarm():
     rng = np.random.default_rng(3)
     log = logged(rng, 2_000, [0.998, 0.002], [0.5, 0.5])
-    found = estimate(log, [0.0, 1.0])
-    assert found.ess < 100
-    assert any("effective sample size" in alarm for alarm in found.alarms)
+    result = estimate(log, [0.0, 1.0])
+    assert result.ess < 100
+    assert any("effective sample size" in alarm for alarm in result.alarms)
     assert not estimate(log, [0.0, 1.0], least_ess=1.0).alarms
 
 
@@ -172,11 +172,11 @@ def test_propensities_that_cannot_be_right_raise_the_alarm():
 
 def test_a_policy_that_never_met_the_log_is_worth_nothing_known():
     log = Log(actions=np.zeros(50, dtype=np.int64), rewards=np.ones(50), propensities=np.ones(50))
-    found = estimate(log, [0.0, 1.0])
-    assert found.ess == 0.0
-    assert found.mean is None
-    assert "none of 50 requests" in str(found.missing)
-    assert len(found.alarms) == 2
+    result = estimate(log, [0.0, 1.0])
+    assert result.ess == 0.0
+    assert result.mean is None
+    assert "none of 50 requests" in str(result.missing)
+    assert len(result.alarms) == 2
 
 
 @pytest.mark.parametrize(

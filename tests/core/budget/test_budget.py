@@ -251,8 +251,8 @@ class TestWords:
     def test_time_is_told_too(self):
         budget = Budget(BudgetConfig(max_minutes=10))
         assert budget.warnings(299) == []
-        told = "50 % of budget.max_minutes=10 is spent: 5.0 minutes."
-        assert budget.warnings(300) == [(0.5, told)]
+        sentence = "50 % of budget.max_minutes=10 is spent: 5.0 minutes."
+        assert budget.warnings(300) == [(0.5, sentence)]
 
     def test_reservations_are_not_told_as_spent(self):
         budget = Budget(BudgetConfig(max_usd=0.01))
