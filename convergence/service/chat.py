@@ -416,8 +416,8 @@ class GenerateBody(Body):
     @model_validator(mode="after")
     def _has_names(self) -> "GenerateBody":
         for name in ("user", "conversation_id"):
-            given = getattr(self, name)
-            if given is not None and not is_printable(given):
+            value = getattr(self, name)
+            if value is not None and not is_printable(value):
                 raise ValueError(f"`{name}` must be a printable text without blanks at its ends")
         return self
 

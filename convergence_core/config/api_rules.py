@@ -112,7 +112,7 @@ def session_problems(body: Json) -> Iterator[Problem]:
                 fix = "Write fields of a session."
                 yield Problem(key=key, rule="must be a mapping", value=shown(value), fix=fix)
             else:
-                rule = item["msg"].replace("Input should be", "must be")
+                rule = re.sub("^[A-Z][a-z]+ should ", "must ", item["msg"])
                 fix = "Correct or remove it."
                 yield Problem(key=key, rule=rule, value=shown(value), fix=fix)
 

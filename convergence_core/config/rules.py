@@ -387,7 +387,7 @@ _OF_MODELS: Final = ("model_name", "persona", "temperature")
 
 
 def check_games(configuration: Configuration, report: Report) -> None:
-    """Check games and roles as far as no file of one's own is needed."""
+    """Check games and roles without opening the files of your games."""
     games = configuration.society.games
     if games == GamesConfig():
         return

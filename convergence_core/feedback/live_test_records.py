@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from convergence_core.result.number_text import plural
+from convergence_core.result.number_text import plural, whole_percent
 
 LiveStatus = Literal["running", "better", "worse", "undecided", "ended"]
 BY: Final = "live_test"
@@ -71,7 +71,7 @@ class LiveTest:
                 f"{words}"
             )
         return (
-            f"{self.version} is tried against {control} on {100 * self.share:.0f} % of the conversations: {words}, "
+            f"{self.version} is tried against {control} on {whole_percent(self.share)} of the conversations: {words}, "
             f"undecided, and it ends at {plural(self.max_ratings, 'rating')}"
         )
 

@@ -300,7 +300,7 @@ def adjusted_means(
 ) -> dict[str, float]:
     """Return candidate → mean of one metric over all cases seen (eq. 2), in the metric's unit.
 
-    A candidate that was asked easy cases gains nothing by them.
+    Easy cases give a candidate no advantage.
 
     Args:
         cells: (candidate, case, mean over repeats, repeats), finite, each pair once.

@@ -1,4 +1,4 @@
-"""Result of a round: pairs, the state after it, and what is said of it."""
+"""Result of a round: pairs, the state after it, and a note on how it ended."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -11,7 +11,6 @@ highest drawn reward wins; where none is, the smallest drawn violation (2).
 uniformly, and the candidate whose joint draw reaches furthest along it gets the slot (Paria,
 Kandasamy & Póczos 2020, Alg. 1, with the scalarization of Golovin & Zhang 2020). Metrics are drawn
 independently of each other.
-
 """
 
 from collections.abc import Mapping, Sequence

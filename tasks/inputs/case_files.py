@@ -186,12 +186,16 @@ def read_cases(path: Path, report: Reporter) -> RawCases:
 
 
 def load_json(
-    text: str, report: Reporter, *, line: int = 1, read_float: Callable[[str], float] = float
+    text: str,
+    report: Reporter,
+    *,
+    line: int | None = None,
+    read_float: Callable[[str], float] = float,
 ) -> Any:
     """Return the JSON value of a text.
 
     Raises:
-        FileProblem: it is no JSON, or an object has a key twice; the message has the line.
+        FileProblem: it is no JSON, or an object has a key twice.
     """
     try:
         return json.loads(
@@ -202,7 +206,7 @@ def load_json(
         )
     except json.JSONDecodeError as error:
         rule, fix = f"must be valid JSON: {error.msg}", "Correct the text at this place."
-        at = {"line": line + error.lineno - 1, "column": error.colno}
+        at = {"line": (line or 1) + error.lineno - 1, "column": error.colno}
         raise report.error(rule, fix, **at) from None
     except _TwiceError as error:
         rule = f"must not have the key {shown_key(str(error))} twice in one object"

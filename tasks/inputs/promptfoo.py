@@ -77,7 +77,7 @@ _IMAGE: Final = re.compile(r"\btype['\"]?\s*:\s*['\"]?(?:input_image|image_url|i
 _MADE: Final = "prompt made by code:"
 _IMAGES: Final = "prompt with images:"
 _LOST_FILES: Final = {**dict.fromkeys(_SCRIPTS, _MADE), **dict.fromkeys(_IMAGE_FILES, _IMAGES)}
-"""Suffix of a file that is no prompt → what is said of it."""
+"""Suffix of a file that holds no prompt → why it is left out."""
 _LEAST_HELD_OUT: Final = 8
 """Cases from which on a quarter of them is held out."""
 

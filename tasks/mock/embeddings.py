@@ -39,8 +39,8 @@ def embeddings(engine: Engine, attempt: Attempt) -> Payload:  # noqa: ARG001 - o
     """
     body = attempt.body
     model = text(body, "model")
-    given: Any = body.get("input")
-    inputs: list[Any] = given if isinstance(given, list) else [given]
+    inputs: Any = body.get("input")
+    inputs = inputs if isinstance(inputs, list) else [inputs]
     if not inputs or not all(isinstance(text, str) and text for text in inputs):
         raise ApiError("`input` must be a text or a list of texts, none empty.", param="input")
     dimensions = whole(body, "dimensions", 1, MOST_DIMENSIONS) or DEFAULT_DIMENSIONS

@@ -39,7 +39,6 @@ class MockOptions:
     """Share of attempts answered 200 with a body that is no JSON."""
     latency_ms: float = 0.0
     """Time before each answer."""
-
     log: Path | None = None
     """File that gets one JSON line per request, on disk before the answer is sent."""
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convergence_core.errors import NoArmsError, RunNotFoundError
-from convergence_core.result.number_text import plural
+from convergence_core.result.number_text import plural, whole_percent
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean, ledgers, moment, settings_text
 from tasks.serving.systems import Systems
@@ -61,9 +61,7 @@ def production(source: PageSource, system: str) -> Page:
         )
     champion = champion_of(runtime, system)
     names = _names(source, served, system)
-    arms = [
-        *_arms(runtime, served, system, gates["evidence"], champion, names=names),
-    ]
+    arms = _arms(runtime, served, system, gates["evidence"], champion, names=names)
     can_roll_back = previous_champion(runtime, system) is not None
     return {
         "system": system,
@@ -93,12 +91,10 @@ def _live(source: PageSource, champion: Champion | None, arms: Sequence[Page]) -
         return f"Nothing was promoted yet: {plural(active, 'arm')} share the requests."
     text = f"Live since {moment(champion.created_us)}: {source.champion_name(champion)}"
     serving = [arm for arm in arms if arm["is_champion"]]
-    if not serving:
+    if not serving or serving[0]["share"] is None:
         return f"{text}. It has served no request yet."
-    share, n = serving[0]["share"], sum(arm["n"] for arm in serving)
-    if share is None:
-        return f"{text}. No request yet."
-    return f"{text}, with {100 * share:.0f} % of the requests, {plural(n, 'reward')}."
+    share, n = whole_percent(serving[0]["share"]), sum(arm["n"] for arm in serving)
+    return f"{text}, with {share} of the requests, {plural(n, 'reward')}."
 
 
 def _names(source: PageSource, served: Systems, system: str) -> dict[str, str]:
@@ -141,7 +137,7 @@ def _watched(
         "guards": [
             {
                 "sentence": f"{_name(names, guard['promoted'])} is live ({guard['decision']}). The old "
-                f"settings, {_name(names, guard['champion'])}, keep {100 * guard['holdback']:.0f} % of "
+                f"settings, {_name(names, guard['champion'])}, keep {whole_percent(guard['holdback'])} of "
                 "requests as control.",
                 "status": guard["decision"],
                 "at": None,

@@ -20,11 +20,7 @@ SELECT candidate_id, count(*) FILTER (WHERE status <> 'skipped') AS n_cells,
        count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed
 FROM evaluations WHERE run_id = $run AND role = 'search' GROUP BY candidate_id
 """
-
-
-_SHOWN = (
-    *("rank", "candidate_id", "name", "params", "mean", "low", "high", "origin", "generation"),
-)
+_SHOWN = ("rank", "candidate_id", "name", "params", "mean", "low", "high", "origin", "generation")
 
 
 def leaderboard(source: PageSource, record: RunRecord) -> Page:

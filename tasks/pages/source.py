@@ -146,10 +146,10 @@ class PageSource:
         """Return candidate → display name as in the report, else its values."""
         result = self.result(record)
         known = {} if result is None else result.names
-        others = {name: given for name, given in params.items() if name not in known}
+        others = {name: values for name, values in params.items() if name not in known}
         space = self.space(record) if others else None
         names = (
-            {name: settings_text(given) for name, given in others.items()}
+            {name: settings_text(values) for name, values in others.items()}
             if space is None
             else space.names(others, known)
         )

@@ -3,7 +3,7 @@
     python -m tasks.prefect_support.program prefect server start
 
 As ``python -m`` does, but Python looks for garbage in cycles less often (by default after every 700
-objects more that hold others; Prefect makes them by the ten thousand, and nearly none ends in a
+new container objects; Prefect makes ten thousands of them, and hardly any ends in a
 cycle), and a process that its environment names a parent to ends soon after it, also after
 ``kill -9``: no variable of Python's or of Prefect's can tell them.
 
@@ -24,19 +24,19 @@ from collections.abc import Iterator
 from typing import Final
 
 RARELY: Final = 50_000
-"""Objects more before Python looks."""
+"""New objects after which Python looks for garbage."""
 
 
 def collect_rarely() -> None:
     """Make garbage collection rarer; a threshold that is higher already stays."""
     young, *older = gc.get_threshold()
-    if 0 < young < RARELY:  # 0: nobody looks at all, which is somebody's choice
+    if 0 < young < RARELY:  # 0: garbage collection is off, on purpose
         gc.set_threshold(RARELY, *older)
 
 
 @contextlib.contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """Make it rarer for a block, in a process that may be another program's."""
+    """Make garbage collection rarer within a block; restore the threshold after it."""
     before = gc.get_threshold()
     collect_rarely()
     try:

@@ -142,12 +142,14 @@ def candidate_named(name: str, record: RunRecord, store: ParquetStore) -> Subjec
             params=report.params,
         )
     known: dict[str, Params] = {
-        given.candidate_id: given.params for given in words.values() if given is not None
+        candidate.candidate_id: candidate.params
+        for candidate in words.values()
+        if candidate is not None
     }
     for row in rows_of(store, _CANDIDATES, {"run": record.run_id}):
         known[row["candidate_id"]] = json.loads(row["params_json"])
     wanted = name.lower()
-    for candidate_id, label in (*result.names.items(), *zip(known, known, strict=True)):
+    for candidate_id, label in (*result.names.items(), *((item, item) for item in known)):
         if candidate_id in known and f"{label}:".lower().startswith(f"{wanted}:"):
             return Subject(
                 name=result.names.get(candidate_id, candidate_id),

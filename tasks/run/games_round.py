@@ -1,9 +1,9 @@
 """Round of language games: a look at held-out cases, coins, plays.
 
 The look is at the incumbent: the champion, or else the defaults. So the change that a round is followed by is
-known before the next one: its look less this one's, paired by case. Number, coins, and how many plays each game
-gets, are fixed in the run's row before anything is played. All plays are published at once; a round that was
-killed goes on with the same coins, and reads what was paid from the journal.
+known before the next one: its look less this one's, paired by case. The run's row
+fixes number, coins and plays of each game before the first play. All plays are published at once; after a kill
+the round continues with the same coins and reads paid answers from the journal.
 """
 
 import json
@@ -223,8 +223,7 @@ class GamesRound:
     def _kept(self) -> dict[str, Any] | None:
         """Return what the round had fixed before it was killed; ``None``: nothing."""
         text = self.run.record.tags.get(COINS_TAG)
-        stored: dict[str, Any] | None = None if text is None else json.loads(text)
-        return stored
+        return None if text is None else dict(json.loads(text))
 
     def _evaluate_incumbent(self, incumbent: Candidate) -> Trial | None:
         """Return the incumbent's answers to held-out cases; ``None``: the round's share has no room for them."""

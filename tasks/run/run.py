@@ -1,8 +1,8 @@
 """Open run: a study connected to its store, journal, calls and learners.
 
 ``convergence_core.search.study`` decides; this module executes the decisions and makes them
-durable. Flows and tasks receive only a run's id, so that Prefect gets no large object and no
-secret (``tasks.run.run``). ``tasks.run.opener`` opens runs.
+durable. Flows and tasks receive only a run's id (``run_of``), so that Prefect gets no large object
+and no secret. ``tasks.run.opener`` opens runs.
 """
 
 import asyncio

@@ -74,19 +74,19 @@ class RewardUpdate(Operation[RewardOutcome]):
         self,
         store: RuntimeStore,
         system: str,
-        given: Reward,
+        new: Reward,
         metrics: Callable[[], tuple[RewardMetric, ...]] = tuple,
     ) -> None:
         self.system = system
-        self._store, self._given, self._metrics = store, given, metrics
+        self._store, self._new, self._metrics = store, new, metrics
         self._reward: float | None = None
         self._written: tuple[Receipt, Alarm | None] | None = None
         self._refusal: WrongUserError | None = None
 
     def prepare(self) -> None:
         """Compute what the reward is worth; without that nothing is written."""
-        self._reward = _value(self._given, self._metrics)
-        self.writes = self._reward is not None and self._given.decision_id is not None
+        self._reward = _value(self._new, self._metrics)
+        self.writes = self._reward is not None and self._new.decision_id is not None
         if self._reward is not None:
             checked_reward(self._reward)
 
@@ -95,7 +95,7 @@ class RewardUpdate(Operation[RewardOutcome]):
         assert self._reward is not None  # noqa: S101 - prepared
         now = self._store.now_us()
         try:
-            self._written = take_reward(connection, self.system, self._given, self._reward, now)
+            self._written = take_reward(connection, self.system, self._new, self._reward, now)
         except WrongUserError as error:  # the transaction is shared with other requests
             self._refusal = error
 
@@ -116,24 +116,24 @@ class RewardUpdate(Operation[RewardOutcome]):
             success=status in {"ok", "late", "duplicate"},
             status=status,
             reward=self._reward,
-            engagement_score=self._given.engagement_score,
-            grading_score=self._given.grading_score,
+            engagement_score=self._new.engagement_score,
+            grading_score=self._new.grading_score,
             computed_update=update,
             alarm=None if alarm is None else _sentence(alarm),
         )
 
 
-def _value(given: Reward, metrics: Callable[[], tuple[RewardMetric, ...]]) -> float | None:
+def _value(new: Reward, metrics: Callable[[], tuple[RewardMetric, ...]]) -> float | None:
     """Return what a reward is worth, ``None`` if it says nothing.
 
     Args:
-        given: the reward.
+        new: the reward.
         metrics: how signals become a reward; called if there are signals.
 
     Raises:
         ValueError: a signal is not in [0, 1].
     """
-    signals = given.signals
+    signals = new.signals
     if signals is not None:
         known = [metric for metric in metrics() if metric.name in signals]
         for metric in known:
@@ -144,7 +144,7 @@ def _value(given: Reward, metrics: Callable[[], tuple[RewardMetric, ...]]) -> fl
         total = sum(metric.weight for metric in known)
         if total:
             return sum(metric.weight * signals[metric.name] for metric in known) / total
-    return given.reward if given.reward is not None else given.engagement_score
+    return new.reward if new.reward is not None else new.engagement_score
 
 
 def _sentence(alarm: Alarm) -> str:

@@ -18,7 +18,7 @@ from typing import Final
 import yaml
 
 from convergence_core.feedback.records import ChatMessage, Interaction, Rating
-from convergence_core.result.number_text import plural
+from convergence_core.result.number_text import plural, whole_percent
 from tasks.inputs.loader import load
 from tasks.models.files import ModelFiles
 from tasks.models.tiny_chat_model import make_tiny_chat_model
@@ -202,7 +202,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSumm
         title="A tiny model is made on the spot",
         lines=(
             f"It learns from {len(dialogues):,} dialogues about {plural(len(CAPITALS), 'capital')}, in which "
-            f"{100 * SHARE_RIGHT:.0f} % of the answers are right and {100 * SHARE_BRIEF:.0f} % brief.",
+            f"{whole_percent(SHARE_RIGHT)} of the answers are right and {whole_percent(SHARE_BRIEF)} brief.",
         ),
     )
     make_tiny_chat_model(folder / MODEL, dialogues, seed=SEED)

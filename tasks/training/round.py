@@ -17,7 +17,7 @@ from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, 
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
 from convergence_core.feedback.roles import DEFAULT, persona_of
 from convergence_core.records import Json
-from convergence_core.result.number_text import plural
+from convergence_core.result.number_text import plural, whole_percent
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.models.files import ModelProcessError
@@ -304,7 +304,7 @@ class _Round:
         sentence = f"{version} passed every check and answers for {self._role} now"
         if rule is not None:
             sentence = (
-                f"{version} passed every check and answers {100 * rule.share:.0f} % of the conversations with "
+                f"{version} passed every check and answers {whole_percent(rule.share)} of the conversations with "
                 f"{self._role} now, until their ratings decide"
             )
         return self._report("activated", sentence, result, version, judged)

@@ -165,10 +165,10 @@ rejected prompts.
 GAME_ROUNDS = table("""
 game_rounds (run_id, generation): One round of language games, with its held-out check.
 1  | run_id       | text |        |
-2  | generation   | i32  |        | before which it is played; 0: a run of games only
+2  | generation   | i32  |        | always 0
 3  | round        | i32  |        | number for this system, from 0
 4  | seed         | i64  |        | of assignment and plays
-5  | candidate_id | text |        | the checked candidate: leader, else champion, else defaults
+5  | candidate_id | text |        | the checked candidate: champion, else defaults
 6  | look         | f64  | [0, 1] | mean held-out reward; NULL: missing
 7  | rewards_json | text |        | held-out case → reward
 8  | is_new_look  | bool |        | cases were evaluated; false: result of the round before
@@ -180,7 +180,7 @@ game_rounds (run_id, generation): One round of language games, with its held-out
 GAME_COINS = table("""
 game_coins (run_id, generation, game): One game in one round, fixed before play.
 1  | run_id      | text |  |
-2  | generation  | i32  |  | before which it is played; 0: a run of games only
+2  | generation  | i32  |  | always 0
 3  | game        | text |  | id
 4  | version     | i32  |  | of protocol and score
 5  | round       | i32  |  |
@@ -196,7 +196,7 @@ game_coins (run_id, generation, game): One game in one round, fixed before play.
 GAME_PLAYS = table("""
 game_plays (run_id, generation, play_id): One play with its transcript: enough to score it again.
 1  | run_id      | text |     |
-2  | generation  | i32  |     | before which it is played; 0: a run of games only
+2  | generation  | i32  |     | always 0
 3  | play_id     | text |     |
 4  | game        | text |     | id
 5  | version     | i32  |     | of protocol and score

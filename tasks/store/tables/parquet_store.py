@@ -9,6 +9,7 @@ same names. The final re-estimation (generation -1) has an empty ``generations``
 import json
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -39,6 +40,7 @@ from tasks.store.tables.retention import GRACE_US, sweep
 from tasks.store.tables.tables import (
     ADDED_TABLES,
     AHEAD_TABLES,
+    ATTEMPTS,
     GENERATION_TABLES,
     GENERATIONS,
     RUNS,
@@ -47,9 +49,6 @@ from tasks.store.tables.tables import (
 if TYPE_CHECKING:
     import duckdb
     import numpy as np
-from collections import defaultdict
-
-from tasks.store.tables.tables import ATTEMPTS
 
 _LOGGER = logging.getLogger(__name__)
 _COLUMNS = {"started_us": "started_at", "ended_us": "ended_at", "tags": "tags_json"}
@@ -57,7 +56,7 @@ _COLUMNS = {"started_us": "started_at", "ended_us": "ended_at", "tags": "tags_js
 
 
 class ParquetStore:
-    """The ``Store`` on a local disk. The folder is created by the first write. Thread-safe."""
+    """Immutable tables of runs on a local disk. The folder is created by the first write. Thread-safe."""
 
     def __init__(self, path: Path | str) -> None:
         """Open the store at ``path``, or prepare to create it there.
@@ -444,7 +443,7 @@ _NOTHING = {
     "maybe_usd": 0.0,
     "maybe_tokens": 0,
 }
-"""What an answer used again has used."""
+"""Tokens and cost of an answer that is used again."""
 
 Generations = Mapping[int, Mapping[str, list[Row]]]
 """Rows by generation and table."""
