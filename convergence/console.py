@@ -322,7 +322,9 @@ def _cell(part: "Inline") -> str:
 
     if isinstance(part, str):
         return part
-    return phrases.short(part.text) if isinstance(part, blocks.LongText) else part.text
+    if isinstance(part, blocks.LongText):
+        return part.preview or phrases.short(part.text)
+    return part.text
 
 
 def short_path(path: Path) -> str:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 NAME = "configuration"
 """Column that names a candidate."""
-FIRST = ("rank", CAUTIOUS, "evaluations")
-"""Columns by which tables are ordered."""
+FIRST = ("rank", NAME, CAUTIOUS, "evaluations")
+"""Columns that a page shows without scrolling."""
 SHOWN_EVERY_S = 15.0
 """Seconds from one leaderboard and picture to the next, at least."""
 _PROGRESS: dict[str, UUID] = {}
@@ -280,13 +280,8 @@ def _show_text(run: Run, name: str, markdown: str, title: str) -> None:
 
 
 def _show_table(run: Run, name: str, rows: list[dict[str, str]], title: str) -> None:
-    """Show rows, first what they are ordered by, last the long name: a page is narrower than they."""
-    table = [
-        {name: row[name] for name in FIRST if name in row}
-        | {name: text for name, text in row.items() if name not in {*FIRST, NAME}}
-        | {NAME: row[NAME]}
-        for row in rows
-    ]
+    """Show rows: rank, name and order first, because a page is narrower than the table."""
+    table = [{name: row[name] for name in FIRST if name in row} | row for row in rows]
     create_table_artifact(table=table, key=_key(run, name), description=title)
 
 

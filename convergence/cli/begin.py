@@ -284,9 +284,10 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
 
     configuration, calls, schedule = loaded.configuration, cost.total.calls, cost.schedule
     api, metrics = configuration.api, configuration.evaluation.metrics
-    where = api.function or api.plugin or api.endpoint or f"{len(api.models)} endpoints"
+    where = api.function or api.plugin or api.endpoint
     if api.kind == "local":
         where = str(api.request.options.get("model", "parameter `model`"))
+    kind = ": ".join(filter(None, (api.kind, where)))
     size = "" if cost.space_size is None else f" ({plural(cost.space_size, 'combination')})"
     parameters = ", ".join(configuration.search_space.parameters)
     held_out = f"{schedule.n_holdout_cases:,}" if schedule.n_holdout_cases else "none"
@@ -307,7 +308,7 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
     )
     likely = "" if calls.expected in (None, calls.high) else f"{calls.expected:,.0f} expected, "
     return [
-        ("system", f"{api.name} ({api.kind}: {where})"),
+        ("system", f"{api.name} ({kind})"),
         ("parameters", f"{parameters}{size}"),
         ("cases", f"{schedule.n_search_cases:,} for the search, {held_out} held out"),
         ("reward", ", ".join(f"{name} {metric.weight:g}" for name, metric in metrics.items())),

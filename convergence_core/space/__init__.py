@@ -1,6 +1,15 @@
 """Search space: parameters, conditions, constraints and identity."""
 
 from convergence_core.space.parameters import Choice, Float, Integer, Parameter, When, same_value
-from convergence_core.space.space import Space
+from convergence_core.space.space import Space, n_shared_words
 
-__all__ = ["Choice", "Float", "Integer", "Parameter", "Space", "When", "same_value"]
+__all__ = [
+    "Choice",
+    "Float",
+    "Integer",
+    "Parameter",
+    "Space",
+    "When",
+    "n_shared_words",
+    "same_value",
+]

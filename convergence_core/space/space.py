@@ -358,8 +358,8 @@ class Space:
             else:
                 parts = [_part(self.parameters[n], n, params[n]) for n in ordered if n in params]
                 if len(ordered) == 1 and self.parameters[ordered[0]].kind == "text" and parts:
-                    default = str(base.get(ordered[0], ""))
-                    parts = [_with_first_words(parts[0], str(params[ordered[0]]), default)]
+                    prompts = self._earlier(ordered[0], params[ordered[0]])
+                    parts = [_with_first_words(parts[0], str(params[ordered[0]]), prompts)]
                 name = _unique(*_fitting(parts or [short_id(candidate_id)]), taken)
             names[candidate_id] = name
             taken.add(name)
@@ -401,6 +401,13 @@ class Space:
         every = list(points)
         seen = {name: {_key(point.get(name)) for point in every} for name in self.parameters}
         return [name for name, values in seen.items() if len(values) > 1]
+
+    def _earlier(self, name: str, value: ParamValue) -> list[str]:
+        """Return the default of a text parameter and the texts that precede a value."""
+        parameter = self.parameters[name]
+        assert isinstance(parameter, Choice)  # noqa: S101 - texts are choices
+        texts = parameter.choices[: parameter.index(value)]
+        return [str(text) for text in (self._defaults().get(name, ""), *texts) if text != value]
 
     def _spelling(self, name: str, value: ParamValue) -> ParamValue:
         parameter = self.parameters[name]
@@ -452,19 +459,24 @@ def _part(parameter: Parameter, name: str, value: ParamValue) -> str:
     return f"{name} {shown.removeprefix('#')}"
 
 
-def _with_first_words(name: str, prompt: str, default: str) -> str:
-    """Return a name and the prompt's first words that fit, from the first that the default lacks.
+def _with_first_words(name: str, prompt: str, earlier: Iterable[str]) -> str:
+    """Return a name and the prompt's first words that fit, from the first that is new.
 
-    Words are whole: half a secret is hard to redact.
+    Words are whole: half a secret is hard to redact. Later prompts do not count, so a name stays.
     """
-    words, others = prompt.split(), default.split()
-    pairs = zip(words, others, strict=False)
-    n_shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    words = prompt.split()
+    n_shared = max((n_shared_words(words, other.split()) for other in earlier), default=0)
     shown = _cut_words(f"{name}:", words)
     shared = f"{name}: {' '.join(words[:n_shared])}"
     if n_shared < len(words) and shared.startswith(shown.rstrip("…")):
         return _cut_words(f"{name}: …", words[n_shared:])
     return shown
+
+
+def n_shared_words(words: Sequence[str], others: Sequence[str]) -> int:
+    """Return how many words two texts begin with in common."""
+    pairs = zip(words, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _cut_words(shown: str, words: Sequence[str]) -> str:

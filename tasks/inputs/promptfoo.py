@@ -45,6 +45,8 @@ _OPTIONS: Final = (
     *("presence_penalty", "seed", "stop", "response_format", "reasoning_effort", "tools"),
     "tool_choice",
 )
+_RENAMED: Final = {"maxOutputTokens": "max_tokens", "topP": "top_p"}
+"""Google's names of options."""
 _RUBRICS: Final[Mapping[str, str]] = {
     "llm-rubric": "{}",
     "grade": "{}",
@@ -306,6 +308,7 @@ def _options(
 ) -> dict[str, Any]:
     """Return options that all models get; those of several values become parameters."""
     options: dict[str, Any] = {}
+    configs = [{_RENAMED.get(k, k): v for k, v in config.items()} for config in configs]
     for name in dict.fromkeys(name for config in configs for name in config):
         values = [config[name] for config in configs if name in config]
         distinct = [v for i, v in enumerate(values) if v not in values[:i]]

@@ -17,10 +17,10 @@ from tasks.secrets.redaction import one_line
 
 _KNOWN = (
     *("equals", "contains", "icontains", "regex", "similar", "grade", "llm-rubric", "starts-with"),
-    *("levenshtein", "javascript", "fn", "eval", "python", "file"),
+    *("levenshtein", "javascript", "fn", "eval", "python", "file", "latency", "cost"),
 )
 """Assertions that a cell of CSV may begin with, besides families such as ``not-…``."""
-_ASSERTION = re.compile(r"(?s)((?:not-)?[a-z][a-z-]*)(?:\(([\d.]+)\))?:\s*(.*)")
+_ASSERTION = re.compile(r"(?s)((?:not-)?[a-z][a-z-]*)(?:\((\d+(?:\.\d+)?)\))?(?::\s*(.*))?")
 _CODE_SUFFIXES = (".js", ".ts", ".mjs", ".cjs", ".py")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 MAX_EXPANSION = 10_000
@@ -208,11 +208,11 @@ def _of_table(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _of_cell(cell: str) -> dict[str, Any]:
-    """Return the assertion of a cell: ``contains: x``, ``similar(0.8): x``; a plain text must be equal."""
+    """Return the assertion of a cell: ``contains: x``, ``latency(900)``; a plain text must be equal."""
     if cell.strip() in ("is-json", "contains-json"):
         return {"type": cell.strip()}
     match = _ASSERTION.fullmatch(cell)
-    known = match is not None and (
+    known = (match is not None and (match[2] or match[3]) is not None) and (
         match[1] in _KNOWN
         or match[1].startswith(
             ("not-", "contains-", "icontains-", "is-", "model-graded", "context-")
@@ -220,4 +220,5 @@ def _of_cell(cell: str) -> dict[str, Any]:
     )
     if match is None or not known:
         return {"type": "equals", "value": cell}
-    return {"type": match[1], "value": match[3]}
+    limit = {} if match[2] is None else {"threshold": float(match[2])}
+    return {"type": match[1], "value": match[3], **limit}

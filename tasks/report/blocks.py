@@ -17,6 +17,8 @@ class LongText:
     """Long value: a preview, and the whole on demand."""
 
     text: str
+    preview: str = ""
+    """First words that are new; empty: the first words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,8 +189,10 @@ def _compared(
         price = number_text.usd(answer_usd(result, report))
         return f"{price}, {number_text.milliseconds(report.answer_ms)}"
 
-    def setting(params: Params, name: str) -> Inline:
-        return Code(short(phrases.value_text(params[name]))) if name in params else "not active"
+    def settings(name: str) -> list[Inline]:
+        texts = [phrases.value_text(values[name]) for values in reversed(params) if name in values]
+        shown = phrases.previews(texts)  # the default's first
+        return [Code(shown.pop()) if name in values else "not active" for values in params]
 
     rows: list[tuple[Inline, ...]] = [
         (
@@ -205,10 +207,7 @@ def _compared(
         for name in dict.fromkeys(name for setting_values in params for name in setting_values)
         if len(params) == 1 or params[0].get(name) != params[1].get(name)
     ]
-    rows += [
-        (Code(clean(name)), *(setting(setting_values, name) for setting_values in params))
-        for name in names[:n_settings]
-    ]
+    rows += [(Code(clean(name)), *settings(name)) for name in names[:n_settings]]
     n_more = len(names) - len(names[:n_settings])
     if n_more:
         rows.append((f"{plural(n_more, 'more setting')}", *("" for _ in params)))
@@ -332,7 +331,7 @@ def _configuration(result: RunResult) -> list[Block]:
     defaults = None if result.baseline is None else result.baseline.params
     columns: dict[str, Callable[[str], Inline]] = {
         "parameter": lambda name: Code(clean(name)),
-        phrases.best_label(result): lambda name: _value(candidate.params, name),
+        phrases.best_label(result): lambda name: _value(candidate.params, name, defaults),
     }
     if defaults is not None:
         title = "default" if result.challenger is None else "default (recommended)"
@@ -342,11 +341,14 @@ def _configuration(result: RunResult) -> list[Block]:
     return [Heading(f"The {name}"), table(names, columns)]
 
 
-def _value(params: Params, name: str) -> Inline:
+def _value(params: Params, name: str, other: Params | None = None) -> Inline:
     if name not in params:
         return "not active"
     text = phrases.value_text(params[name])
-    return LongText(text) if "\n" in text or len(text) > 80 else Code(text)
+    if "\n" not in text and len(text) <= 80:
+        return Code(text)
+    others = [phrases.value_text(other[name])] if other and name in other else []
+    return LongText(text, phrases.previews([*others, text])[-1])
 
 
 _ABOUT_ADJUSTED = (
@@ -483,11 +485,12 @@ def _leaderboard(result: RunResult) -> list[Block]:
 
 def _named_values(result: RunResult) -> list[Block]:
     """Return the whole texts of values that labels only name."""
-    rows: list[tuple[Inline, ...]] = [
-        (Code(clean(parameter)), clean(name), LongText(clean(value)))
-        for parameter, by_name in sorted(result.named_values.items())
-        for name, value in sorted(by_name.items())
-    ]
+    rows: list[tuple[Inline, ...]] = []
+    for parameter, by_name in sorted(result.named_values.items()):
+        names = sorted(by_name, key=lambda name: (len(name), name))  # 2 before 10
+        values = [clean(by_name[name]) for name in names]
+        shown = map(LongText, values, phrases.previews(values))
+        rows += zip([Code(clean(parameter))] * len(names), map(clean, names), shown, strict=True)
     if not rows:
         return []
     folded = f"{plural(len(rows), 'long value')} of these tables in full"

@@ -87,7 +87,7 @@ def _inline(part: Inline) -> str:
         case Code():
             return _code(short(part.text, 200))
         case LongText():
-            return _code(short(part.text)) + " (whole below)"
+            return _code(part.preview or short(part.text)) + " (whole below)"
         case Marked():
             return f"<mark>{_text(part.text)}</mark>"
         case WebLink():

@@ -147,7 +147,7 @@ def _inline(part: Inline) -> str:
         case Code():
             return f"<code>{_text(part.text)}</code>"
         case LongText():
-            begin = f"<summary><code>{_text(short(part.text))}</code></summary>"
+            begin = f"<summary><code>{_text(part.preview or short(part.text))}</code></summary>"
             return f"<details>{begin}<pre>{_text(part.text)}</pre></details>"
         case Marked():
             return f"<mark>{_text(part.text)}</mark>"

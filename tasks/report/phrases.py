@@ -23,6 +23,7 @@ from convergence_core.result.number_text import (
     usd,
 )
 from convergence_core.result.verdict import FREE, is_free
+from convergence_core.space import n_shared_words
 
 if TYPE_CHECKING:
     from convergence_core.search.recommend import Recommendation
@@ -46,6 +47,21 @@ def short(text: str, n: int = _SHORT) -> str:
     """Return a text as one line of at most ``n`` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= n else line[: n - 1] + "…"
+
+
+def previews(texts: Sequence[str]) -> list[str]:
+    """Return each text as one short line.
+
+    Where all words that fit begin an earlier text too, the line starts with the first new word.
+    """
+    lines = []
+    for i, text in enumerate(texts):
+        words, line = clean(text).split(), short(text)
+        n_shared = max((n_shared_words(words, other.split()) for other in texts[:i]), default=0)
+        if n_shared < len(words) and " ".join(words[:n_shared]).startswith(line[:-1]):
+            line = short(" ".join(["…", *words[n_shared:]]))
+        lines.append(line)
+    return lines
 
 
 def named_label(label: str, candidate_id: str) -> str:
@@ -98,7 +114,7 @@ def number(value: float | None) -> str:
     """Return a metric's value in three significant digits, thousands separated."""
     if value is None:
         return UNKNOWN
-    if value == 0:
+    if abs(value) < 1e-12:  # a rounding error of means
         return "0"
     if not 1e-4 <= abs(value) < 1e9:
         return f"{value:.3e}"

@@ -126,10 +126,12 @@ def test_checks_that_cannot_be_read_are_refused(expected: Any):
 
 
 def test_whatever_a_configuration_of_promptfoo_loses_is_named(tmp_path: Path):
-    (tmp_path / "tests.csv").write_text("q,__expected\nName a colour,grade: names a colour\n")
+    (tmp_path / "tests.csv").write_text(
+        "q,__expected,__expected2\nName a colour,grade: names a colour,latency(900)\n"
+    )
     (tmp_path / "c.yaml").write_text(
         "prompts: ['{{q}}']\n"
-        "providers: [{id: openai:gpt-4o-mini, delay: 9}]\n"
+        "providers: [{id: google:gemini-2.5-pro, delay: 9, config: {maxOutputTokens: 64}}]\n"
         "evaluateOptions: {repeat: 3}\n"
         "derivedMetrics: []\n"
         "tests:\n"
@@ -138,6 +140,8 @@ def test_whatever_a_configuration_of_promptfoo_loses_is_named(tmp_path: Path):
         "     assert: [{type: contains, value: a, metric: tp}, {type: equals, value: a, transform: f}]}\n"
     )
     project = promptfoo_project(tmp_path / "c.yaml", "cases.jsonl")
+    assert project.configuration["api"]["request"]["options"] == {"max_tokens": 64}
+    assert project.configuration["evaluation"]["metrics"]["latency_ms"]["scale"]["good"] == 900
     assert [case["expected"] for case in project.cases] == [
         {"checks": [], "judge": "names a colour"},
         {"checks": [{"type": "contains", "expected": "a"}]},

@@ -23,7 +23,7 @@ from convergence_core.result import (
 from tasks.report.answers_section import answer_blocks
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.page import block_html, report_html
-from tasks.report.phrases import neighbour_sentence
+from tasks.report.phrases import neighbour_sentence, previews
 from tests.support.results import bare_result, failed_result, made_up_result
 
 NASTY = '<script>alert("x")</script> & `code` | $a_b$ \ud800 \x00 **bold** [x](y)'
@@ -245,6 +245,12 @@ def test_long_texts_are_shown_whole_on_demand():
     result = replace(result, winner=replace(result.winner, params={"system": prompt}))
     assert f"<pre>{prompt}</pre>" in report_html(result)
     assert f"```text\n{prompt}\n```" in report_markdown(result)
+
+
+def test_previews_of_long_texts_show_where_they_differ():
+    rule = "Sort the message into one of the four moods that you know: "
+    texts = [rule + "use lower case.", rule + "use lower case. Explain nothing.", "Sort it."]
+    assert previews(texts) == [rule + "…", "… Explain nothing.", "Sort it."]
 
 
 def test_a_recording_is_a_link_on_the_page_and_an_address_elsewhere():

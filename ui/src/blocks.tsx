@@ -4,7 +4,7 @@ import { anchor, Card, Table } from "./parts";
 import { PlotChart, type Plot } from "./plot";
 import { marked, Texts, visible } from "./text";
 
-type Inline = string | { is: "Code" | "LongText" | "Marked" | "WebLink"; text: string };
+type Inline = string | { is: "Code" | "LongText" | "Marked" | "WebLink"; text: string; preview?: string };
 export type Block =
   | { is: "Heading"; text: string; level: 2 | 3 }
   | { is: "Paragraph"; parts: Inline[]; kind: "text" | "lead" | "note" | "caption" }
@@ -23,7 +23,7 @@ function Piece({ of }: { of: Inline }) {
   if (of.is === "Marked") return <mark>{visible(of.text)}</mark>;
   if (of.is === "WebLink" && of.text.startsWith("https://")) return <a href={of.text} rel="noopener noreferrer">{visible(of.text)}</a>;
   if (of.is === "WebLink") return <>{visible(of.text)}</>;
-  return <details><summary><bdi class="one" dir="auto">{visible(of.text.slice(0, 60))}…</bdi></summary><Texts text={of.text} label="Whole text" /></details>;
+  return <details><summary><bdi class="one" dir="auto">{visible(of.preview || `${of.text.slice(0, 60)}…`)}</bdi></summary><Texts text={of.text} label="Whole text" /></details>;
 }
 
 /** What a cell is sorted by: its number if it begins with one. */

@@ -298,14 +298,21 @@ def test_a_short_name_says_what_differs_among_the_leaders():
     assert only == {"e": "prompt 2: Name the mood of this message…"}
 
 
-def test_a_prompt_that_begins_as_the_default_does_is_named_by_what_it_adds():
+def test_a_prompt_is_named_by_what_it_adds_to_earlier_ones():
     default = "Tell me what you think of this message."
     longer = f"{default} Answer in one word."
+    longest = f"{longer} Explain nothing."
     prompt = Choice(
-        kind="text", choices=(default, longer), names=("a.txt", longer), default=default
+        kind="text",
+        choices=(default, longer, longest),
+        names=("a.txt", longer, longest),
+        default=default,
     )
     space = Space(parameters={"prompt": prompt})
-    assert space.names({"a": {"prompt": longer}}) == {"a": "prompt 2: … Answer in one word."}
+    assert space.names({"a": {"prompt": longer}, "b": {"prompt": longest}}) == {
+        "a": "prompt 2: … Answer in one word.",
+        "b": "prompt 3: … Explain nothing.",
+    }
 
 
 def test_a_name_is_what_differs_from_the_defaults():
