@@ -34,7 +34,7 @@ from tasks.report.prompts_section import prompt_blocks
 from tasks.report.rlp_section import thinking_blocks
 from tasks.report.sao_section import preference_blocks, preference_report
 from tasks.report.stills import learning_curve_png
-from tasks.report.tables import CAUTIOUS, leaderboard_rows, ranked_by, spending
+from tasks.report.tables import CAUTIOUS, RANKED_BY, leaderboard_grid, spending
 from tasks.run.result import collect_progress
 from tasks.run.run import Run, run_of
 from tasks.secrets.process_redaction import redacted_text
@@ -257,8 +257,7 @@ def _show_findings(run: Run, result: RunResult, when: str) -> None:
     of = f"of {run.label} {when}"
     picture = base64.b64encode(learning_curve_png(result)).decode("ascii")
     spent = spending(result, run.configuration.budget, run.spent)
-    board = f"Leaderboard {of}, highest {ranked_by(result)} first"
-    _show_table(run, "leaderboard", leaderboard_rows(result, n=10), board)
+    _show_leaderboard(run, result, f"Leaderboard {of}, highest {RANKED_BY} first")
     curve = f"![learning curve](data:image/png;base64,{picture})"
     _show_text(run, "learning-curve", curve, f"Learning curve {of}")
     _show_text(run, "spend", markdown_of(spent), f"Spend {of}")
@@ -279,10 +278,12 @@ def _show_text(run: Run, name: str, markdown: str, title: str) -> None:
     create_markdown_artifact(markdown=markdown, key=_key(run, name), description=title)
 
 
-def _show_table(run: Run, name: str, rows: list[dict[str, str]], title: str) -> None:
+def _show_leaderboard(run: Run, result: RunResult, title: str) -> None:
     """Show rows: rank, name and order first, because a page is narrower than the table."""
-    table = [{name: row[name] for name in FIRST if name in row} | row for row in rows]
-    create_table_artifact(table=table, key=_key(run, name), description=title)
+    grid = leaderboard_grid(result, 10)
+    rows = [dict(zip(grid.columns, row, strict=True)) for row in grid.rows]
+    table = [{name: row[name] for name in FIRST} | row for row in rows]
+    create_table_artifact(table=table, key=_key(run, "leaderboard"), description=title)
 
 
 def _key(run: Run, artifact: str) -> str:

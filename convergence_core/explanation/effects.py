@@ -97,7 +97,7 @@ def cut(
         for pair in surface.strongest(list(combinations(screened, 2)))
         if (interaction := surface.interaction(pair, whole, n_pairs)) is not None
     ]
-    order = np.argsort([-(effect.share or 0.0) for effect in effects], kind="stable")
+    order = np.argsort([-effect.share for effect in effects], kind="stable")
     single = sum((single.variance for single in effects_drawn), start=np.zeros(1)) / whole.variance
     described = replace(
         whole.described(),

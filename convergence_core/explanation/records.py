@@ -39,13 +39,12 @@ class Effect:
     log: bool = False
     """Whether the parameter's scale is logarithmic."""
     points: tuple[EffectPoint, ...]
-    share: float | None = None
-    """Of the variance between configurations, explained by this parameter alone; posterior mean.
-    ``None``: a result from before shares were kept."""
-    share_low: float | None = None
+    share: float
+    """Of the variance between configurations, explained by this parameter alone; posterior mean."""
+    share_low: float
     """Lower end of its interval; 0 where ``is_sure`` is false."""
-    share_high: float | None = None
-    average: float | None = None
+    share_high: float
+    average: float
     """Mean reward over the space, where the parameter is active; posterior mean. The points' means
     are this and the effect."""
     share_active: float = 1.0

@@ -134,16 +134,16 @@ class LeaderboardRow:
     """Posterior mean reward."""
     low: float
     high: float
-    cautious: float | None = None
+    cautious: float
     """What the rank follows: the lower end of the posterior's 68 % interval, less what the length of
-    texts costs; ``None``: a result of an earlier version."""
+    texts costs."""
     feasible: float | None = None
     """Probability that it keeps the hard constraints, which the rank follows first; ``None`` means
     no cell broke one."""
     n_cells: int
     """Search evaluations, missing ones left out."""
-    n_cases: int | None = None
-    """Distinct test cases of these; ``None``: a result of an earlier version."""
+    n_cases: int
+    """Distinct test cases of these."""
     n_failed: int
     """Search evaluations without an ``ok`` status, skipped ones left out."""
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from tasks.report.document import course_blocks, page_sections
 from tasks.report.evidence import costs_of, curve_of
 from tasks.report.rlp_section import thinking_blocks, thinking_report
 from tasks.report.sao_section import preference_blocks, preference_report
-from tasks.report.tables import cost_blocks, ranked_by
+from tasks.report.tables import RANKED_BY, cost_blocks
 
 _CELLS = """
 SELECT candidate_id, count(*) FILTER (WHERE status <> 'skipped') AS n_cells,
@@ -42,9 +42,8 @@ def leaderboard(source: PageSource, record: RunRecord) -> Page:
         }
         for row in ranking
     ]
-    ordered = "cautious estimate" if result is None else ranked_by(result)
     note = (
-        f"Ordered by {ordered}. Posterior means with {percent(level)} intervals: they compare "
+        f"Ordered by {RANKED_BY}. Posterior means with {percent(level)} intervals: they compare "
         "configurations that ran on different cases."
     )
     space = source.space(record)

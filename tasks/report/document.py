@@ -457,15 +457,11 @@ def _leaderboard(result: RunResult) -> list[Block]:
         return []
     text = (
         f"Posterior mean rewards from the search's evaluations, with {number_text.percent(result.level)} intervals; "
-        "the upper rows are biased upward by selection."
+        "the upper rows are biased upward by selection. They are ranked by the cautious estimate, the lower "
+        "end of the posterior's 68 % interval: a configuration with few evaluations must be clearly higher to "
+        "come first. The means are corrected after ranking, by how earlier leaders did on repeated cases, so "
+        "they may rise from one row to the next."
     )
-    if any(row.cautious is not None for row in rows):
-        text += (
-            " They are ranked by the cautious estimate, the lower end of the posterior's 68 % "
-            "interval: a configuration with few evaluations must be clearly higher to come first. "
-            "The means are corrected after ranking, by how earlier leaders did on repeated cases, so "
-            "they may rise from one row to the next."
-        )
     if any(row.metrics for row in rows[:n]):
         text += " Metrics are means adjusted for the cases."
     if any(row.feasible is not None for row in rows):

@@ -39,14 +39,6 @@ def _parameters(result: RunResult) -> list[Block]:
     effects = [effect for effect in result.effects if len(effect.points) > 1]
     if not effects:
         return []
-    known = [effect for effect in effects if effect.share is not None]
-    blocks: list[Block] = [Heading("Parameter effects")]
-    if known:
-        blocks.append(Paragraph((about_effects(result, known),), "note"))
-    if shares := plots_of(result, "shares"):
-        blocks.append(Plots(shares))
-    if known:
-        blocks.append(_shares(known))
     caption = (
         "Bands and bars: the interval of the difference from the average, which is dashed. Hollow "
         "dots: values that no configuration tried. In brackets: configurations tried. Grey: no "
@@ -55,8 +47,15 @@ def _parameters(result: RunResult) -> list[Block]:
     n_left_out = len(effects) - MAX_EFFECTS
     if n_left_out > 0:
         caption += f" {n_left_out} more are in the table."
-    plots = Plots(parameter_plots(result)[:MAX_EFFECTS])
-    return [*blocks, plots, Paragraph((caption,), "caption"), _values(effects)]
+    return [
+        Heading("Parameter effects"),
+        Paragraph((about_effects(result, effects),), "note"),
+        Plots(plots_of(result, "shares")),
+        _shares(effects),
+        Plots(parameter_plots(result)[:MAX_EFFECTS]),
+        Paragraph((caption,), "caption"),
+        _values(effects),
+    ]
 
 
 def about_effects(result: RunResult, effects: list[Effect]) -> str:
@@ -198,9 +197,7 @@ def _is_sure(effect: Effect | ParameterInteraction) -> str:
     return "yes" if effect.is_sure else "no"
 
 
-def _share(mean: float | None, low: float | None, high: float | None) -> str:
-    if mean is None or low is None or high is None:
-        return number_text.UNKNOWN
+def _share(mean: float, low: float, high: float) -> str:
     return f"{_percent(mean)} [{100 * low:.0f}, {100 * high:.0f}]"
 
 

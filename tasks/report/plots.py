@@ -333,9 +333,6 @@ def _shares(result: RunResult) -> Plot | None:
     effects = [
         (effect.parameter, effect.share, effect.share_low, effect.share_high, effect.is_sure)
         for effect in result.effects
-        if effect.share is not None
-        and effect.share_low is not None
-        and effect.share_high is not None
     ]
     surface = None if result.explanation is None else result.explanation.surface
     pairs = [
@@ -402,7 +399,7 @@ def _number(effect: Effect, name: str, rewards: Axis) -> Plot:
         x=Axis(kind="log" if effect.log else "number"),
         y=rewards,
         layers=(
-            *_average(effect, lambda average: [Point(x=x, y=average) for x in ends]),
+            _average([Point(x=x, y=effect.average) for x in ends]),
             replace(look, mark="band"),
             replace(look, mark="line", points=tuple(replace(p, y_ends=None) for p in line)),
             *_dots(look, dots),
@@ -426,7 +423,7 @@ def _choice(effect: Effect, name: str, rewards: Axis) -> Plot:
         x=rewards,
         y=Axis(names=tuple(f"{short(p.label, 16)} ({p.n_candidates:,})" for p in values)),
         layers=(
-            *_average(effect, lambda average: [Point(x=average, y=y) for y in ends]),
+            _average([Point(x=effect.average, y=y) for y in ends]),
             *_dots(Layer(points=(), colour=_colour(effect)), dots),
         ),
         heading=short(effect.parameter, 34) + (f" (and {more} more)" if more else ""),
@@ -434,11 +431,8 @@ def _choice(effect: Effect, name: str, rewards: Axis) -> Plot:
     )
 
 
-def _average(effect: Effect, ends: Callable[[float], Sequence[Point]]) -> list[Layer]:
-    if effect.average is None:
-        return []
-    points = tuple(ends(effect.average))
-    return [Layer(points=points, mark="line", colour="muted", weight="faint", is_dashed=True)]
+def _average(points: Sequence[Point]) -> Layer:
+    return Layer(points=tuple(points), mark="line", colour="muted", weight="faint", is_dashed=True)
 
 
 def _dots(look: Layer, dots: Sequence[tuple[Point, EffectPoint]]) -> Iterable[Layer]:
@@ -462,7 +456,7 @@ def _extremes(points: Sequence[EffectPoint]) -> list[EffectPoint]:
 
 
 def _colour(effect: Effect) -> Literal["winner", "dot"]:
-    return "winner" if effect.is_sure or effect.share is None else "dot"
+    return "winner" if effect.is_sure else "dot"
 
 
 def _interval(value: Estimate) -> str:

@@ -16,55 +16,38 @@ if TYPE_CHECKING:  # a report of most runs does not load the configuration
 # -- leaderboard
 
 CAUTIOUS = "cautious"
-"""Column that rows of the leaderboard are ordered by, where it is known."""
-_LEADERBOARD_COLUMNS = (
-    *("rank", "configuration", "posterior mean", CAUTIOUS, "keeps constraints"),
-    *("cases", "evaluations", "failed", "origin", "id"),
-)
+"""Column that rows of the leaderboard are ordered by."""
+RANKED_BY = "cautious estimate (lower end of the posterior's 68 % interval)"
 
 
 def leaderboard_grid(result: RunResult, n_rows: int = 20) -> Grid:
     """Return the first rows of the leaderboard."""
-    rows = leaderboard_rows(result, n_rows)
-    columns = tuple(rows[0]) if rows else _LEADERBOARD_COLUMNS[:3]
-    numeric = frozenset({0, *range(2, len(columns) - 1)} if rows else {0, 2})
-    return Grid(columns, tuple(tuple(row.values()) for row in rows), numeric)
 
+    def measured(metric: str) -> Callable[[LeaderboardRow], Inline]:
+        return lambda row: phrases.number(row.metrics.get(metric))
 
-def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
-    """Return the first ``n`` rows of the leaderboard as texts by column."""
-    has_cautious = _has_cautious(result)
-    has_feasible = any(row.feasible is not None for row in result.leaderboard)
-    rows = []
-    for row in result.leaderboard[:n]:
-        texts = {
-            "rank": str(row.rank),
-            "configuration": _named(result, row),
-            "posterior mean": number_text.interval(row.mean, row.low, row.high),
-        }
-        if has_cautious:
-            texts[CAUTIOUS] = number_text.reward(row.cautious)
-        if has_feasible:
-            kept = row.feasible
-            texts["keeps constraints"] = UNKNOWN if kept is None else number_text.percent(kept)
-        texts["cases"] = _count(row.n_cases)
-        texts |= {"evaluations": f"{row.n_cells:,}", "failed": f"{row.n_failed:,}"}
-        for metric in result.metrics:
-            name = clean(metric.name)
-            name = f"metric {name}" if name in _LEADERBOARD_COLUMNS else name
-            texts[name] = phrases.number(row.metrics.get(metric.name))
-        rows.append({**texts, "origin": short(row.origin)})
-    return rows
+    def feasible(row: LeaderboardRow) -> Inline:
+        return UNKNOWN if row.feasible is None else number_text.percent(row.feasible)
 
-
-def ranked_by(result: RunResult) -> str:
-    """Return what the leaderboard is ordered by, in words."""
-    cautious = "cautious estimate (lower end of the posterior's 68 % interval)"
-    return cautious if _has_cautious(result) else "posterior mean"
-
-
-def _has_cautious(result: RunResult) -> bool:
-    return any(row.cautious is not None for row in result.leaderboard)
+    columns: dict[str, Callable[[LeaderboardRow], Inline]] = {
+        "rank": lambda row: str(row.rank),
+        "configuration": lambda row: _named(result, row),
+        "posterior mean": lambda row: number_text.interval(row.mean, row.low, row.high),
+        CAUTIOUS: lambda row: number_text.reward(row.cautious),
+        "keeps constraints": feasible,
+        "cases": lambda row: f"{row.n_cases:,}",
+        "evaluations": lambda row: f"{row.n_cells:,}",
+        "failed": lambda row: f"{row.n_failed:,}",
+        "origin": lambda row: short(row.origin),
+    }
+    for metric in result.metrics:
+        name = clean(metric.name)
+        columns[f"metric {name}" if name in columns else name] = measured(metric.name)
+    columns["origin"] = columns.pop("origin")  # the last column
+    if all(row.feasible is None for row in result.leaderboard):
+        del columns["keeps constraints"]
+    numeric = columns.keys() - {"configuration", "origin"}
+    return table(result.leaderboard[:n_rows], columns, numeric=numeric)
 
 
 def _named(result: RunResult, row: LeaderboardRow) -> str:

@@ -2,7 +2,6 @@
 
 import re
 
-from convergence_core.result import RunResult
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
 from tests.support.results import made_up_result, pictures
@@ -26,20 +25,6 @@ def test_each_section_has_its_title_and_its_numbers():
     ):
         assert said in text
     assert all(title in report_html(made_up_result()) for title in TITLES)
-
-
-def test_results_from_before_shares_can_still_be_reported():
-    old = made_up_result().to_json()
-    del old["explanation"]
-    for effect in old["effects"]:  # type: ignore[union-attr]
-        for key in ("share", "share_low", "share_high", "average", "share_active", "is_sure"):
-            del effect[key]  # type: ignore[union-attr, arg-type]
-    result = RunResult.from_json(old)
-    assert pictures(result, "shares") == []
-    assert len(pictures(result, "effect")) == 3
-    text = report_markdown(result)
-    assert "Parameter effects" in text
-    assert "share of variance" not in text
 
 
 def test_shares_are_drawn_surely_or_hollow():

@@ -13,7 +13,7 @@ from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.result import RunResult
 from tasks.report.plots import tradeoff_metrics
 from tasks.report.stills import learning_curve_png
-from tests.support.results import bare_result, failed_result, made_up_result, pictures
+from tests.support.results import bare_result, failed_result, made_up_result, pictures, told
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +44,9 @@ def test_a_logarithmic_axis_has_plain_numbers(values):
         EffectPoint(label=f"{x:g}", x=x, mean=0.5, low=0.4, high=0.6, n_candidates=1)
         for x in values
     )
-    effect = Effect(parameter="max_tokens", kind="number", log=True, points=points)
+    effect = Effect(
+        parameter="max_tokens", kind="number", log=True, points=points, **told(0.5, 0.1, 0.9)
+    )
     (picture,) = pictures(replace(made_up_result(), effects=(effect,)), "effect")
     assert "mathdefault" not in picture
     labels = re.findall(r">([0-9.]+)</text>", picture)

@@ -6,7 +6,7 @@ from convergence_core.events import Event, GenerationFinished
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
 from tasks.report.stills import learning_curve_png
-from tasks.report.tables import leaderboard_rows
+from tasks.report.tables import leaderboard_grid
 from tasks.run.opener import prepare_run
 from tasks.run.result import collect_progress
 from tests.support.optimizations import write_project
@@ -25,12 +25,13 @@ def test_a_run_that_has_just_begun_can_be_shown(tmp_path):
 
 
 def test_leaderboard_rows_are_texts_by_column():
-    rows = leaderboard_rows(made_up_result(), n=3)
-    assert [row["rank"] for row in rows] == ["1", "2", "3"]
-    assert list(rows[0]) == [
+    grid = leaderboard_grid(made_up_result(), 3)
+    assert [row[0] for row in grid.rows] == ["1", "2", "3"]
+    assert list(grid.columns) == [
         "rank",
         "configuration",
         "posterior mean",
+        "cautious",
         "cases",
         "evaluations",
         "failed",
@@ -38,7 +39,7 @@ def test_leaderboard_rows_are_texts_by_column():
         "latency_ms",
         "origin",
     ]
-    assert rows[0]["configuration"].endswith("(recommended)")
+    assert str(grid.rows[0][1]).endswith("(recommended)")
 
 
 def test_where_nobody_answered_nobody_leads_on_any_surface(tmp_path: Path):

@@ -19,7 +19,7 @@ from convergence_core.events import Event, GenerationFinished
 from convergence_core.result import RunResult, number_text
 from tasks.inputs.loader import load
 from tasks.report import phrases
-from tasks.report.tables import leaderboard_rows
+from tasks.report.tables import leaderboard_grid
 from tasks.run.opener import prepare_run
 from tasks.store import ParquetStore
 from tests.support.optimizations import write_project
@@ -191,6 +191,6 @@ def test_commands_and_artifacts_say_the_same(run):
     winner = run.result.winner
     assert row == {"candidate_id": winner.candidate_id, "mean": winner.search.mean}
     text = phrases.estimate(winner.search)
-    first, *_ = leaderboard_rows(told)
-    assert "(recommended" in first["configuration"]
-    assert first["posterior mean"] == text
+    first, *_ = leaderboard_grid(told).rows
+    assert "(recommended" in first[1]
+    assert first[2] == text

@@ -147,7 +147,9 @@ def _rows(n: int) -> tuple[LeaderboardRow, ...]:
             mean=float(mean),
             low=float(max(0, mean - 0.04)),
             high=float(min(1, mean + 0.04)),
+            cautious=float(mean - 0.02),
             n_cells=110,
+            n_cases=110,
             n_failed=1 if i % 40 == 1 else 0,
             metrics={
                 "ndcg_at_10": float(mean),
@@ -199,7 +201,8 @@ def _curve(n: int) -> tuple[CurvePoint, ...]:
     )
 
 
-def _told(share: float, low: float, high: float) -> Any:
+def told(share: float, low: float, high: float) -> Any:
+    """Return what an effect explains, as its fields."""
     return {
         "share": share,
         "share_low": low,
@@ -269,7 +272,7 @@ def _effects() -> tuple[Effect, ...]:
         Effect(
             parameter="k1",
             kind="number",
-            **_told(0.22, 0.12, 0.33),
+            **told(0.22, 0.12, 0.33),
             points=tuple(
                 point(f"{x:g}", x, 0.6 - 0.05 * (x - 1.4) ** 2, n)
                 for x, n in ((0.5, 14), (1.0, 31), (1.5, 40), (2.1, 22), (2.7, 13))
@@ -278,7 +281,7 @@ def _effects() -> tuple[Effect, ...]:
         Effect(
             parameter="stemmer",
             kind="choice",
-            **_told(0.41, 0.30, 0.52),
+            **told(0.41, 0.30, 0.52),
             points=tuple(
                 point(name, None, mean, n)
                 for name, mean, n in zip(_STEMMERS, (0.51, 0.58, 0.6), (20, 44, 56), strict=True)
@@ -287,7 +290,7 @@ def _effects() -> tuple[Effect, ...]:
         Effect(
             parameter="removes_stop_words",
             kind="choice",
-            **_told(0.02, 0.0, 0.06),
+            **told(0.02, 0.0, 0.06),
             points=(point("true", None, 0.57, 70), point("false", None, 0.55, 50)),
         ),
     )
