@@ -127,6 +127,18 @@ REPORTED = "convergence.evaluators:reported"
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    def to_section(self) -> dict[str, Any]:
+        """Return the fields that are set, each at its alias as a dotted path, else at its name."""
+        section: dict[str, Any] = {}
+        for name, info in type(self).model_fields.items():
+            *parents, key = (info.serialization_alias or name).split(".")
+            place = section
+            if (value := getattr(self, name)) is not None:
+                for parent in parents:
+                    place = place.setdefault(parent, {})
+                place[key] = value
+        return section
+
 
 class ApiConfig(_Section):
     """The target: what is optimized."""
@@ -136,30 +148,14 @@ class ApiConfig(_Section):
     """``callable`` (the ``local_function``, else the endpoint) or a kind of ``optimization.yaml``:
     ``function``, ``http``, ``openai``."""
     endpoint: str | None = None
-    request_timeout: float | None = 30.0
+    request_timeout: float | None = Field(30.0, serialization_alias="request.timeout_seconds")
     """Seconds; ``None`` means the default."""
-    auth_type: str | None = None
+    auth_type: str | None = Field(None, serialization_alias="auth.type")
     """``bearer``, ``api_key``, ``basic`` or ``none``; ``None`` means no authentication."""
-    auth_token_env: str | None = None
+    auth_token_env: str | None = Field(None, serialization_alias="auth.token_env")
     """Environment variable that holds the token."""
-    auth_header_name: str | None = None
+    auth_header_name: str | None = Field(None, serialization_alias="auth.header_name")
     """Header of ``api_key``; ``None`` means ``x-api-key``."""
-
-    def to_section(self) -> dict[str, Any]:
-        """Return the ``api`` section."""
-        auth = {
-            "type": self.auth_type,
-            "token_env": self.auth_token_env,
-            "header_name": self.auth_header_name,
-        }
-        section: dict[str, Any] = {
-            "name": self.name,
-            "kind": None if self.kind == "callable" else self.kind,
-            "endpoint": self.endpoint,
-            "auth": _given(auth) or None,
-            "request": _given({"timeout_seconds": self.request_timeout}) or None,
-        }
-        return _given(section)
 
 
 class SearchSpaceConfig(_Section):
@@ -171,25 +167,14 @@ class SearchSpaceConfig(_Section):
 class RunnerConfig(_Section):
     """Length and width of the search."""
 
-    generations: int = 10
-    population: int = 20
+    generations: int = Field(10, serialization_alias="evolution.generations")
+    population: int = Field(20, serialization_alias="evolution.population_size")
     seed: int | None = None
     """``None`` means 0."""
-    early_stopping: dict[str, Any] | None = None
+    early_stopping: dict[str, Any] | None = Field(
+        None, serialization_alias="execution.early_stopping"
+    )
     """``enabled``, ``patience``, ``min_improvement``; ``None`` means the defaults."""
-
-    def to_section(self) -> dict[str, Any]:
-        """Return the ``optimization`` section."""
-        evolution: dict[str, Any] = {
-            "generations": self.generations,
-            "population_size": self.population,
-        }
-        section: dict[str, Any] = {"evolution": evolution}
-        if self.seed is not None:
-            section["seed"] = self.seed
-        if self.early_stopping is not None:
-            section["execution"] = {"early_stopping": self.early_stopping}
-        return section
 
 
 class EvaluationConfig(_Section):
@@ -206,8 +191,8 @@ class EvaluationConfig(_Section):
     weights: dict[str, float] = Field(default_factory=dict)
     """Metric → weight; a missing metric has weight 1."""
 
-    def to_section(self, *, has_evaluator: bool) -> dict[str, Any]:
-        """Return the ``evaluation`` section without test cases.
+    def to_metrics(self, *, has_evaluator: bool) -> dict[str, Any]:
+        """Return the metrics of the ``evaluation`` section.
 
         Raises:
             ConfigurationError: a weight has no metric to belong to.
@@ -221,7 +206,7 @@ class EvaluationConfig(_Section):
                 if not has_evaluator:
                     metric["function"] = REPORTED
             metrics[name] = metric
-        return {"metrics": metrics}
+        return metrics
 
     def _check_names(self) -> None:
         problems = [
@@ -261,19 +246,18 @@ class ConvergenceConfig(_Section):
             has_evaluator: whether an evaluator supplies the metrics that are not measured
                 automatically.
         """
+        api = self.api.to_section()
+        if self.api.kind == "callable":
+            del api["kind"]
         mapping: dict[str, Any] = {
-            "api": self.api.to_section(),
-            "search_space": {"parameters": dict(self.search_space.parameters)},
-            "evaluation": self.evaluation.to_section(has_evaluator=has_evaluator),
+            "api": api,
+            "search_space": self.search_space.to_section(),
+            "evaluation": {"metrics": self.evaluation.to_metrics(has_evaluator=has_evaluator)},
             "optimization": self.runner.to_section(),
         }
         if self.storage is not None and self.storage.path is not None:
-            mapping["storage"] = {"path": self.storage.path}
+            mapping["storage"] = self.storage.to_section()
         return mapping
-
-
-def _given(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in section.items() if value is not None}
 
 
 Config: TypeAlias = str | Path | Mapping[str, Any] | ConvergenceConfig | Configuration

@@ -260,19 +260,16 @@ def _means(assessment: "Assessment") -> str:
 
 def means_of(assessment: "Assessment") -> dict[str, Any]:
     """Return mean metrics, latency and price of the current settings' answers."""
+    from tasks.report.evidence import mean_of_known  # noqa: PLC0415 - brings DuckDB
+
     answers = [case.second for case in assessment.cases if case.second is not None]
-
-    def mean(values: "list[float | None]") -> float | None:
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if known else None
-
     names = sorted({name for answer in answers for name in answer.metrics})
     return {
         "metrics": {
-            name: mean([answer.metrics.get(name) for answer in answers]) for name in names
+            name: mean_of_known(answer.metrics.get(name) for answer in answers) for name in names
         },
-        "latency_ms": mean([answer.latency_ms for answer in answers]),
-        "cost_usd": mean([answer.cost_usd for answer in answers]),
+        "latency_ms": mean_of_known(answer.latency_ms for answer in answers),
+        "cost_usd": mean_of_known(answer.cost_usd for answer in answers),
     }
 
 

@@ -4,20 +4,16 @@ Its process is written into a file of Prefect's home with its number and start, 
 and the worker are. Its log holds an address that opens the page; each use writes a new one.
 """
 
-import contextlib
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from deployments.nightly.services import end
+from deployments.nightly.services import end, start_detached
 from tasks.store.journal.process_marks import ProcessMark, is_dead, process
-from tasks.store.layout import create_file, make_folder, write_file
+from tasks.store.layout import write_file
 
 START_S: Final = 60.0
 """What it has to print its address."""
@@ -41,8 +37,15 @@ def up(folder: Path, *, store: Path, port: int, working_dir: Path) -> str | None
     """
     mark = _running(folder)
     if mark is None:
-        make_folder(folder)
-        mark = _start(folder / _LOG, store, port, working_dir)
+        (folder / _LOG).unlink(missing_ok=True)  # addresses of a process that is gone open nothing
+        command = ["ui", "--store", str(store), "--port", str(port), "--no-open"]
+        started = start_detached(
+            ["-u", "-m", "convergence", *command],
+            {"PYTHONUNBUFFERED": "1"},
+            folder / _LOG,
+            working_dir,
+        )
+        mark = process(started.pid)
         write_file(folder / _FILE, json.dumps(asdict(mark)))
     deadline = time.monotonic() + START_S
     while not is_dead(mark) and time.monotonic() < deadline:
@@ -74,21 +77,3 @@ def _running(folder: Path) -> ProcessMark | None:
     except (FileNotFoundError, ValueError, TypeError):
         return None
     return None if is_dead(mark) else mark
-
-
-def _start(log: Path, store: Path, port: int, working_dir: Path) -> ProcessMark:
-    log.unlink(missing_ok=True)  # addresses of a process that is gone open nothing
-    with contextlib.suppress(FileExistsError):
-        create_file(log)
-    command = ["ui", "--store", str(store), "--port", str(port), "--no-open"]
-    with log.open("ab") as out:
-        started = subprocess.Popen(  # noqa: S603 - this interpreter and our own arguments
-            [sys.executable, "-u", "-m", "convergence", *command],
-            cwd=working_dir,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    return process(started.pid)

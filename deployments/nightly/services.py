@@ -123,32 +123,19 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
     Raises:
         PrefectServerError: something else answers at that address, or the server does not start.
     """
-    running_services = running(folder)
-    if running_services is not None and running_services.are_alive:
-        return running_services
+    before = running(folder)
+    if before is not None and before.are_alive:
+        return before
     url = f"http://{host}:{port}"
-    if running_services is not None and (running_services.url, running_services.pool) != (
-        url,
-        pool,
-    ):
-        end(running_services.worker)  # half of another pair: the other half is dead
-        end(running_services.server)
-        running_services = None
-    make_folder(folder)
-    server = (
-        None
-        if running_services is None or is_dead(running_services.server)
-        else running_services.server
-    )
-    worker = (
-        None
-        if running_services is None or is_dead(running_services.worker)
-        else running_services.worker
-    )
+    if before is not None and (before.url, before.pool) != (url, pool):
+        end(before.worker)  # half of another pair: the other half is dead
+        end(before.server)
+        before = None
+    server, worker = (None, None) if before is None else (before.server, before.worker)
     started = None
-    if server is None:
+    if server is None or is_dead(server):
         server = started = _start_server(url, host, port, folder, working_dir)
-    if worker is None:
+    if worker is None or is_dead(worker):
         try:
             worker = _start_worker(url, pool, folder, working_dir)
         except BaseException:
@@ -168,8 +155,8 @@ def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Pat
             "with `--port`"
         )
     log = folder / "convergence-server.log"
-    started = _start(
-        ["server", "start", "--host", host, "--port", str(port)],
+    started = start_detached(
+        [*_PREFECT, "server", "start", "--host", host, "--port", str(port)],
         {**SERVER_PROFILE, **NO_TELEMETRY, **_PAGE},
         log,
         working_dir,
@@ -184,8 +171,8 @@ def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Pat
 
 
 def _start_worker(url: str, pool: str, folder: Path, working_dir: Path) -> ProcessMark:
-    started = _start(
-        ["worker", "start", "--pool", pool, "--type", "process"],
+    started = start_detached(
+        [*_PREFECT, "worker", "start", "--pool", pool, "--type", "process"],
         {**NO_TELEMETRY, "PREFECT_API_URL": f"{url}/api"},
         folder / "convergence-worker.log",
         working_dir,
@@ -214,14 +201,19 @@ _PAGE: Final[Mapping[str, str]] = {
 }
 
 
-def _start(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, working_dir: Path
+_PREFECT: Final = ("-m", "tasks.prefect_support.program", "prefect")
+
+
+def start_detached(
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path, working_dir: Path
 ) -> "subprocess.Popen[bytes]":
+    """Start this interpreter in a session of its own, with its output appended to a log."""
+    make_folder(log.parent)
     with contextlib.suppress(FileExistsError):
         create_file(log)
     with log.open("ab") as out:
         return subprocess.Popen(  # noqa: S603 - this interpreter and our own arguments
-            [sys.executable, "-m", "tasks.prefect_support.program", "prefect", *command],
+            [sys.executable, *arguments],
             cwd=working_dir,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,

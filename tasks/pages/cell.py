@@ -11,6 +11,7 @@ from tasks.json_values import as_text
 from tasks.pages.files import PageFile
 from tasks.pages.source import Page, PageSource
 from tasks.report.answers import EvaluatedCase, with_judges_reasons
+from tasks.report.evidence import parsed_text
 from tasks.report.phrases import ROLES
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
@@ -138,7 +139,7 @@ def _repeat(
     texts = {kind: row[kind] for kind in _COLUMNS}
     page: Page = {name: row[name] for name in same}
     for kind, text in texts.items():
-        plain = text if text is None or kind == "thinking" else _plain(str(text))
+        plain = text if text is None or kind == "thinking" else as_text(parsed_text(str(text)))
         is_long = plain is not None and len(plain) > LONGEST
         page[kind] = None if plain is None else _cut(plain)
         page[f"{kind}_bytes"] = None if plain is None else len(plain.encode())
@@ -163,14 +164,6 @@ def _repeat(
 def unit_of(metric: str) -> str | None:
     """Return a metric's unit by the end of its name; ``None`` if it has none."""
     return {"ms": "ms", "usd": "USD"}.get(metric.rpartition("_")[2])
-
-
-def _plain(text: str) -> str:
-    """Return a stored text as it reads: a JSON string without its quotes."""
-    try:
-        return as_text(json.loads(text))
-    except ValueError:
-        return text
 
 
 def _cut(text: str) -> str:

@@ -76,13 +76,7 @@ def _named(source: PageSource, name: str) -> Subject:
         rows = source.rows(_CANDIDATE, run=record.run_id, candidate=candidate)
         if subject is None and rows:
             params = json.loads(rows[0]["params_json"])
-            subject = Subject(
-                name=candidate,
-                run=record.label,
-                run_id=record.run_id,
-                candidate_id=candidate,
-                params=params,
-            )
+            subject = Subject.of(candidate, record, candidate, params)
         if subject is None:
             raise RunNotFoundError(f"{clean(candidate)!r} is no candidate of {record.label}.")
         return subject

@@ -7,7 +7,7 @@ runs never change, so a few results and loaded configurations are cached.
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -229,11 +229,6 @@ def line_of(text: str | None, most: int = LONGEST_LINE) -> str | None:
     if text is None:
         return None
     return " ".join(clean(shortened(text, most, redacted_text)).split())
-
-
-def table_of(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    """Return rows by the value of one column."""
-    return {str(row[name]): row for row in rows}
 
 
 def page_of(blocks: Iterable[Block]) -> Page:

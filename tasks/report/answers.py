@@ -1,6 +1,5 @@
 """Answers of candidates, case by case, from a run's tables and its journal."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -18,7 +17,7 @@ from tasks.json_values import as_text
 from tasks.metrics.judge.judge import PURPOSE
 from tasks.metrics.judge.verdicts import read_reasoning
 from tasks.report.answers_section import MOST_GAINED
-from tasks.report.evidence import rows_of
+from tasks.report.evidence import mean_of_known, parsed_text, rows_of
 from tasks.report.phrases import failure_example
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import journal_url, shortened
@@ -94,16 +93,17 @@ def _evaluated_case(rows: Sequence[Mapping[str, Any]]) -> EvaluatedCase:
     names = dict.fromkeys(name for row in rows for name in row["metrics"] or ())
     response = first["response"]
     answer = CaseAnswer(
-        text=None if response is None else as_text(_parsed(response)),
+        text=None if response is None else as_text(parsed_text(response)),
         thinking=first["thinking"],
-        reward=_mean(row["reward"] for row in rows),
+        reward=mean_of_known(row["reward"] for row in rows),
         metrics={
             name: value
             for name in names
-            if (value := _mean((row["metrics"] or {}).get(name) for row in rows)) is not None
+            if (value := mean_of_known((row["metrics"] or {}).get(name) for row in rows))
+            is not None
         },
-        latency_ms=_mean(row["latency_ms"] for row in rows),
-        cost_usd=_mean(row["cost_usd"] for row in rows),
+        latency_ms=mean_of_known(row["latency_ms"] for row in rows),
+        cost_usd=mean_of_known(row["cost_usd"] for row in rows),
         n_repeats=len(rows),
         error=None
         if failed is None
@@ -299,16 +299,3 @@ def with_judges_reasons(
 def _reply_text(outcome: Json) -> Json:
     reply = outcome.get("reply") if isinstance(outcome, dict) else None
     return reply.get("value") if isinstance(reply, dict) else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _parsed(text: str) -> Json:
-    try:
-        value: Json = json.loads(text)
-    except ValueError:
-        return text
-    return value

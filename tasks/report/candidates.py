@@ -10,7 +10,7 @@ from convergence_core.search.recommend import Ranked, mean_interval, paired_diff
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
 from tasks.inputs.cases import groups_of
-from tasks.report.evidence import RunEvidence
+from tasks.report.evidence import RunEvidence, mean_of_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Final:
         A metric of the name ``cost_usd`` says it where there is one, else what was paid. Answers that
         had been paid for before say nothing of a price.
         """
-        return _mean(
+        return mean_of_known(
             evaluation.metrics.get("cost_usd", evaluation.cost_usd)
             for evaluation in self._evaluations(candidate_id)
             if not evaluation.cached
@@ -61,7 +61,7 @@ class Final:
 
     def answer_ms(self, candidate_id: str) -> float | None:
         """Return the mean latency of an answer, by the metric ``latency_ms`` where there is one."""
-        return _mean(
+        return mean_of_known(
             evaluation.metrics.get("latency_ms", evaluation.latency_ms)
             for evaluation in self._evaluations(candidate_id)
         )
@@ -84,11 +84,6 @@ class Final:
         rewards = self.rewards(a, role), self.rewards(b, role)
         weights, groups = self.weights, self.groups
         return paired_difference(*rewards, level=self.level, weights=weights, groups=groups)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ from tasks.report.blocks import (
     Point,
     table,
 )
-from tasks.report.evidence import rows_of
+from tasks.report.evidence import mean_of_known, rows_of
 from tasks.report.phrases import clean, short
 from tasks.store import ParquetStore
 
@@ -71,6 +71,12 @@ class Subject:
     run_id: str
     candidate_id: str
     params: Params
+
+    @classmethod
+    def of(cls, name: str, record: RunRecord, candidate_id: str, params: Params) -> "Subject":
+        """Return a candidate of a run under a name."""
+        return cls(name=name, run=record.label, run_id=record.run_id, candidate_id=candidate_id,
+                   params=params)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +140,7 @@ def candidate_named(name: str, record: RunRecord, store: ParquetStore) -> Subjec
                 f"run {record.label} must have a {name} configuration to compare, and has none "
                 "that got a reward."
             )
-        return Subject(
-            name=name,
-            run=record.label,
-            run_id=record.run_id,
-            candidate_id=report.candidate_id,
-            params=report.params,
-        )
+        return Subject.of(name, record, report.candidate_id, report.params)
     known: dict[str, Params] = {
         candidate.candidate_id: candidate.params
         for candidate in words.values()
@@ -151,13 +151,8 @@ def candidate_named(name: str, record: RunRecord, store: ParquetStore) -> Subjec
     wanted = name.lower()
     for candidate_id, label in (*result.names.items(), *((item, item) for item in known)):
         if candidate_id in known and f"{label}:".lower().startswith(f"{wanted}:"):
-            return Subject(
-                name=result.names.get(candidate_id, candidate_id),
-                run=record.label,
-                run_id=record.run_id,
-                candidate_id=candidate_id,
-                params=known[candidate_id],
-            )
+            title = result.names.get(candidate_id, candidate_id)
+            return Subject.of(title, record, candidate_id, known[candidate_id])
     return None
 
 
@@ -170,13 +165,7 @@ def recommended_of(record: RunRecord) -> Subject:
     winner = RunResult.from_json(record.summary_json or "").winner
     if winner is None:
         raise RunNotFoundError(f"run {record.label} must recommend something to be compared.")
-    return Subject(
-        name=record.label,
-        run=record.label,
-        run_id=record.run_id,
-        candidate_id=winner.candidate_id,
-        params=winner.params,
-    )
+    return Subject.of(record.label, record, winner.candidate_id, winner.params)
 
 
 # -- comparing
@@ -293,14 +282,9 @@ def _weighted(rewards: Mapping[str, float], weights: Mapping[str, float]) -> flo
 def _per_answer(answers: Iterable[CaseAnswer | None]) -> PerAnswer:
     known = [answer for answer in answers if answer is not None]
     return PerAnswer(
-        latency_ms=_mean([evaluation.latency_ms for evaluation in known]),
-        cost_usd=_mean([evaluation.cost_usd for evaluation in known]),
+        latency_ms=mean_of_known(evaluation.latency_ms for evaluation in known),
+        cost_usd=mean_of_known(evaluation.cost_usd for evaluation in known),
     )
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 # -- showing

@@ -1,13 +1,14 @@
 """Counts, means, costs and failures of a run, read from the store by SQL."""
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from convergence_core.posterior.case_effects import adjusted_means
-from convergence_core.records import Role
+from convergence_core.records import Json, Role
 from convergence_core.result import CurvePoint, Failure, RoleCost
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
@@ -157,6 +158,23 @@ def read_evidence(
         costs=costs_of(store, run_id),
         failures=tuple(_failure(row) for row in rows_of(store, _FAILURES, run)[:MAX_FAILURES]),
     )
+
+
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known; ``None`` if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def parsed_text(text: str | None) -> Json:
+    """Return the JSON value that a stored text holds, or the text itself if it holds none."""
+    if text is None:
+        return None
+    try:
+        value: Json = json.loads(text)
+    except ValueError:
+        return text
+    return value
 
 
 def curve_of(store: ParquetStore, run_id: str) -> tuple[CurvePoint, ...]:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from convergence_core.records import Case, Json
 from tasks.report import phrases
-from tasks.report.evidence import rows_of
+from tasks.report.evidence import parsed_text, rows_of
 from tasks.store import ParquetStore
 from tasks.store.tables.csv_cells import csv_writer
 
@@ -201,9 +201,9 @@ def portions(
 def _test_result(
     evaluation: Mapping[str, Any], cases: Mapping[str, Case] | None, *, keep_text: bool
 ) -> dict[str, Json]:
-    response = _parsed(evaluation["response"])
+    response = parsed_text(evaluation["response"])
     case = None if cases is None else cases.get(evaluation["test_case_id"])
-    shown_input = _parsed(evaluation["request"]) if case is None else case.input
+    shown_input = parsed_text(evaluation["request"]) if case is None else case.input
     metrics = sorted((evaluation["metrics"] or {}).items())
     return {
         "test_case_id": evaluation["test_case_id"],
@@ -239,14 +239,3 @@ class _Writer:
     def write(self, values: Sequence[object]) -> None:
         plain = [str(value).lower() if isinstance(value, bool) else value for value in values]
         self._write_row(plain)
-
-
-def _parsed(text: str | None) -> Json:
-    """Return the JSON value a text holds, or the text itself where it is none."""
-    if text is None:
-        return None
-    try:
-        value: Json = json.loads(text)
-    except ValueError:
-        return text
-    return value

@@ -9,7 +9,8 @@ in the same one.
 
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Final
 
 from convergence_core.config.problems import guessed, listing
@@ -21,7 +22,7 @@ from convergence_core.events import (
     RunOutcome,
     RunStarted,
 )
-from convergence_core.records import Json
+from convergence_core.records import Json, fields_of
 from tasks.json_values import as_text
 from tasks.plugins.entry_points import PluginContext
 from tasks.secrets.redaction import shortened
@@ -69,30 +70,15 @@ def check_installed(context: PluginContext, module: str) -> None:
 
 def described(event: RunStarted) -> dict[str, str]:
     """Return what describes a run, as texts."""
-    return {
-        "system": event.system,
-        "algorithm": event.algorithm,
-        "seed": str(event.seed),
-        "n_generations": str(event.n_generations),
-        "n_search_cases": str(event.n_search_cases),
-        "n_holdout_cases": str(event.n_holdout_cases),
-    }
+    names = ("system", "algorithm", "seed", "n_generations", "n_search_cases", "n_holdout_cases")
+    return {name: str(value) for name, value in fields_of(event, *names).items()}
 
 
 def generation_numbers(event: GenerationFinished) -> dict[str, float]:
     """Return the numbers of a generation that are known."""
     low, high = event.best_interval or (None, None)
-    return _known(
-        {
-            "best_mean": event.best_mean,
-            "best_low": low,
-            "best_high": high,
-            "n_evaluations": event.n_evaluations,
-            "n_failed": event.n_failed,
-            "n_calls": event.n_calls,
-            "cost_usd": event.cost_usd,
-        }
-    )
+    counts = fields_of(event, "best_mean", "n_evaluations", "n_failed", "n_calls", "cost_usd")
+    return _known({**counts, "best_low": low, "best_high": high})
 
 
 def outcome_numbers(outcome: RunOutcome) -> dict[str, float]:
@@ -113,6 +99,12 @@ def outcome_numbers(outcome: RunOutcome) -> dict[str, float]:
     )
 
 
+def recommended_texts(outcome: RunOutcome) -> dict[str, str]:
+    """Return the recommended settings as texts."""
+    params = outcome.params or {}
+    return {f"recommended.{name}": as_text(value) for name, value in params.items()}
+
+
 def _known(numbers: Mapping[str, float | None]) -> dict[str, float]:
     return {name: float(number) for name, number in numbers.items() if number is not None}
 
@@ -131,7 +123,44 @@ _MAX_PARAMS: Final = 100
 """Parameters that MLflow takes at once."""
 
 
-class MlflowRuns:
+class _Tracker(ABC):
+    """Listener that writes a run's numbers elsewhere, once it has begun there."""
+
+    has_begun = False
+
+    def __init__(
+        self, context: PluginContext, known: Mapping[str, tuple[str, ...] | None]
+    ) -> None:
+        self._options = read_options(context, known)
+        check_installed(context, context.name)
+
+    def on_event(self, event: Event) -> None:
+        """Write what an event tells."""
+        match event:
+            case RunStarted():
+                self._begin(event)
+                self.has_begun = True
+            case GenerationFinished() if self.has_begun:
+                self._measure(generation_numbers(event), event.generation)
+            case RunFinished() if self.has_begun:
+                self._end(event)
+            case _:
+                pass
+
+    @abstractmethod
+    def _begin(self, event: RunStarted) -> None:
+        """Begin the run there."""
+
+    @abstractmethod
+    def _measure(self, numbers: Mapping[str, float], step: int) -> None:
+        """Write the numbers of a generation."""
+
+    @abstractmethod
+    def _end(self, event: RunFinished) -> None:
+        """Write the outcome."""
+
+
+class MlflowRuns(_Tracker):
     """Listener that writes a run's numbers to MLflow (extra ``mlflow``).
 
     Args:
@@ -143,22 +172,9 @@ class MlflowRuns:
     """
 
     def __init__(self, context: PluginContext) -> None:
-        self._options = read_options(context, {"tracking_uri": None, "experiment": None})
-        check_installed(context, "mlflow")
+        super().__init__(context, {"tracking_uri": None, "experiment": None})
         self._client: Any = None
         self._run_id = ""
-
-    def on_event(self, event: Event) -> None:
-        """Write what an event tells."""
-        match event:
-            case RunStarted():
-                self._begin(event)
-            case GenerationFinished() if self._run_id:
-                self._measure(generation_numbers(event), step=event.generation)
-            case RunFinished() if self._run_id:
-                self._end(event)
-            case _:
-                pass
 
     def close(self) -> None:
         """Do nothing: each event was written when it came."""
@@ -200,10 +216,7 @@ class MlflowRuns:
         if event.outcome is not None:
             tags["convergence.verdict"] = event.outcome.sentence
             self._measure(outcome_numbers(event.outcome))
-            params = event.outcome.params or {}
-            self._describe(
-                {f"recommended.{name}": as_text(value) for name, value in params.items()}
-            )
+            self._describe(recommended_texts(event.outcome))
         for name, words in tags.items():
             self._client.set_tag(self._run_id, name, shortened(words, _MAX_TAG, str))
         self._client.set_terminated(self._run_id, _STATUS[event.status])
@@ -220,19 +233,14 @@ class MlflowRuns:
         from mlflow.entities import Param  # noqa: PLC0415 - as above
 
         params = [Param(name, shortened(words, _MAX_PARAM, str)) for name, words in values.items()]
-        for some in _parts(params):
-            self._client.log_batch(self._run_id, params=some)
-
-
-def _parts(params: list[Any]) -> Iterator[list[Any]]:
-    for first in range(0, len(params), _MAX_PARAMS):
-        yield params[first : first + _MAX_PARAMS]
+        for first in range(0, len(params), _MAX_PARAMS):
+            self._client.log_batch(self._run_id, params=params[first : first + _MAX_PARAMS])
 
 
 _MODES: Final = ("online", "offline")
 
 
-class WandbRuns:
+class WandbRuns(_Tracker):
     """Listener that writes a run's numbers to Weights & Biases (extra ``wandb``).
 
     Args:
@@ -245,35 +253,22 @@ class WandbRuns:
     """
 
     def __init__(self, context: PluginContext) -> None:
-        self._options = read_options(context, {"project": None, "entity": None, "mode": _MODES})
-        check_installed(context, "wandb")
+        super().__init__(context, {"project": None, "entity": None, "mode": _MODES})
         self._folder = context.base_dir
         self._run: Any = None
-
-    def on_event(self, event: Event) -> None:
-        """Write what an event tells."""
-        match event:
-            case RunStarted():
-                self._run = self._begun(event)
-            case GenerationFinished() if self._run is not None:
-                self._run.log(generation_numbers(event), step=event.generation)
-            case RunFinished() if self._run is not None:
-                self._end(event)
-            case _:
-                pass
 
     def close(self) -> None:
         """Mark a run that nothing finished as failed."""
         self._finish(is_failed=True)
 
-    def _begun(self, event: RunStarted) -> Any:
+    def _begin(self, event: RunStarted) -> None:
         import wandb  # noqa: PLC0415 - an extra's
 
         mode: Any = self._options.get("mode", "online")
         # It would ask for a key at the terminal, and a night would wait for the answer.
         if mode == "online" and not wandb.login(prompt=False):
             raise ConnectionError("no key is set: set WANDB_API_KEY, or write `mode: offline`")
-        return wandb.init(
+        self._run = wandb.init(
             project=self._options.get("project", "convergence"),
             entity=self._options.get("entity"),
             mode=mode,
@@ -294,12 +289,14 @@ class WandbRuns:
             ),
         )
 
+    def _measure(self, numbers: Mapping[str, float], step: int) -> None:
+        self._run.log(numbers, step=step)
+
     def _end(self, event: RunFinished) -> None:
         summary: dict[str, Json] = {"status": event.status, "reason": event.reason}
         if event.outcome is not None:
             summary |= {**outcome_numbers(event.outcome), "verdict": event.outcome.sentence}
-            params = event.outcome.params or {}
-            summary |= {f"recommended.{name}": as_text(param) for name, param in params.items()}
+            summary |= recommended_texts(event.outcome)
         self._run.summary.update(summary)
         self._finish(is_failed=event.status in {"stopped", "failed"})
 

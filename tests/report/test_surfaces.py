@@ -192,5 +192,5 @@ def test_commands_and_artifacts_say_the_same(run):
     assert row == {"candidate_id": winner.candidate_id, "mean": winner.search.mean}
     text = phrases.estimate(winner.search)
     first, *_ = leaderboard_grid(told).rows
-    assert "(recommended" in first[1]
+    assert "(recommended" in str(first[1])
     assert first[2] == text
