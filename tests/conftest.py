@@ -38,9 +38,19 @@ _SHARED_FOLDER = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the folder of what the session's workers share."""
-    if not hasattr(config, "workerinput"):
+    """Make the folder of what the session's workers share, and let each begin elsewhere to collect.
+
+    Pytest compiles a test file with its assertions once and keeps the result: workers that all
+    begin with the first file would each compile all of them.
+    """
+    workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if workerinput is None:
         config.stash[_SHARED_FOLDER] = Path(tempfile.mkdtemp(prefix="convergence-tests-"))
+    elif config.args == config.getini("testpaths"):
+        folders = sorted(str(path) for path in Path(__file__).parent.iterdir() if path.is_dir())
+        number = int(workerinput["workerid"].removeprefix("gw"))
+        first = len(folders) * number // int(workerinput["workercount"])
+        config.args = [*folders[first:], *folders[:first]]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -72,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files of whole runs: the longest, they must not be the last of one worker."""
     longest = {item.path for item in items if item.get_closest_marker("timeout") is not None}
     long = {item.path for item in items if item.get_closest_marker("prefect") is not None}
-    items.sort(key=lambda item: (item.path not in longest, item.path not in long))
+    items.sort(key=lambda item: (item.path not in longest, item.path not in long, item.path))
 
 
 def pytest_collection_finish() -> None:
