@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -51,6 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
         number = int(workerinput["workerid"].removeprefix("gw"))
         first = len(folders) * number // int(workerinput["workercount"])
         config.args = [*folders[first:], *folders[:first]]
+        if number == 0:  # the server starts meanwhile: the longest tests, which come first, need it
+            from tests.support.prefect_server import join_server
+
+            threading.Thread(target=join_server, args=(_shared_folder(config),)).start()
 
 
 @pytest.hookimpl(optionalhook=True)
