@@ -52,7 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
         number = int(workerinput["workerid"].removeprefix("gw"))
         first = len(folders) * number // int(workerinput["workercount"])
         config.args = [*folders[first:], *folders[:first]]
-        if number == 0:  # the server starts meanwhile: the longest tests, which come first, need it
+        if (
+            number == 0
+        ):  # the server starts meanwhile: the longest tests, which come first, need it
             from tests.support.prefect_server import join_server
 
             threading.Thread(target=join_server, args=(_shared_folder(config),)).start()

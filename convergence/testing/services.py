@@ -157,7 +157,8 @@ class SimulatedService:
         """Address of the API; the first call starts the server."""
         with self._lock:
             if self._server is None:
-                self._server = _server(self._serve)
+                # Clients that agents leave behind would keep their connections until they are collected.
+                self._server = _server(self._serve, keep_alive=False)
                 threading.Thread(
                     target=self._server.serve_forever, args=(0.05,), daemon=True
                 ).start()
@@ -225,7 +226,7 @@ _Answering: TypeAlias = Callable[[str, str, Message, bytes], HostileAnswer]
 """Method, path, headers and body of a request → its answer."""
 
 
-def _server(answering: _Answering) -> ThreadingHTTPServer:
+def _server(answering: _Answering, *, keep_alive: bool = True) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -233,6 +234,7 @@ def _server(answering: _Answering) -> ThreadingHTTPServer:
         def do_GET(self) -> None:
             raw = self.rfile.read(min(int(self.headers.get("Content-Length") or 0), 1_000_000))
             answer = answering(self.command, self.path, self.headers, raw)
+            self.close_connection = self.close_connection or not keep_alive
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
@@ -84,6 +85,12 @@ def test_the_simulation_keeps_a_state_for_each_client(service: Any):
     assert [one["data"]["body"] for one in comments["data"]["children"]] == ["Ho", "Hm"]
     assert ask(service, "GET", f"/comments/{post_id}", second)[0] == 404
     assert service.writes == [("POST", "/api/submit"), *[("POST", "/api/comment")] * 2]
+
+
+def test_the_simulation_keeps_no_connection_of_a_client(service: Any):
+    headers = {"Authorization": f"Bearer {service.new_token()}"}
+    answer = httpx.get(f"{service.url}/subreddits/popular", headers=headers)
+    assert (answer.status_code, answer.headers["connection"]) == (200, "close")
 
 
 @pytest.mark.parametrize(
