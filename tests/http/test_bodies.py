@@ -145,7 +145,7 @@ def test_an_answer_without_an_end_is_left_at_the_limit(client, form):
     assert "200,000" in str(fault)
 
 
-CODED = {
+CODED: dict[str, tuple[Callable[[], bytes], str]] = {
     "gzip": (lambda: bomb(64), "gzip"),
     "x-gzip": (lambda: bomb(64), "x-gzip"),
     "deflate": (lambda: zlib.compress(MIB * 64), "deflate"),
