@@ -25,7 +25,8 @@ from fastapi import FastAPI
 from benchmarks.machine import cpu_of, describe_machine, options
 from benchmarks.tables import header, row
 from convergence.client import AsyncClient
-from convergence.service.bodies import SelectBody, UpdateBody
+from convergence.service.bodies import SelectBody
+from tasks.store.runtime.rows import Reward
 
 TOKEN = "BENCHMARK_TOKEN"  # noqa: S105 - the name of a variable
 N_ARMS, N_CONNECTIONS = 10, 16
@@ -45,7 +46,7 @@ def bare() -> None:
         }  # fmt: skip
 
     @app.post("/v1/systems/{system}/update")
-    async def update(system: str, body: UpdateBody) -> dict[str, Any]:
+    async def update(system: str, body: Reward) -> dict[str, Any]:
         return {
             "success": True, "status": system, "reward": body.reward, "engagement_score": None,
             "grading_score": None, "computed_update": {"alpha": 1.0, "beta": 0.0},

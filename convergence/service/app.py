@@ -131,7 +131,7 @@ class _Handlers:
     async def select(self, request: Request) -> Response:
         """Choose an arm for a request; the decision is durable when this answers. Scope: select."""
         require(request, "select")
-        system, body = system_of(request), await body_of(request, bodies.SelectBody)
+        system, body = system_of(request), await body_of(request, bodies.SELECT)
         selection = await self._committer.perform(
             self._systems.selection(
                 system,
@@ -150,9 +150,8 @@ class _Handlers:
         The same reward again is a duplicate and counts once, so this may be repeated at will.
         """
         require(request, "update")
-        system, body = system_of(request), await body_of(request, bodies.UpdateBody)
-        given = Reward(**dict(body))
-        outcome = await self._committer.perform(self._systems.update(system, given))
+        system, reward = system_of(request), await body_of(request, bodies.UPDATE)
+        outcome = await self._committer.perform(self._systems.update(system, reward))
         if outcome.status != "none":
             has_alarm = outcome.alarm is not None
             self._metrics.rewarded(system, outcome.status, is_alarm=has_alarm)
@@ -236,7 +235,7 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
         status: {"model": RewardOutcome, "description": meaning, "content": PROBLEM}
         for status, meaning in unmet.items()
     }
-    select, update = described(bodies.SelectBody, has_key=True), described(bodies.UpdateBody)
+    select, update = described(bodies.SelectBody, has_key=True), described(Reward)
     system = "/v1/systems/{system}"
     one_arm, one_decision = f"{system}/arms/{{arm_id}}", f"{system}/decisions/{{decision_id}}"
     add("POST", f"{system}/select", handlers.select, Selection, 404, 409, tags=["traffic"],

@@ -2,68 +2,69 @@
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from functools import cache
+from typing import Annotated, Any, Literal, Self, TypeVar, get_type_hints
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    JsonValue,
-    StrictBool,
-    StrictFloat,
+    TypeAdapter,
     ValidationError,
+    model_validator,
 )
 from starlette.requests import Request
 from starlette.responses import Response
 
 from convergence.service.problems import RequestRefusedError
-from convergence_core.records import canonical_json
+from convergence_core.feedback.records import EventId
+from convergence_core.field_types import Amount, Features, Name, Share, Values
 from tasks.secrets.process_redaction import redacted_text
 from tasks.serving.answers import Arm
 from tasks.serving.evidence import TrafficEvidence
-from tasks.store.runtime.rows import Champion, GateLook, StoredAlarm, StoredGuard
+from tasks.store.runtime.rows import Champion, GateLook, Reward, StoredAlarm, StoredGuard
 
-_NAME = r"^[^\x00-\x1f\x7f]+$"
+Record = TypeVar("Record")
 
 
-def without_secret(name: str) -> str:
-    """Return an identifier, which is stored as it is.
+@cache
+def _identifiers(kind: Any) -> tuple[str, ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(field for field, hint in hints.items() if hint in (Name, Name | None, EventId))
+
+
+def without_secrets(record: Record) -> Record:
+    """Return a record whose identifiers, which are stored as they are, hold no secret of the service.
 
     Raises:
-        ValueError: it holds a secret of the service.
+        ValueError: one does.
     """
-    if redacted_text(name) != name:
-        raise ValueError("must not hold a secret, for it is stored. Send another identifier")
-    return name
+    for field in _identifiers(type(record)):
+        check_secret(field, getattr(record, field))
+    return record
 
 
-Name = Annotated[
-    str, Field(min_length=1, max_length=200, pattern=_NAME), AfterValidator(without_secret)
-]
-"""An identifier; no control characters and no secret."""
-Share = Annotated[float, Field(ge=0, le=1, strict=True)]
-"""A number in [0, 1]."""
-Cost = Annotated[float, Field(ge=0, strict=True)]
-Feature = StrictBool | StrictFloat | Annotated[str, Field(max_length=2_000)] | None
+def check_secret(field: str, name: str | None) -> None:
+    """Refuse an identifier that holds a secret of the service.
 
-
-def _storable(value: dict[str, Any]) -> dict[str, Any]:
-    try:
-        canonical_json(value).encode()
-    except (TypeError, ValueError) as error:
-        raise ValueError("must be JSON of finite numbers and Unicode text") from error
-    return value
-
-
-Features = Annotated[dict[str, Feature], AfterValidator(_storable)]
-Values = Annotated[dict[str, JsonValue], AfterValidator(_storable)]
+    Raises:
+        ValueError: it does.
+    """
+    if name is not None and redacted_text(name) != name:
+        raise ValueError(
+            f"`{field}` must not hold a secret, for it is stored. Send another identifier"
+        )
 
 
 class Body(BaseModel):
     """A request's body: no unknown fields, no infinite numbers."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+    @model_validator(mode="after")
+    def _has_no_secrets(self) -> Self:
+        return without_secrets(self)
 
 
 class SelectBody(Body):
@@ -75,24 +76,6 @@ class SelectBody(Body):
     """Kind of agent. Absent: the system's default."""
     context: Features | None = None
     """Features of the request; `session_id` keeps a session's arm where the system says so."""
-
-
-class UpdateBody(Body):
-    """The reward of a decision."""
-
-    user_id: Name | None = None
-    """Absent: the user of the decision."""
-    decision_id: Name
-    reward: Annotated[float, Field(strict=True)] | None = None
-    """In [0, 1]."""
-    signals: Annotated[dict[str, Share], AfterValidator(_storable)] | None = None
-    """Measured parts of the reward, by the names of the system's `reward_metrics`."""
-    engagement_score: Share | None = None
-    grading_score: Share | None = None
-    metadata: Values | None = None
-    """Stored beside the reward."""
-    cost: Cost | None = None
-    """What the request cost, in the system's own unit."""
 
 
 class PriorBody(Body):
@@ -108,7 +91,7 @@ class ArmBody(Body):
     params: Values
     agent_type: Name | None = None
     prior: PriorBody | None = None
-    cost: Cost | None = None
+    cost: Amount | None = None
     """What a request of it costs, until rewards come with costs."""
 
 
@@ -176,11 +159,12 @@ LONGEST = 200
 """Characters of a name in the address or a header."""
 KEY = "Idempotency-Key"
 
-_Body = TypeVar("_Body", bound=BaseModel)
 _REFERENCE = "#/components/schemas/{model}"
+SELECT: TypeAdapter[SelectBody] = TypeAdapter(SelectBody)
+UPDATE: TypeAdapter[Reward] = TypeAdapter(Annotated[Reward, AfterValidator(without_secrets)])
 
 
-def described(body: type[BaseModel], *, has_key: bool = False) -> dict[str, Any]:
+def described(body: type, *, has_key: bool = False) -> dict[str, Any]:
     """Return what a route takes, for the OpenAPI schema."""
     name = {"type": "string", "minLength": 1, "maxLength": LONGEST}
     parameters: list[dict[str, Any]] = [
@@ -206,21 +190,21 @@ def described(body: type[BaseModel], *, has_key: bool = False) -> dict[str, Any]
 def read_bodies() -> dict[str, Any]:
     """Return the schemas of these bodies, by their names."""
     bodies: dict[str, Any] = {}
-    for body in (SelectBody, UpdateBody):
-        schema = body.model_json_schema(ref_template=_REFERENCE)
+    for adapter in (SELECT, UPDATE):
+        schema = adapter.json_schema(ref_template=_REFERENCE)
         bodies |= schema.pop("$defs", {})
-        bodies[body.__name__] = schema
+        bodies[schema["title"]] = schema
     return bodies
 
 
-async def body_of(request: Request, kind: type[_Body]) -> _Body:
-    """Return a request's body.
+async def body_of(request: Request, form: TypeAdapter[Record]) -> Record:
+    """Return a request's body, in the form of ``SELECT`` or ``UPDATE``.
 
     Raises:
         RequestRefusedError: it is not of this form.
     """
     try:
-        return kind.model_validate_json(await request.body())
+        return form.validate_json(await request.body())
     except ValidationError as error:
         raise RequestRefusedError(
             422,
@@ -256,7 +240,9 @@ def _name(where: str, text: str) -> str:
         rule = f"{where}: must have 1 to {LONGEST} characters"
         raise RequestRefusedError(422, "The request is not of this form.", errors=[rule])
     try:
-        return without_secret(text)
+        check_secret(where, text)
     except ValueError as error:
-        rule = f"{where}: {error}"
-        raise RequestRefusedError(422, "The request is not of this form.", errors=[rule]) from None
+        raise RequestRefusedError(
+            422, "The request is not of this form.", errors=[str(error)]
+        ) from None
+    return text

@@ -26,11 +26,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from convergence.service.auth import TOKEN, require
-from convergence.service.bodies import Body, Name, json_answer
+from convergence.service.bodies import Body, check_secret, json_answer, without_secrets
 from convergence.service.problems import RequestRefusedError, add_route, openai_error
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.feedback.roles import DEFAULT
+from convergence_core.field_types import Name, StrictNumber
 from convergence_core.records import Json, fields_of
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedAnswer, LoggedChat, PreparedPrompt
@@ -63,7 +64,6 @@ _ENDING: Final = (
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CUT: Final = frozenset({"length", "max_tokens"})
 """Reasons for the end, in providers' words, of answers that were cut by their limit."""
-Number = Annotated[float, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True)]
 
 
@@ -122,14 +122,14 @@ class CompletionBody(BaseModel):
     """Whom it is answered. Absent: the token's name."""
     metadata: dict[Name, Annotated[str, Field(max_length=2_000)]] | None = None
     """`conversation_id` names the conversation."""
-    temperature: Number | None = None
-    top_p: Number | None = None
+    temperature: StrictNumber | None = None
+    top_p: StrictNumber | None = None
     max_tokens: Whole | None = None
     max_completion_tokens: Whole | None = None
     stop: str | list[str] | None = None
     seed: Whole | None = None
-    presence_penalty: Number | None = None
-    frequency_penalty: Number | None = None
+    presence_penalty: StrictNumber | None = None
+    frequency_penalty: StrictNumber | None = None
     reasoning_effort: Name | None = None
 
     @model_validator(mode="after")
@@ -137,7 +137,10 @@ class CompletionBody(BaseModel):
         for name, value in (self.model_extra or {}).items():
             if name in _NOT_SERVED and value is not None and value not in _NOT_SERVED[name]:
                 raise ValueError(f"`{name}` must be left out: an answer here is one text")
-        for given in (self.user, (self.metadata or {}).get("conversation_id")):
+        without_secrets(self)
+        conversation_id = (self.metadata or {}).get("conversation_id")
+        check_secret("conversation_id", conversation_id)
+        for given in (self.user, conversation_id):
             if given is not None and not is_printable(given):
                 raise ValueError(
                     "`user` and `conversation_id` must be printable texts without blanks at their ends"

@@ -2,33 +2,24 @@
 
 import asyncio
 import functools
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictInt,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel
 from starlette.responses import Response
 
 from convergence.service.auth import TOKEN, require
-from convergence.service.bodies import Body, Name, Values, json_answer
+from convergence.service.bodies import json_answer, without_secrets
 from convergence.service.metrics import Metrics
 from convergence.service.problems import RequestRefusedError, add_route
 from convergence_core.feedback.rater_consensus import RaterProfile
 from convergence_core.feedback.records import (
-    HIGHEST,
-    LOWEST,
+    AnswerChoice,
     AnswerComparison,
-    ChatMessage,
     Interaction,
+    Mark,
     Rating,
-    check_rating,
+    ReportedAnswer,
 )
 from tasks.serving.answers import RewardOutcome, as_dict
 from tasks.serving.committer import Committer
@@ -47,111 +38,11 @@ from tasks.store.feedback.feedback_store import (
     new_interaction_id,
 )
 
-
-def _whole(value: Any) -> Any:
-    """Return a whole number of JSON, where 3.0 is 3, as an integer; anything else as it is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 UserId = Annotated[str, Query(min_length=1, max_length=200)]
-Stars = Annotated[
-    StrictInt,
-    BeforeValidator(_whole),
-    AfterValidator(check_rating),
-    Field(json_schema_extra={"minimum": LOWEST, "maximum": HIGHEST}),
-]
-"""1 Poor, 2 Average, 3 Good, 4 Excellent, 5 Outstanding."""
-Reason = Annotated[str, Field(max_length=10_000)]
-Number = Annotated[float, Field(ge=0, strict=True)]
-Count = Annotated[StrictInt, Field(ge=0, le=2**53), BeforeValidator(_whole)]
-
-
-class MessageBody(Body):
-    """One message of a prompt."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-
-
-class InteractionBody(Body):
-    """An answer to be logged."""
-
-    user_id: Name
-    """Whom it was answered."""
-    model: Name
-    messages: Annotated[list[MessageBody], Field(min_length=1)]
-    """The prompt; its last message is what was asked."""
-    response: str
-    role: Name = "assistant"
-    """Persona that answered."""
-    source: Name = "api"
-    event_id: Name | None = None
-    """The source's own name of it: sent again under it, it is stored once. Absent: it has none."""
-    conversation_id: Name | None = None
-    adapter_version: Name | None = None
-    template_hash: Name | None = None
-    """SHA-256 of the prompt's template."""
-    sampling: Values | None = None
-    """Settings by which it was sampled, e.g. `temperature`."""
-    logprobs: list[Annotated[float, Field(strict=True)]] | None = None
-    """Log-probability of each token of the response, nats."""
-    n_input_tokens: Count | None = None
-    n_output_tokens: Count | None = None
-    latency_s: Number | None = None
-    cost_usd: Number | None = None
-    system: Name | None = None
-    """System whose arm answered; needed beside `decision_id`."""
-    decision_id: Name | None = None
-    """The choice of that arm: the first rating of this answer becomes its reward."""
-    is_shared: bool = False
-    """Whether users other than its own may rate it."""
-
-
-class _MarkBody(Body):
-    user_id: Name
-    """Who rates."""
-    reason: Reason | None = None
-    """Why, in the user's words."""
-    source: Name = "api"
-    event_id: Name | None = None
-    """The source's own name of this click: sent again under it, it counts once. Absent: it has none."""
-
-
-class RatingBody(_MarkBody):
-    """A rating from 1 to 5, or thumbs."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            # Generators of clients leave conditions out; of `oneOf` they make types that nothing fits.
-            "if": {"properties": {"rating": {"type": "integer"}}, "required": ["rating"]},
-            "then": {"properties": {"thumbs": {"type": "null"}}},
-            "else": {"properties": {"thumbs": {"type": "string"}}, "required": ["thumbs"]},
-        }
-    )
-    rating: Stars | None = None
-    thumbs: Literal["up", "down"] | None = None
-
-    @model_validator(mode="after")
-    def _has_a_mark(self) -> "RatingBody":
-        if (self.rating is None) == (self.thumbs is None):
-            raise ValueError("either `rating` or `thumbs` must be given")
-        return self
-
-
-class ThumbsBody(_MarkBody):
-    """Thumbs up or down."""
-
-    thumbs: Literal["up", "down"]
-
-
-class ComparisonBody(_MarkBody):
-    """The better of two answers to one prompt."""
-
-    chosen_id: Name
-    rejected_id: Name
-    first_id: Name | None = None
-    """The one of both that was shown first."""
+AnswerBody = Annotated[ReportedAnswer, AfterValidator(without_secrets)]
+MarkBody = Annotated[Mark, AfterValidator(without_secrets)]
+ChoiceBody = Annotated[AnswerChoice, AfterValidator(without_secrets)]
 
 
 class InteractionAnswer(BaseModel):
@@ -204,18 +95,12 @@ class _Handlers:
         self._feedback, self._systems = feedback, systems
         self._committer, self._metrics = committer, metrics
 
-    async def log(self, body: InteractionBody, request: Request) -> Response:
+    async def log(self, body: AnswerBody, request: Request) -> Response:
         """Log an answer; durable when this answers. Scope: update."""
         require(request, "update")
-        given = body.model_dump(exclude={"messages", "event_id", "sampling", "logprobs"})
+        given = as_dict(body) | {"event_id": body.event_id or new_interaction_id()}
         interaction = Interaction(
-            **given,
-            interaction_id=new_interaction_id(),
-            event_id=body.event_id or new_interaction_id(),
-            messages=tuple(ChatMessage(role=m.role, content=m.content) for m in body.messages),
-            sampling=body.sampling or {},
-            logprobs=None if body.logprobs is None else tuple(body.logprobs),
-            created_us=self._feedback.now_us(),
+            **given, interaction_id=new_interaction_id(), created_us=self._feedback.now_us()
         )
         await asyncio.to_thread(self._check_decision, interaction)
         stored = await asyncio.to_thread(self._feedback.log, interaction)
@@ -224,18 +109,27 @@ class _Handlers:
         self._metrics.feedback("interaction", status)
         return json_answer({"interaction_id": stored.interaction_id, "status": status})
 
-    async def rate(self, interaction_id: Id, body: RatingBody, request: Request) -> Response:
+    async def rate(self, interaction_id: Id, body: MarkBody, request: Request) -> Response:
         """Rate an answer from 1 to 5, or with thumbs; durable when this answers. Scope: update.
 
         A user rates the own answers and shared ones, with a token of scope admin any. Another rating of
         the same user replaces the first, and what the arm was rewarded with stays.
         """
-        mark = {"rating": body.rating, "thumbs": body.thumbs}
-        return await self._mark(interaction_id, body, request, **mark)
-
-    async def thumb(self, interaction_id: Id, body: ThumbsBody, request: Request) -> Response:
-        """Give an answer thumbs up or down, in place of a rating; as for ratings. Scope: update."""
-        return await self._mark(interaction_id, body, request, thumbs=body.thumbs)
+        require(request, "update")
+        rating = Rating(**as_dict(body), interaction_id=interaction_id)
+        receipt = await asyncio.to_thread(self._feedback.rate, rating, any_user=_is_admin(request))
+        outcome = await self._reward(interaction_id)
+        self._metrics.feedback("rating", receipt.status)
+        stored = receipt.rating
+        return json_answer(
+            {
+                "interaction_id": interaction_id,
+                "status": receipt.status,
+                "label": stored.words,
+                "reward": stored.reward,
+                "arm_reward": None if outcome is None else as_dict(outcome),
+            }
+        )
 
     async def unrate(self, interaction_id: Id, user_id: UserId, request: Request) -> Response:
         """Take a user's mark back: the answer is unrated then. Scope: update."""
@@ -244,13 +138,12 @@ class _Handlers:
         self._metrics.feedback("rating", "deleted" if rating else "duplicate")
         return json_answer({"interaction_id": interaction_id, "deleted": rating is not None})
 
-    async def compare(self, body: ComparisonBody, request: Request) -> Response:
+    async def compare(self, body: ChoiceBody, request: Request) -> Response:
         """Say which of two answers to one prompt is better; durable when this answers. Scope: update."""
         require(request, "update")
-        given = body.model_dump()
-        given["event_id"] = body.event_id or ""
+        comparison = AnswerComparison(**as_dict(body))
         status = await asyncio.to_thread(
-            self._feedback.compare, AnswerComparison(**given), any_user=_is_admin(request)
+            self._feedback.compare, comparison, any_user=_is_admin(request)
         )
         self._metrics.feedback("comparison", status)
         return json_answer({"status": status})
@@ -267,32 +160,6 @@ class _Handlers:
         require(request, "admin")
         consensus = await asyncio.to_thread(store_consensus, self._feedback)
         return json_answer({"raters": [as_dict(rater) for rater in comparable_raters(consensus)]})
-
-    async def _mark(
-        self, interaction_id: str, body: _MarkBody, request: Request, **mark: Any
-    ) -> Response:
-        require(request, "update")
-        rating = Rating(
-            interaction_id=interaction_id,
-            user_id=body.user_id,
-            reason=body.reason,
-            source=body.source,
-            event_id=body.event_id or "",
-            **mark,
-        )
-        receipt = await asyncio.to_thread(self._feedback.rate, rating, any_user=_is_admin(request))
-        outcome = await self._reward(interaction_id)
-        self._metrics.feedback("rating", receipt.status)
-        stored = receipt.rating
-        return json_answer(
-            {
-                "interaction_id": interaction_id,
-                "status": receipt.status,
-                "label": stored.words,
-                "reward": stored.reward,
-                "arm_reward": None if outcome is None else as_dict(outcome),
-            }
-        )
 
     async def _reward(self, interaction_id: str) -> RewardOutcome | None:
         """Give the decision of an answer its reward, if it has none yet by a rating."""
@@ -338,7 +205,7 @@ def feedback_routes(
     add("POST", "/v1/interactions", handlers.log, InteractionAnswer, 404, 409)
     add("POST", f"{address}/rating", handlers.rate, RatingAnswer, 404, 409)
     add("DELETE", f"{address}/rating", handlers.unrate, WithdrawalAnswer, 404)
-    add("POST", f"{address}/thumbs", handlers.thumb, RatingAnswer, 404, 409)
+    add("POST", f"{address}/thumbs", handlers.rate, RatingAnswer, 404, 409)
     add("POST", "/v1/comparisons", handlers.compare, ComparisonAnswer, 404, 409)
     add("GET", "/v1/feedback/status", handlers.status, FeedbackCounts)
     add("GET", "/v1/feedback/raters", handlers.raters, RatersAnswer)

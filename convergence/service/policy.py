@@ -12,8 +12,7 @@ from pydantic import AliasChoices, BaseModel, Field, StrictBool
 from starlette.responses import Response
 
 from convergence.service.auth import require
-from convergence.service.bodies import Body, Name, Share, json_answer
-from convergence.service.feedback import Count
+from convergence.service.bodies import Body, json_answer
 from convergence.service.metrics import Metrics
 from convergence.service.problems import add_route
 from convergence_core.errors import (
@@ -21,6 +20,7 @@ from convergence_core.errors import (
     PolicyRequestError,
     StoreError,
 )
+from convergence_core.field_types import Count, Name, Share, StrictNumber
 from convergence_core.policy import PROMPT_ACTIONS, PromptEpisode, UpdateStatistics
 from convergence_core.policy.network import Floats
 from convergence_core.prompts.failures import Category
@@ -39,8 +39,7 @@ from tasks.serving.answers import as_dict
 
 LARGEST_REWARD: Final = 1e6
 
-Number = Annotated[float, Field(strict=True)]
-Embedding = Annotated[list[Number], Field(min_length=1, max_length=16_384)]
+Embedding = Annotated[list[StrictNumber], Field(min_length=1, max_length=16_384)]
 StepReward = Annotated[float, Field(strict=True, ge=-LARGEST_REWARD, le=LARGEST_REWARD)]
 Text = Annotated[str, Field(min_length=1, max_length=50_000)]
 DEFAULT_CHECKPOINT: Final = "latest"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from convergence_core.feedback.records import LABELS, ChatMessage, Interaction, Thumbs
+from convergence_core.feedback.records import LABELS, ChatMessage, Interaction, Rating, Thumbs
 from convergence_core.records import canonical_json, sha256_hex
 
 RatingForm = Literal["jsonl", "open-webui", "langfuse"]
@@ -24,20 +24,13 @@ class SkippedRatingError(ValueError):
 class ForeignRating:
     """One rating of another tool."""
 
-    source: str
-    event_id: str
-    """The tool's own name of it: imported again, it counts once."""
     answer: Interaction | None
     """What was rated. ``None`` means an answer that is logged here under one of ``names``."""
     names: tuple[str, ...] = ()
     """Ids that the answer may be logged under, as its own or as its event."""
-    user_id: str | None = None
-    """Who rated. ``None`` means the answer's own user."""
-    rating: int | None = None
-    thumbs: Thumbs | None = None
-    """Both ``None`` if the answer is not rated."""
-    reason: str | None = None
-    created_us: int = 0
+    rating: Rating | None
+    """``None`` if the answer is not rated. Without a user it is the answer's own user's; of an answer under
+    one of ``names`` it has no id yet."""
 
 
 def read_rating(
@@ -84,23 +77,23 @@ def _of_line(row: Mapping[str, Any]) -> ForeignRating:
     rating, thumbs = row.get("rating"), row.get("thumbs")
     if rating is None and thumbs is None and row.get("reward") is not None:
         rating = _whole(2 * _number(row["reward"]) + 3)
-    return ForeignRating(
+    answer = Interaction(
+        interaction_id=_id("import", event_id),
         source="import",
         event_id=event_id,
-        answer=Interaction(
-            interaction_id=_id("import", event_id),
-            source="import",
-            event_id=event_id,
-            role=_name(row.get("role")) or "assistant",
-            user_id=user_id,
-            model=_name(row.get("model")) or "unknown",
-            messages=_messages(prompt),
-            response=response,
-            created_us=at,
-        ),
-        rating=None if rating is None else _whole(rating),
-        thumbs=_thumbs(thumbs),
+        role=_name(row.get("role")) or "assistant",
+        user_id=user_id,
+        model=_name(row.get("model")) or "unknown",
+        messages=_messages(prompt),
+        response=response,
+        created_us=at,
+    )
+    return _rated(
+        answer,
+        None if rating is None else _whole(rating),
+        _thumbs(thumbs),
         reason=_text(row.get("reason")),
+        event_id=event_id,
         created_us=at,
     )
 
@@ -129,24 +122,24 @@ def _of_open_webui(row: Mapping[str, Any]) -> ForeignRating:
             raise SkippedRatingError("a rating is neither 1 nor -1")
     words = [text for name in ("reason", "comment") if (text := _text(data.get(name)))]
     user_id, at = _name(row.get("user_id")) or "imported", _seconds(row.get("created_at"))
-    return ForeignRating(
+    answer = Interaction(
+        interaction_id=_id("open-webui", message_id),
         source="open-webui",
-        event_id=_name(row.get("id")) or message_id,
-        answer=Interaction(
-            interaction_id=_id("open-webui", message_id),
-            source="open-webui",
-            event_id=message_id,
-            role="assistant",
-            user_id=user_id,
-            model=_name(data.get("model_id")) or "unknown",
-            messages=tuple(reversed(prompt)),
-            response=_text(answered.get("content")) or "",
-            conversation_id=_name(meta.get("chat_id")),
-            created_us=_seconds(answered.get("timestamp")) or at,
-        ),
-        rating=rating,
-        thumbs=thumbs,
+        event_id=message_id,
+        role="assistant",
+        user_id=user_id,
+        model=_name(data.get("model_id")) or "unknown",
+        messages=tuple(reversed(prompt)),
+        response=_text(answered.get("content")) or "",
+        conversation_id=_name(meta.get("chat_id")),
+        created_us=_seconds(answered.get("timestamp")) or at,
+    )
+    return _rated(
+        answer,
+        rating,
+        thumbs,
         reason=": ".join(words) or None,
+        event_id=_name(row.get("id")) or message_id,
         created_us=at,
     )
 
@@ -172,17 +165,34 @@ def _of_langfuse(row: Mapping[str, Any], scale: tuple[float, float] | None) -> F
         rating = round(1 + 4 * (_number(value) - low) / (high - low))
     else:
         raise SkippedRatingError("a numeric score has no scale: give --scale")
-    return ForeignRating(
-        source="langfuse",
-        event_id=_name(row.get("id")) or sha256_hex(canonical_json(dict(row))),
-        answer=None,
-        names=names,
-        user_id=_name(row.get("authorUserId")),
+    mark = Rating(
+        interaction_id="",
+        user_id=_name(row.get("authorUserId")) or "",
         rating=rating,
         thumbs=thumbs,
         reason=_text(row.get("comment")),
+        source="langfuse",
+        event_id=_name(row.get("id")) or sha256_hex(canonical_json(dict(row))),
         created_us=_time(row.get("timestamp")),
     )
+    return ForeignRating(answer=None, names=names, rating=mark)
+
+
+def _rated(
+    answer: Interaction, rating: int | None, thumbs: Thumbs | None, **more: Any
+) -> ForeignRating:
+    """Return an answer with its own user's mark, if it has one."""
+    if rating is None and thumbs is None:
+        return ForeignRating(answer=answer, rating=None)
+    mark = Rating(
+        interaction_id=answer.interaction_id,
+        user_id=answer.user_id,
+        source=answer.source,
+        rating=rating,
+        thumbs=thumbs,
+        **more,
+    )
+    return ForeignRating(answer=answer, rating=mark)
 
 
 def _messages(prompt: Any) -> tuple[ChatMessage, ...]:

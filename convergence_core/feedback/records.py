@@ -6,10 +6,28 @@ answer has no reward: it is missing, never 0.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictInt,
+    WithJsonSchema,
+)
 
 from convergence_core.errors import FeedbackRefusedError, Problem
-from convergence_core.records import Json
+from convergence_core.field_types import (
+    CONTROL,
+    Amount,
+    Count,
+    Name,
+    StrictNumber,
+    storable,
+    whole_number,
+)
 
 LABELS: Final[Mapping[int, str]] = {
     1: "Poor",
@@ -24,56 +42,105 @@ SCALE: Final = ", ".join(f"{rating} {label}" for rating, label in LABELS.items()
 """Description of the scale, for prompts and messages."""
 
 Thumbs = Literal["up", "down"]
+ROLES: Final = ("system", "user", "assistant")
+"""Authors of a prompt's messages."""
+
+
+def check_rating(value: Any, key: str = "rating") -> int:
+    """Return a valid rating.
+
+    Raises:
+        FeedbackRefusedError: the rating is off the scale.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value not in LABELS:
+        rule = f"must be a whole number from {LOWEST} to {HIGHEST}"
+        is_shown = isinstance(value, int | float) and abs(value) < 1e6
+        got = repr(value) if is_shown else f"a value of type {type(value).__name__}"
+        raise refused(key, rule, got, f"Give one of {SCALE}.")
+    return value
+
+
+Stars = Annotated[
+    StrictInt,
+    BeforeValidator(whole_number),
+    AfterValidator(check_rating),
+    Field(json_schema_extra={"minimum": LOWEST, "maximum": HIGHEST}),
+]
+"""1 Poor, 2 Average, 3 Good, 4 Excellent, 5 Outstanding."""
+EventId = Annotated[
+    str,
+    BeforeValidator(lambda value: "" if value is None else value),
+    Field(max_length=200, pattern=f"^[^{CONTROL}]*$"),
+]
+"""The source's id of an event, which counts once; empty without one."""
+Reason = Annotated[str, Field(max_length=10_000)]
+Author = Annotated[
+    str,
+    Field(pattern=f"^({'|'.join(ROLES)})$"),
+    WithJsonSchema({"type": "string", "enum": list(ROLES)}),
+]
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
     """Message of a prompt."""
 
-    role: str
-    """``system``, ``user`` or ``assistant``."""
+    __pydantic_config__ = _STRICT
+    role: Author
     content: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interaction:
+class ReportedAnswer:
+    """A prompt with its answer, as an application reports it."""
+
+    __pydantic_config__ = _STRICT
+    user_id: Name
+    """Recipient of the answer."""
+    model: Name
+    messages: Annotated[tuple[ChatMessage, ...], Field(min_length=1)]
+    """Prompt; its last message is the question."""
+    response: str
+    role: Name = "assistant"
+    """Persona that answered."""
+    source: Name = "api"
+    """Origin of the answer, e.g. ``chat`` or ``api``."""
+    event_id: EventId = ""
+    """The source's id of the event; logging it again stores nothing."""
+    conversation_id: Name | None = None
+    adapter_version: Name | None = None
+    """Version of the adapter that answered; ``None`` if there is none or it is unknown."""
+    template_hash: Name | None = None
+    """SHA-256 of the prompt template; ``None`` if unknown."""
+    sampling: Annotated[
+        Mapping[str, JsonValue],
+        BeforeValidator(lambda value: {} if value is None else value),
+        AfterValidator(storable),
+    ] = field(default_factory=dict)
+    """Sampling settings, e.g. ``temperature``."""
+    logprobs: tuple[StrictNumber, ...] | None = None
+    """Log-probability of each token of the response, nats; ``None`` if not reported."""
+    n_input_tokens: Count | None = None
+    n_output_tokens: Count | None = None
+    latency_s: Amount | None = None
+    """Seconds until the response was complete."""
+    cost_usd: Amount | None = None
+    system: Name | None = None
+    """System whose arm answered, needed beside ``decision_id``; ``None`` if no arm was chosen."""
+    decision_id: Name | None = None
+    """Decision that chose the arm; the first rating rewards it."""
+    is_shared: bool = False
+    """Whether other users may rate it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interaction(ReportedAnswer):
     """One logged prompt with its answer."""
 
     interaction_id: str
-    source: str
-    """Origin of the answer, e.g. ``chat`` or ``api``."""
-    event_id: str
-    """The source's id of the event; logging it again stores nothing."""
-    role: str
-    """Persona that answered, e.g. ``assistant``."""
-    user_id: str
-    """Recipient of the answer."""
-    model: str
-    messages: tuple[ChatMessage, ...]
-    """Prompt; its last message is the question."""
-    response: str
     created_us: int
     """Time of the answer."""
-    conversation_id: str | None = None
-    adapter_version: str | None = None
-    """Version of the adapter that answered; ``None`` if there is none or it is unknown."""
-    template_hash: str | None = None
-    """SHA-256 of the prompt template; ``None`` if unknown."""
-    sampling: Mapping[str, Json] = field(default_factory=dict)
-    """Sampling settings, e.g. ``temperature``."""
-    logprobs: tuple[float, ...] | None = None
-    """Log-probability of each token of the response, nats; ``None`` if not reported."""
-    n_input_tokens: int | None = None
-    n_output_tokens: int | None = None
-    latency_s: float | None = None
-    """Seconds until the response was complete."""
-    cost_usd: float | None = None
-    system: str | None = None
-    """System whose arm answered; ``None`` if no arm was chosen."""
-    decision_id: str | None = None
-    """Decision that chose the arm; a rating rewards it."""
-    is_shared: bool = False
-    """Whether other users may rate it."""
     thinking: str | None = None
     """The model's reasoning before the response, not part of it; ``None`` if unknown."""
 
@@ -88,21 +155,34 @@ class Interaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rating:
-    """A user's mark of one answer: 1 to 5, or thumbs."""
+class _Event:
+    """What a user did with logged answers."""
 
-    interaction_id: str
-    user_id: str
+    __pydantic_config__ = _STRICT
+    user_id: Name
     """Rater."""
-    rating: int | None = None
+    reason: Reason | None = None
+    """Explanation in the user's words."""
+    source: Name = "api"
+    event_id: EventId = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark(_Event):
+    """A mark of an answer: 1 to 5, or thumbs."""
+
+    __pydantic_config__ = ConfigDict(
+        **_STRICT,
+        json_schema_extra={
+            # Generators of clients leave conditions out; of `oneOf` they make types that nothing fits.
+            "if": {"properties": {"rating": {"type": "integer"}}, "required": ["rating"]},
+            "then": {"properties": {"thumbs": {"type": "null"}}},
+            "else": {"properties": {"thumbs": {"type": "string"}}, "required": ["thumbs"]},
+        },
+    )
+    rating: Stars | None = None
     """1 to 5; ``None`` for thumbs."""
     thumbs: Thumbs | None = None
-    reason: str | None = None
-    """Explanation in the user's words."""
-    source: str = "api"
-    event_id: str = ""
-    """The source's id of this rating; empty without one."""
-    created_us: int = 0
 
     def __post_init__(self) -> None:
         """Validate the mark.
@@ -140,6 +220,14 @@ class Rating:
             return f"{self.rating} {LABELS[self.rating]}"
         return f"thumbs {self.thumbs}"
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rating(Mark):
+    """A user's mark of one answer."""
+
+    interaction_id: str
+    created_us: int = 0
+
     def is_same_mark(self, other: "Rating | None") -> bool:
         """Return whether another rating has the same mark and reason."""
         return other is not None and (self.rating, self.thumbs, self.reason) == (
@@ -150,20 +238,14 @@ class Rating:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerComparison:
-    """A user's choice of the better of two answers to one prompt."""
+class AnswerChoice(_Event):
+    """A choice of the better of two answers to one prompt."""
 
-    chosen_id: str
+    chosen_id: Name
     """Interaction with the better answer."""
-    rejected_id: str
-    user_id: str
-    first_id: str | None = None
+    rejected_id: Name
+    first_id: Name | None = None
     """Interaction that was displayed first; ``None`` if unknown."""
-    reason: str | None = None
-    source: str = "api"
-    event_id: str = ""
-    """The source's id of this comparison; empty without one."""
-    created_us: int = 0
 
     def __post_init__(self) -> None:
         """Validate the interactions.
@@ -186,6 +268,13 @@ class AnswerComparison:
                 "Give the one that was shown first, or leave it out.",
             )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerComparison(AnswerChoice):
+    """A user's choice of the better of two answers to one prompt."""
+
+    created_us: int = 0
+
     @property
     def pair(self) -> tuple[str, str]:
         """Both interactions in an order that is independent of the choice."""
@@ -199,20 +288,6 @@ class AnswerComparison:
             other.rejected_id,
             other.reason,
         )
-
-
-def check_rating(value: Any, key: str = "rating") -> int:
-    """Return a valid rating.
-
-    Raises:
-        FeedbackRefusedError: the rating is off the scale.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value not in LABELS:
-        rule = f"must be a whole number from {LOWEST} to {HIGHEST}"
-        is_shown = isinstance(value, int | float) and abs(value) < 1e6
-        got = repr(value) if is_shown else f"a value of type {type(value).__name__}"
-        raise refused(key, rule, got, f"Give one of {SCALE}.")
-    return value
 
 
 def refused(key: str, rule: str, value: str, fix: str) -> FeedbackRefusedError:

@@ -97,7 +97,7 @@ export class ServiceClient {
   }
 
   /** Give the reward of a decision; the same one again counts once. */
-  async update(system: string, body: Schemas["UpdateBody"]): Promise<Schemas["RewardOutcome"]> {
+  async update(system: string, body: Schemas["Reward"]): Promise<Schemas["RewardOutcome"]> {
     const params = { path: { system } };
     return answered(await this.http.POST("/v1/systems/{system}/update", { params, body }));
   }
@@ -115,12 +115,12 @@ export class ServiceClient {
   }
 
   /** Log an answer, so that people may rate it. */
-  async log(body: Schemas["InteractionBody"]): Promise<Schemas["InteractionAnswer"]> {
+  async log(body: Schemas["ReportedAnswer"]): Promise<Schemas["InteractionAnswer"]> {
     return answered(await this.http.POST("/v1/interactions", { body }));
   }
 
   /** Rate a logged answer from 1 to 5. */
-  async rate(interactionId: string, body: Schemas["RatingBody"]): Promise<Schemas["RatingAnswer"]> {
+  async rate(interactionId: string, body: Schemas["Mark"]): Promise<Schemas["RatingAnswer"]> {
     const params = { path: { interaction_id: interactionId } };
     return answered(await this.http.POST("/v1/interactions/{interaction_id}/rating", { params, body }));
   }

@@ -16,7 +16,7 @@ from convergence_core.feedback.foreign_ratings import (
     read_rating,
     rows_of,
 )
-from convergence_core.feedback.records import Interaction, Rating
+from convergence_core.feedback.records import Interaction
 from tasks.store.feedback.feedback_store import FeedbackStore
 
 
@@ -115,18 +115,10 @@ def read_ratings(
 
 def _take_in(store: FeedbackStore, given: ForeignRating, n: "Counter[str]") -> None:
     answer = _answer(store, given, n)
-    if given.rating is None and given.thumbs is None:
+    if given.rating is None:
         return
-    mark = Rating(
-        interaction_id=answer.interaction_id,
-        user_id=given.user_id or answer.user_id,
-        rating=given.rating,
-        thumbs=given.thumbs,
-        reason=given.reason,
-        source=given.source,
-        event_id=given.event_id,
-        created_us=given.created_us,
-    )
+    user_id = given.rating.user_id or answer.user_id
+    mark = replace(given.rating, interaction_id=answer.interaction_id, user_id=user_id)
     n[store.rate(mark, any_user=True).status] += 1
 
 

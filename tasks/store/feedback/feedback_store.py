@@ -197,11 +197,11 @@ class FeedbackStore(Closing):
             _check_may_rate(connection, interaction_id, user_id, any_user=True)
             previous = _last_rating(connection, interaction_id, user_id)
             if previous is not None:
-                event_id = event_id or uuid.uuid4().hex
-                connection.execute(
-                    _RATE,
-                    (interaction_id, user_id, None, None, None, source, event_id, self.now_us()),
-                )
+                values = {
+                    "interaction_id": interaction_id, "user_id": user_id, "source": source,
+                    "event_id": event_id or uuid.uuid4().hex, "created_us": self.now_us(),
+                }  # fmt: skip
+                connection.execute(_RATE, [values.get(name) for name in RATINGS.columns])
                 mark_rating_stale(
                     connection, interaction_id, user_id,
                     reason="a rating it learned from was undone", at_us=self.now_us(),

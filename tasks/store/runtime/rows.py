@@ -3,8 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import AfterValidator, ConfigDict
+
+from convergence_core.field_types import Amount, Name, Share, StrictNumber, storable
 from convergence_core.records import Json, fields_of
 from tasks.secrets.process_redaction import stored_json
 
@@ -146,16 +149,20 @@ class Decision:
 class Reward:
     """Reward of a decision as the caller sent it."""
 
-    user_id: str | None = None
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+    user_id: Name | None = None
     """User whom the decision served; ``None`` for the user in the decision."""
-    decision_id: str | None = None
+    decision_id: Name | None
     """``None`` if a default arm served."""
-    reward: float | None = None
-    signals: Mapping[str, float] | None = None
-    engagement_score: float | None = None
-    grading_score: float | None = None
-    metadata: Mapping[str, Any] | None = None
-    cost: float | None = None
+    reward: StrictNumber | None = None
+    """In [0, 1]."""
+    signals: Annotated[Mapping[str, Share], AfterValidator(storable)] | None = None
+    """Measured parts of the reward, by the names of the system's `reward_metrics`."""
+    engagement_score: Share | None = None
+    grading_score: Share | None = None
+    metadata: Annotated[Mapping[str, Any], AfterValidator(storable)] | None = None
+    """Stored beside the reward."""
+    cost: Amount | None = None
     """Cost of the request, in the system's unit."""
 
     def __post_init__(self) -> None:

@@ -1,0 +1,54 @@
+"""Types of fields that come from outside: rules for validation and for the schema of an interface.
+
+A record whose fields have these types is at once the body of a request, the row of a table and the
+value in Python. Only the edge validates it: the HTTP service, and whatever stores it.
+"""
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+)
+
+from convergence_core.records import canonical_json
+
+JsonObject = TypeVar("JsonObject", bound=Any)
+
+CONTROL = r"\x00-\x1f\x7f"
+
+
+def storable(value: JsonObject) -> JsonObject:
+    """Return a mapping that JSON and UTF-8 can represent.
+
+    Raises:
+        ValueError: they cannot.
+    """
+    try:
+        canonical_json(dict(value)).encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError("must be JSON of finite numbers and Unicode text") from error
+    return value
+
+
+def whole_number(value: Any) -> Any:
+    """Return a whole number of JSON, where 3.0 is 3, as an integer; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=f"^[^{CONTROL}]+$")]
+"""An identifier without control characters, stored as it is."""
+Share = Annotated[float, Field(ge=0, le=1, strict=True)]
+"""A number in [0, 1]."""
+Amount = Annotated[float, Field(ge=0, strict=True)]
+"""A number of 0 or more."""
+StrictNumber = Annotated[float, Field(strict=True)]
+Count = Annotated[StrictInt, Field(ge=0, le=2**53), BeforeValidator(whole_number)]
+Feature = StrictBool | StrictFloat | Annotated[str, Field(max_length=2_000)] | None
+Features = Annotated[dict[str, Feature], AfterValidator(storable)]
+Values = Annotated[dict[str, JsonValue], AfterValidator(storable)]
