@@ -3,45 +3,37 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
-from pydantic import AliasChoices, BaseModel, Field, StrictBool
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field, StrictBool
 from starlette.responses import Response
 
 from convergence.service.auth import require
-from convergence.service.bodies import Body, json_answer
+from convergence.service.bodies import Body, json_answer, without_secrets
 from convergence.service.metrics import Metrics
 from convergence.service.problems import add_route
-from convergence_core.errors import (
-    PolicyBusyError,
-    PolicyRequestError,
-    StoreError,
-)
-from convergence_core.field_types import Count, Name, Share, StrictNumber
-from convergence_core.policy import PROMPT_ACTIONS, PromptEpisode, UpdateStatistics
-from convergence_core.policy.network import Floats
-from convergence_core.prompts.failures import Category
+from convergence_core.errors import PolicyBusyError, StoreError
+from convergence_core.field_types import Count, Name
+from convergence_core.policy import PROMPT_ACTIONS, UpdateStatistics
+from convergence_core.records import fields_of
 from tasks.policy.prompt_mutator import PromptMutator
 from tasks.policy.records import (
     Action,
     ChosenAction,
+    Embedding,
     ExperienceReceipt,
     ExperienceReport,
     MutatedAction,
     PolicyQuestion,
     PromptFailure,
+    PromptText,
+    StepReward,
 )
 from tasks.policy.served_policy import ServedPolicy
 from tasks.serving.answers import as_dict
 
-LARGEST_REWARD: Final = 1e6
-
-Embedding = Annotated[list[StrictNumber], Field(min_length=1, max_length=16_384)]
-StepReward = Annotated[float, Field(strict=True, ge=-LARGEST_REWARD, le=LARGEST_REWARD)]
-Text = Annotated[str, Field(min_length=1, max_length=50_000)]
 DEFAULT_CHECKPOINT: Final = "latest"
 CheckpointName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 _log = logging.getLogger("convergence.service")
@@ -57,24 +49,8 @@ class PolicyMount:
     """Before its paths, e.g. ``/policy``."""
 
 
-class StateBody(Body):
-    """A prompt as it is now, in its episode."""
-
-    embedding: Embedding | None = None
-    """Of the prompt, made in the same way for all prompts of a policy. Absent: `prompt` is given."""
-    prompt: Text | None = None
-    """The text, where the service makes the embeddings itself."""
-    history: Annotated[tuple[Action, ...], Field(max_length=16)] = ()
-    """Actions that were done in this episode, in their order. Empty: it begins."""
-    category: Category = "none"
-    """What the prompt's failures are mostly like."""
-    score: Share | None = None
-    """Mean score of the prompt now. Absent: unknown."""
-    excluded: Annotated[tuple[Action, ...], Field(max_length=16)] = ()
-    """Actions that cannot be applied; used ones never can, and `stop` always can."""
-
-
-class ActionBody(StateBody):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ActionRequest(PolicyQuestion):
     """A request for an action."""
 
     episode_id: Name | None = None
@@ -83,27 +59,18 @@ class ActionBody(StateBody):
     """Whether to take the likeliest action. Nothing is learned from it then."""
 
 
-class MutationBody(ActionBody):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MutationRequest(ActionRequest):
     """A request for a changed prompt."""
 
-    prompt: Text
+    prompt: PromptText
     failures: Annotated[tuple[PromptFailure, ...], Field(max_length=32)] = ()
     """Cases that the prompt got wrong, which the writer sees. `reflect` needs some."""
 
 
-class ExperienceBody(Body):
-    """What came of a decision."""
-
-    decision_id: Name
-    episode_id: Name
-    step: Count
-    reward: StepReward
-    terminated: StrictBool
-    """Whether the episode ended for good: nothing more could be earned."""
-    truncated: StrictBool
-    """Whether it was cut, by a limit of steps or of time."""
-    final: StateBody | None = None
-    """The prompt at which the episode was cut; its value stands for what was not seen any more."""
+ActionBody = Annotated[ActionRequest, AfterValidator(without_secrets)]
+MutationBody = Annotated[MutationRequest, AfterValidator(without_secrets)]
+ReportBody = Annotated[ExperienceReport, AfterValidator(without_secrets)]
 
 
 class TransitionBody(Body):
@@ -200,11 +167,7 @@ class PolicyRoutes:
     async def select_action(self, body: ActionBody, request: Request) -> Response:
         """Choose the next change of a prompt. Scope: select."""
         require(request, "select")
-        answer = self._policy.decide(
-            self._question(body),
-            episode_id=body.episode_id,
-            deterministic=body.deterministic,
-        )
+        answer = self._decided(body)
         self._metrics.policy("decision", answer.action)
         return json_answer(as_dict(answer))
 
@@ -212,11 +175,7 @@ class PolicyRoutes:
         """Choose the next change of a prompt, and do it: a call of the writer. Scope: chat."""
         require(request, "chat")
         inapplicable = self._mutator.inapplicable(body.prompt, has_failures=bool(body.failures))
-        answer = self._policy.decide(
-            self._question(body, inapplicable),
-            episode_id=body.episode_id,
-            deterministic=body.deterministic,
-        )
+        answer = self._decided(replace(body, excluded=(*body.excluded, *inapplicable)))
         self._metrics.policy("decision", answer.action)
         mutated = await self._mutator.mutate(
             body.prompt,
@@ -228,7 +187,7 @@ class PolicyRoutes:
         return json_answer(as_dict(answer) | as_dict(mutated))
 
     async def store_experience(
-        self, body: ExperienceBody | TransitionBody, request: Request
+        self, body: ReportBody | TransitionBody, request: Request
     ) -> Response:
         """Take in what came of a decision; durable when this answers. Scope: update.
 
@@ -238,12 +197,9 @@ class PolicyRoutes:
         choice of its current version, and a repetition counts again.
         """
         require(request, "update")
-        if isinstance(body, TransitionBody):
-            body = await self._decided(body)
-        report = ExperienceReport(
-            **body.model_dump(exclude={"final"}),
-            final=None if body.final is None else self._question(body.final),
-        )
+        report = self._report_of(body) if isinstance(body, TransitionBody) else body
+        if report.final is not None:
+            report = replace(report, final=self._embedded(report.final))
         receipt = await asyncio.to_thread(self._policy.take, report)
         if self._policy.is_update_due and (self._learning is None or self._learning.done()):
             self._learning = asyncio.create_task(self._learn())
@@ -263,10 +219,10 @@ class PolicyRoutes:
             }
         )
 
-    async def distribution(self, body: StateBody, request: Request) -> Response:
+    async def distribution(self, body: PolicyQuestion, request: Request) -> Response:
         """Return the probabilities of all actions; nothing is kept. Scope: select."""
         require(request, "select")
-        answer = self._policy.distribution(self._question(body))
+        answer = self._policy.distribution(self._embedded(body))
         shares = dict(zip(PROMPT_ACTIONS, answer.probabilities, strict=True))
         return json_answer(
             {
@@ -307,49 +263,31 @@ class PolicyRoutes:
         add("GET", "/stats", self.stats, PolicyStatsAnswer)
         return router
 
-    def _question(self, body: StateBody, inapplicable: Sequence[str] = ()) -> PolicyQuestion:
-        """Return the state of a request.
-
-        Raises:
-            PolicyRequestError: a field breaks a rule of the policy.
-        """
-        settings = self._policy.settings
-        try:
-            episode = PromptEpisode(
-                history=body.history,
-                max_steps=settings.max_steps,
-                category=body.category,
-                score=body.score,
-            )
-        except ValueError as error:
-            raise PolicyRequestError(str(error)) from None
-        return PolicyQuestion(
-            embedding=self._embedding(body),
-            episode=episode,
-            excluded=[*body.excluded, *inapplicable],
+    def _decided(self, body: ActionRequest) -> ChosenAction:
+        return self._policy.decide(
+            self._embedded(body), episode_id=body.episode_id, deterministic=body.deterministic
         )
 
-    def _embedding(self, body: StateBody) -> list[float] | Floats:
+    def _embedded(self, question: PolicyQuestion) -> PolicyQuestion:
+        """Return a question with the embedding of its prompt, if it came without one."""
+        if question.embedding is not None or question.prompt is None:
+            return question
         settings = self._policy.settings
-        if body.embedding is not None:
-            return body.embedding
-        if body.prompt is None:
-            raise PolicyRequestError("`embedding` or `prompt` must be given")
-        return self._mutator.embedding(body.prompt, settings.embedding, settings.embedding_dim)
+        embedding = self._mutator.embedding(
+            question.prompt, settings.embedding, settings.embedding_dim
+        )
+        return replace(question, embedding=embedding.tolist())
 
-    async def _decided(self, given: TransitionBody) -> ExperienceBody:
+    def _report_of(self, given: TransitionBody) -> ExperienceReport:
         """Return the outcome of the decision to which a transition belongs."""
         action = given.action if isinstance(given.action, str) else PROMPT_ACTIONS[given.action]
-        question = self._question(StateBody(embedding=given.state))
-        decision = self._policy.claim(question, action)
-        return ExperienceBody(
-            decision_id=decision.decision_id,
-            episode_id=decision.episode_id,
-            step=decision.step,
+        decision = self._policy.claim(PolicyQuestion(embedding=given.state), action)
+        return ExperienceReport(
+            **fields_of(decision, "decision_id", "episode_id", "step"),
             reward=given.reward,
             terminated=given.done,
             truncated=not given.done,
-            final=None if given.done else StateBody(embedding=given.next_state),
+            final=None if given.done else PolicyQuestion(embedding=given.next_state),
         )
 
     async def _learn(self) -> None:

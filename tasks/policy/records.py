@@ -1,19 +1,25 @@
 """Records of a served policy: its settings, questions, answers, reports, receipts."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StrictBool
 
-from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig, PromptEpisode
-from convergence_core.policy.network import Floats
+from convergence_core.field_types import Count, Name, Share, StrictNumber
+from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig
+from convergence_core.prompts.failures import Category
 
 Action = Literal[
     "try-catch-style", "context-reduction", "expansion", "constraint-addition", "task-decomposition",
     "reflect", "stop",
 ]  # fmt: skip
+FORBID: Final = ConfigDict(extra="forbid", allow_inf_nan=False)
+LARGEST_REWARD: Final = 1e6
 ShortText = Annotated[str, Field(max_length=20_000)]
+PromptText = Annotated[str, Field(min_length=1, max_length=50_000)]
+Embedding = Annotated[Sequence[StrictNumber], Field(min_length=1, max_length=16_384)]
+StepReward = Annotated[float, Field(strict=True, ge=-LARGEST_REWARD, le=LARGEST_REWARD)]
 ReceiptStatus = Literal["stored", "archived", "off_policy", "duplicate"]
 OFF_POLICY: Final = -1
 """Version of a decision that no version of this policy made; its log-probability is unknown and stored as 0."""
@@ -57,15 +63,24 @@ class PolicySettings:
         return cls(embedding=embedding, embedding_dim=embedding_dim, **{"ppo": ppo, **more})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyQuestion:
-    """What a policy is asked to choose for."""
+    """A prompt as it is now, in its episode, for which a policy is to choose."""
 
-    embedding: Sequence[float] | Floats
-    """Of the prompt as it is now, (embedding_dim,)."""
-    episode: PromptEpisode
-    excluded: Collection[str] = ()
-    """Actions that cannot be applied."""
+    __pydantic_config__ = FORBID
+    embedding: Embedding | None = None
+    """Of the prompt, made in the same way for all prompts of a policy, (embedding_dim,). Absent: `prompt`
+    is given."""
+    prompt: PromptText | None = None
+    """The text, where the service makes the embeddings itself."""
+    history: Annotated[tuple[Action, ...], Field(max_length=16)] = ()
+    """Actions that were done in this episode, in their order. Empty: it begins."""
+    category: Category = "none"
+    """What the prompt's failures are mostly like."""
+    score: Share | None = None
+    """Mean score of the prompt now. Absent: unknown."""
+    excluded: Annotated[tuple[Action, ...], Field(max_length=16)] = ()
+    """Actions that cannot be applied; used ones never can, and `stop` always can."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +129,7 @@ class MutatedAction(MutatedPrompt, ChosenAction):
 class PromptFailure:
     """A case that a prompt got wrong."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = FORBID
     input: ShortText
     answer: ShortText
     expected: ShortText | None = None
@@ -126,14 +141,18 @@ class PromptFailure:
 class ExperienceReport:
     """What came of a decision, as its collector reports it."""
 
-    decision_id: str
-    episode_id: str
-    step: int
-    reward: float
-    terminated: bool = False
-    truncated: bool = False
+    __pydantic_config__ = FORBID
+    decision_id: Name
+    episode_id: Name
+    step: Count
+    reward: StepReward
+    terminated: StrictBool
+    """Whether the episode ended for good: nothing more could be earned."""
+    truncated: StrictBool
+    """Whether it was cut, by a limit of steps or of time."""
     final: PolicyQuestion | None = None
-    """The prompt at which the episode was cut. ``None`` with ``truncated``: its value counts as 0."""
+    """The prompt at which the episode was cut; its value stands for what was not seen any more, and is 0 of
+    one that is absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from convergence_core.policy import (
     PolicyDecision,
     PolicyIdentity,
     PPOState,
+    PromptEpisode,
     Rollout,
     StepOutcome,
     UpdateStatistics,
@@ -37,6 +38,7 @@ from convergence_core.policy import (
     unpack,
 )
 from convergence_core.policy.rollout import PolicyChoice, values_of
+from convergence_core.records import fields_of
 from tasks.policy.records import (
     OFF_POLICY,
     ChosenAction,
@@ -123,7 +125,7 @@ class ServedPolicy(Closing):
             PolicyRequestError: the embedding is none, or this step of the episode was decided before.
         """
         offer = self._offer(question)
-        episode_id, step = episode_id or uuid.uuid4().hex, len(question.episode.history)
+        episode_id, step = episode_id or uuid.uuid4().hex, len(question.history)
         with self._lock:
             state = self._state
             chosen = choose(state.networks, offer, None if deterministic else self._rng)
@@ -315,14 +317,12 @@ class ServedPolicy(Closing):
     # -- decisions and reports
 
     def _offer(self, question: PolicyQuestion) -> Offer:
+        if question.embedding is None:
+            raise PolicyRequestError("`embedding` or `prompt` must be given")
         n = len(question.embedding)
         if n != self.settings.embedding_dim:
             raise PolicyRequestError(
                 f"`embedding` must have {self.settings.embedding_dim} numbers, but got {n}"
-            )
-        if question.episode.max_steps != self.settings.max_steps:
-            raise PolicyRequestError(
-                f"`max_steps` must be {self.settings.max_steps}, but got {question.episode.max_steps}"
             )
         unknown = [name for name in question.excluded if name not in PROMPT_ACTIONS]
         if unknown:
@@ -330,10 +330,14 @@ class ServedPolicy(Closing):
                 f"`excluded` must hold actions among {', '.join(PROMPT_ACTIONS)}, but got {unknown[0][:40]!r}"
             )
         try:
-            observation = question.episode.observation(question.embedding)
+            episode = PromptEpisode(
+                **fields_of(question, "history", "category", "score"),
+                max_steps=self.settings.max_steps,
+            )
+            observation = episode.observation(question.embedding)
         except ValueError as error:
             raise PolicyRequestError(str(error)) from None
-        legal = question.episode.legal(question.excluded)
+        legal = episode.legal(question.excluded)
         return Offer(observations=observation[None], legal=legal[None])
 
     def _keep(self, decision: PolicyDecision) -> None:
@@ -383,7 +387,7 @@ class ServedPolicy(Closing):
                     except ValueError as error:
                         raise PolicyRequestError(str(error)) from None
         self._store.add(
-            [PolicyExperience(decision=decision, outcome=outcome, decided_us=pending[1])]
+            PolicyExperience(decision=decision, outcome=outcome, decided_us=pending[1])
         )
         with self._lock:
             self._pending.pop(report.decision_id, None)

@@ -42,15 +42,17 @@ def settings(dim: int = DIM, embedding: str = "given", **more: object) -> Policy
 
 
 def question(*history: str, of: int = 0) -> PolicyQuestion:
-    return PolicyQuestion(
-        embedding=np.eye(DIM)[of % DIM], episode=PromptEpisode(history=history, score=0.5)
-    )
+    return PolicyQuestion(embedding=np.eye(DIM)[of % DIM].tolist(), history=history, score=0.5)  # type: ignore[arg-type]
+
+
+def episode(given: PolicyQuestion) -> PromptEpisode:
+    return PromptEpisode(history=given.history, score=given.score)
 
 
 def report(answer: ChosenAction, reward: float = 0.5, **more: object) -> ExperienceReport:
     return ExperienceReport(
         decision_id=str(answer.decision_id), episode_id=answer.episode_id, step=answer.step,
-        reward=reward, **{"terminated": True, **more},  # type: ignore[arg-type]
+        reward=reward, **{"terminated": True, "truncated": False, **more},  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -79,7 +81,7 @@ def test_a_report_is_stored_with_all_that_the_policy_knew(
     assert PROMPT_ACTIONS[stored.decision.action] == answer.action
     assert stored.decision.log_prob == answer.log_prob
     assert stored.decision.observation.tolist() == (
-        question().episode.observation(question().embedding).tolist()
+        episode(question()).observation(np.eye(DIM)[0]).tolist()
     )
     assert stored.outcome.reward == -0.25
     assert policy.take(report(answer, -0.25)).status == "duplicate"
@@ -89,7 +91,7 @@ def test_a_report_is_stored_with_all_that_the_policy_knew(
 
 
 def test_used_and_excluded_actions_are_never_chosen(policy: ServedPolicy):
-    excluded = ["reflect", "expansion", STOP]
+    excluded = ("reflect", "expansion", STOP)
     asked = replace(question("context-reduction"), excluded=excluded)
     for _ in range(50):
         drawn = policy.decide(asked)
@@ -114,11 +116,11 @@ def test_what_is_wrong_is_refused_and_nothing_changes(
     ]
     for rule, embedding in embeddings:
         with pytest.raises(PolicyRequestError, match=rule):
-            policy.decide(PolicyQuestion(embedding=embedding, episode=PromptEpisode()))
+            policy.decide(PolicyQuestion(embedding=embedding))
     with pytest.raises(PolicyRequestError, match="`step` must be new in its episode"):
         policy.decide(question(), episode_id=first.episode_id)
     with pytest.raises(PolicyRequestError, match="`excluded` must hold actions among"):
-        policy.decide(replace(question(), excluded=["summarize"]))
+        policy.decide(replace(question(), excluded=("summarize",)))
     for wrong in ({"step": 3}, {"episode_id": "other"}):
         with pytest.raises(PolicyRequestError, match="must be that of the decision"):
             policy.take(replace(report(first), **wrong))
@@ -241,7 +243,7 @@ def test_postgres_keeps_what_a_file_keeps(tmp_path: Path):
             assert statuses == ["stored", "duplicate"]
         stored = store.of_version(1)
         assert [it.decision.legal.tolist() for it in stored] == [
-            question("expansion").episode.legal().tolist()
+            episode(question("expansion")).legal().tolist()
         ]
         assert stored[0].decision.log_prob == answer.log_prob
         assert store.count() == 9

@@ -13,13 +13,13 @@ type Schemas = components["schemas"];
 export type Action = Schemas["ChosenAction"]["action"];
 export type ChosenAction = Schemas["ChosenAction"];
 export type Mutation = Schemas["MutatedAction"];
-export type State = Omit<Schemas["ActionBody"], "embedding">;
-export type MutationRequest = Omit<Schemas["MutationBody"], "prompt">;
+export type State = Omit<Schemas["ActionRequest"], "embedding">;
+export type MutationRequest = Omit<Schemas["MutationRequest"], "prompt">;
 /** What came of an action, without the ids of the decision. */
 export type Transition = Omit<Schemas["TransitionBody"], "next_state"> &
   ({ next_state: number[] } | { nextState: number[] });
-export type Outcome = Pick<Schemas["ExperienceBody"], "reward"> &
-  Partial<Pick<Schemas["ExperienceBody"], "terminated" | "truncated" | "final">>;
+export type Outcome = Pick<Schemas["ExperienceReport"], "reward"> &
+  Partial<Pick<Schemas["ExperienceReport"], "terminated" | "truncated" | "final">>;
 export type Statistics = Schemas["UpdateStatistics"];
 export type PolicyStats = Schemas["PolicyStatsAnswer"];
 
@@ -199,7 +199,7 @@ export class RLInterface {
   }
 
   /** Return the probability of each action; nothing is kept. */
-  async getDistribution(state: Schemas["StateBody"]): Promise<Record<string, number>> {
+  async getDistribution(state: Schemas["PolicyQuestion"]): Promise<Record<string, number>> {
     return answered(await this.http.POST("/get_distribution", { body: state })).probabilities;
   }
 
@@ -267,7 +267,7 @@ function transition(given: Transition): Schemas["TransitionBody"] {
   return { state, action, reward, done, next_state: "nextState" in given ? given.nextState : given.next_state };
 }
 
-function reported(chosen: ChosenAction, outcome?: Outcome): Schemas["ExperienceBody"] {
+function reported(chosen: ChosenAction, outcome?: Outcome): Schemas["ExperienceReport"] {
   const { decision_id, episode_id, step } = chosen;
   if (outcome === undefined) throw new TypeError("`outcome` must be given beside a decision");
   if (decision_id === null) {

@@ -122,20 +122,10 @@ class ExperienceStore(Closing):
         self.database = open_shared(path, POLICY_FILE, POLICY, url)
         self.now_us = now_us
 
-    def add(self, experiences: Sequence[PolicyExperience]) -> int:
-        """Store experiences durably, in one transaction; return how many are new.
-
-        One whose decision is stored already is left as it is.
-
-        Args:
-            experiences: decisions with rewards and next states.
-        """
-        now, n_new = self.now_us(), 0
+    def add(self, experience: PolicyExperience) -> None:
+        """Store an experience durably; one whose decision is stored already is left as it is."""
         with self.database.transaction() as connection:
-            for experience in experiences:
-                connection.execute(_ADD, _values(experience, now))
-                n_new += connection.changes()
-        return n_new
+            connection.execute(_ADD, _values(experience, self.now_us()))
 
     def experience(self, decision_id: str) -> PolicyExperience | None:
         """Return the experience of a decision; ``None`` if none is stored."""
