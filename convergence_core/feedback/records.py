@@ -67,10 +67,12 @@ Stars = Annotated[
     Field(json_schema_extra={"minimum": LOWEST, "maximum": HIGHEST}),
 ]
 """1 Poor, 2 Average, 3 Good, 4 Excellent, 5 Outstanding."""
+_OptionalName = Annotated[str, Field(max_length=200, pattern=f"^[^{CONTROL}]*$")]
 EventId = Annotated[
-    str,
-    BeforeValidator(lambda value: "" if value is None else value),
-    Field(max_length=200, pattern=f"^[^{CONTROL}]*$"),
+    _OptionalName,
+    BeforeValidator(
+        lambda value: "" if value is None else value, json_schema_input_type=_OptionalName | None
+    ),
 ]
 """The source's id of an event, which counts once; empty without one."""
 Reason = Annotated[str, Field(max_length=10_000)]
@@ -115,7 +117,10 @@ class ReportedAnswer:
     """SHA-256 of the prompt template; ``None`` if unknown."""
     sampling: Annotated[
         Mapping[str, JsonValue],
-        BeforeValidator(lambda value: {} if value is None else value),
+        BeforeValidator(
+            lambda value: {} if value is None else value,
+            json_schema_input_type=Mapping[str, JsonValue] | None,
+        ),
         AfterValidator(storable),
     ] = field(default_factory=dict)
     """Sampling settings, e.g. ``temperature``."""
@@ -247,6 +252,13 @@ class AnswerChoice(_Event):
     first_id: Name | None = None
     """Interaction that was displayed first; ``None`` if unknown."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerComparison(AnswerChoice):
+    """A user's choice of the better of two answers to one prompt."""
+
+    created_us: int = 0
+
     def __post_init__(self) -> None:
         """Validate the interactions.
 
@@ -267,13 +279,6 @@ class AnswerChoice(_Event):
                 str(self.first_id),
                 "Give the one that was shown first, or leave it out.",
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerComparison(AnswerChoice):
-    """A user's choice of the better of two answers to one prompt."""
-
-    created_us: int = 0
 
     @property
     def pair(self) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainingRoundRecord
 from convergence_core.feedback.live_test_records import LiveTest
 from convergence_core.feedback.records import (
+    ROLES,
     AnswerComparison,
     Interaction,
     Rating,
@@ -144,7 +145,6 @@ _NAMES = (
     "first_id",
 )  # fmt: skip
 _NUMBERS = ("n_input_tokens", "n_output_tokens", "latency_s", "cost_usd", "created_us")
-_ROLES = ("system", "user", "assistant")
 
 
 def checked(record: Interaction | Rating | AnswerComparison) -> None:
@@ -193,8 +193,8 @@ def _check_answer(record: Interaction) -> None:
         got = "none" if not record.messages else "one of the assistant at the end"
         raise refused("messages", "must end with the question", got, "Log the whole prompt.")
     for number, message in enumerate(record.messages):
-        if message.role not in _ROLES:
-            rule = f"must be one of {', '.join(_ROLES)}"
+        if message.role not in ROLES:
+            rule = f"must be one of {', '.join(ROLES)}"
             key = f"messages.{number}.role"
             raise refused(key, rule, _shown(message.role), "Give one of these.")
     if record.logprobs is not None and not all(map(math.isfinite, record.logprobs)):
