@@ -40,7 +40,8 @@ def without_secrets(record: Record) -> Record:
     Raises:
         ValueError: one does.
     """
-    for field in _identifiers(type(record)):
+    kind: Any = type(record)
+    for field in _identifiers(kind):
         check_secret(field, getattr(record, field))
     return record
 

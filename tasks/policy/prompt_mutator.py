@@ -18,7 +18,7 @@ from convergence_core.prompts.invariants import HeldOutTexts, Invariants
 from convergence_core.prompts.state import KEPT
 from convergence_core.records import Case
 from tasks.inputs.environment import Environment
-from tasks.policy.records import MutatedPrompt, PromptFailure
+from tasks.policy.records import Action, MutatedPrompt, PromptFailure
 from tasks.prompts.factory import LONGEST_SHOWN, configured_writer
 from tasks.prompts.writer import DirectAsker, ModelWriter, RulesWriter, TextWriter
 from tasks.secrets.process_redaction import redacted_text
@@ -84,9 +84,9 @@ class PromptMutator:
         return hashed_ngrams(prompt, dim)
 
     @staticmethod
-    def inapplicable(prompt: str, *, has_failures: bool) -> list[str]:
+    def inapplicable(prompt: str, *, has_failures: bool) -> list[Action]:
         """Return the actions that cannot be applied to a prompt."""
-        actions = [] if has_failures else [REFLECT]
+        actions: list[Action] = [] if has_failures else [REFLECT]
         if len(prompt.split()) < LEAST_WORDS:
             actions.append("context-reduction")
         return actions

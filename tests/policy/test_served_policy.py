@@ -92,7 +92,7 @@ def test_a_report_is_stored_with_all_that_the_policy_knew(
 
 def test_used_and_excluded_actions_are_never_chosen(policy: ServedPolicy):
     excluded = ("reflect", "expansion", STOP)
-    asked = replace(question("context-reduction"), excluded=excluded)
+    asked = replace(question("context-reduction"), excluded=excluded)  # type: ignore[arg-type]
     for _ in range(50):
         drawn = policy.decide(asked)
         assert drawn.action not in {"context-reduction", "reflect", "expansion"}
@@ -120,7 +120,7 @@ def test_what_is_wrong_is_refused_and_nothing_changes(
     with pytest.raises(PolicyRequestError, match="`step` must be new in its episode"):
         policy.decide(question(), episode_id=first.episode_id)
     with pytest.raises(PolicyRequestError, match="`excluded` must hold actions among"):
-        policy.decide(replace(question(), excluded=("summarize",)))
+        policy.decide(replace(question(), excluded=("summarize",)))  # type: ignore[arg-type]
     for wrong in ({"step": 3}, {"episode_id": "other"}):
         with pytest.raises(PolicyRequestError, match="must be that of the decision"):
             policy.take(replace(report(first), **wrong))
