@@ -111,7 +111,7 @@ def sync(
     A run fetches when it starts; `query`, `report` and `runs` read local files only.
     """
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
-    from tasks.inputs.storage import bound_store  # noqa: PLC0415 - as above
+    from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
     from tasks.store.tables.object_storage import Mirror  # noqa: PLC0415 - only where it is needed
 
     loaded = load(config)
@@ -124,5 +124,5 @@ def sync(
             value=loaded.configuration.storage.path,
             file=str(config),
         )
-    n_fetched = Mirror(bound_store(loaded, url), url).pull()
+    n_fetched = Mirror(bound_folder(loaded), url).pull()
     console.emit({"n_fetched": n_fetched}, f"{n_fetched} files fetched.")

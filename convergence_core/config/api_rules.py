@@ -128,7 +128,7 @@ def check_session(api: ApiConfig, report: Report) -> None:
     """Check the session that a target of kind ``browserbase`` asks for, and that it has a script."""
     if api.function is None:
         fix = "Add `function:` with the script, e.g. `scrape.py:run`."
-        report.require("api.function", "by kind `browserbase`", fix, about=("api.kind",))
+        report.require("api.function", "by kind `browserbase`", fix)
     for problem in session_problems(api.request.body):
         path: Path = ("api", "request", "body", *filter(None, problem.key.split(".")))
         is_key = not problem.value
@@ -151,10 +151,10 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
         _check_endpoints(api, report)
     if api.kind == "agno" and api.function is None:
         fix = "Add `function:` with what makes the agent, e.g. `agents.py:make`."
-        report.require("api.function", "by kind `agno`", fix, about=("api.kind",))
+        report.require("api.function", "by kind `agno`", fix)
     elif api.kind == "function" and api.function is None and not allow_callable:
         fix = "Add `function:`, e.g. `my_module:answer` or `answer.py:answer`."
-        report.require("api.function", "by kind `function`", fix, about=("api.kind",))
+        report.require("api.function", "by kind `function`", fix)
     if api.models and api.kind not in URLLESS_KINDS:
         _check_models(api, space, report)
     model = space.parameters.get("model")
@@ -164,7 +164,7 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
         check_session(api, report)
     if api.kind == "plugin" and api.plugin is None:
         fix = "Add `plugin:` with the name of an entry point of the group `convergence.targets`."
-        report.require("api.plugin", "by kind `plugin`", fix, about=("api.kind",))
+        report.require("api.plugin", "by kind `plugin`", fix)
     if api.kind not in {"function", "local"}:
         _check_auth(api.auth, report)
     _check_headers(api, report)
@@ -176,7 +176,7 @@ def _check_unused(api: ApiConfig, report: Report) -> None:
         fix = _UNUSED_FIX.get(key[-1]) or _other_kind(readers.kinds)
         if (api.kind, key[0]) == ("function", "response"):
             fix = "Return `{result: …, success: …, cost_usd: …}` from the function instead."
-        report.no_effect(("api", *key), f"with kind `{api.kind}`", fix, about=("api.kind",))
+        report.no_effect(("api", *key), f"with kind `{api.kind}`", fix)
 
 
 def _other_kind(readers: tuple[str, ...]) -> str:
@@ -188,20 +188,19 @@ def _other_kind(readers: tuple[str, ...]) -> str:
 
 
 def _check_endpoints(api: ApiConfig, report: Report) -> None:
-    about = ("api.kind", "api.models", "api.function")
     if api.endpoint is None and not api.models and api.kind not in HOSTED_KINDS:
         why = f"by kind `{api.kind}`, unless there are `models`"
         fix = "Add `endpoint:` with a URL, or `function:` for a Python function."
-        report.require("api.endpoint", why, fix, about=about)
+        report.require("api.endpoint", why, fix)
     elif api.endpoint is not None and api.models:
         rule, value = "must not stand beside `models`", shown_url(api.endpoint)
-        report.add("api.endpoint", rule, "Remove one of them.", value=value, about=about)
+        report.add("api.endpoint", rule, "Remove one of them.", value=value)
     for path, url in _urls(api):
         check_url(path, url, report)
         if api.kind == "azure" and "api-version" in url:
             rule = "must not hold `api-version`, which has a key of its own"
             fix = "Cut it off, and write `api.api_version`."
-            report.add(path, rule, fix, value=shown_url(url), about=("api.kind",))
+            report.add(path, rule, fix, value=shown_url(url))
 
 
 def _urls(api: ApiConfig) -> Iterator[tuple[Path, str]]:
@@ -212,21 +211,21 @@ def _urls(api: ApiConfig) -> Iterator[tuple[Path, str]]:
 
 
 def _check_models(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> None:
-    path, about = ("search_space", "parameters", "model"), ("api.kind", "api.models")
+    path: Path = ("search_space", "parameters", "model")
     parameter, names = space.parameters.get("model"), list(api.models)
     if not isinstance(parameter, CategoricalParam):
         rule = "must be a categorical parameter, since `api.models` is chosen by it"
         fix = f"Add `model: {{type: categorical, choices: [{', '.join(names[:5])}]}}`."
-        report.add(path, rule, fix, of_key=True, about=about)
+        report.add(path, rule, fix, of_key=True)
         return
     if parameter.when:
         rule = "must always be active, since `api.models` is chosen by it"
-        report.add((*path, "when"), rule, "Remove `when`.", of_key=True, about=about)
+        report.add((*path, "when"), rule, "Remove `when`.", of_key=True)
     for i, choice in enumerate(parameter.choices):
         if choice not in api.models:
             rule = "must be a name in `api.models`"
             fix = guessed(str(choice), names, f"Known are: {listing(names[:20])}.")
-            report.add((*path, "choices", i), rule, fix, value=shown(choice), about=about)
+            report.add((*path, "choices", i), rule, fix, value=shown(choice))
 
 
 def _check_deployment(deployment: str, model: CategoricalParam, report: Report) -> None:
@@ -234,8 +233,7 @@ def _check_deployment(deployment: str, model: CategoricalParam, report: Report) 
     if len(model.choices) > 1:
         rule = "must not stand beside several models to choose from: it would answer for each"
         fix = "Remove it: each model's own name is its deployment's. Or use `api.models`."
-        about = ("api.kind", "search_space.parameters.model")
-        report.add("api.deployment", rule, fix, value=shown(deployment), about=about)
+        report.add("api.deployment", rule, fix, value=shown(deployment))
 
 
 # -- placeholders
@@ -270,7 +268,7 @@ def _check_placeholder(
     rule = "must hold placeholders of parameters or `{input}` only"
     fix = f"Did you mean `{{{guess}}}`? " if guess and guess != name else ""
     fix += f"For the plain text double the braces: `{{{match.group()}}}`."
-    report.add(path, rule, fix, value=value, about=(("search_space", "parameters", name),))
+    report.add(path, rule, fix, value=value)
 
 
 # -- authentication and headers
@@ -291,19 +289,19 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 def _check_auth(auth: AuthConfig, report: Report) -> None:
     """Check what each type of authentication needs, and what it does not read."""
-    path, about = ("api", "auth"), ("api.auth.type", "api.kind")
+    path: Path = ("api", "auth")
     needed = _NEEDED_KEYS[auth.type]
     for key in needed:
         if getattr(auth, key) is None:
             fix = f"Add `{key}:` with the name of an environment variable, e.g. `API_KEY`."
             fix = "Add `username:`." if key == "username" else fix
-            report.require((*path, key), f"by auth type `{auth.type}`", fix, about=about)
+            report.require((*path, key), f"by auth type `{auth.type}`", fix)
     read = {*needed, "header_name"} if auth.type == "api_key" else {*needed}
     if auth.type == "none" and "type" in auth.model_fields_set:
         read.add("token_env")  # the-convergence 0.1 demanded it even then
     for key, fix in _KEY_FIX.items():
         if key not in read and not is_default(auth, key):
-            report.no_effect((*path, key), f"with auth type `{auth.type}`", fix, about=about)
+            report.no_effect((*path, key), f"with auth type `{auth.type}`", fix)
 
 
 def _check_headers(api: ApiConfig, report: Report) -> None:
@@ -326,7 +324,7 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
             report.add(path, rule, "Remove one of them.", of_key=True)
         elif lowered == sent:
             rule = f"must not stand beside `api.auth`, whose type `{api.auth.type}` sets it"
-            report.add(path, rule, "Remove it.", of_key=True, about=("api.auth",))
+            report.add(path, rule, "Remove it.", of_key=True)
         seen[lowered] = name
 
 

@@ -2,9 +2,6 @@
 
 import re
 import warnings
-from collections.abc import Mapping
-
-from pydantic import JsonValue
 
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.api_rules import check_url
@@ -20,7 +17,6 @@ from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report, listing
 from convergence_core.config.secrecy import dotted, shown
 from convergence_core.config.source import Path
-from convergence_core.config.space_rules import allowed, allows, is_active, report_unknown
 from convergence_core.errors import ConfigurationError, Problem
 
 _METRICS: Path = ("evaluation", "metrics")
@@ -39,7 +35,7 @@ def check_evaluation(
             fix = "Add `function:`, e.g. `metrics.py:quality`."
             report.require((*path, "function"), "by type `function`", fix)
         if isinstance(metric, JudgeMetric):
-            _check_judge(configuration, metric, path, report)
+            _check_judge(metric, path, report)
         elif metric.type == "first_token_ms":
             _check_first_token(configuration, path, report)
     if not any(metric.weight > 0 for metric in evaluation.metrics.values()):
@@ -50,8 +46,7 @@ def check_evaluation(
             "must be 1 where `evaluation.deterministic` is true",
             "Remove `repeats`, or `deterministic`.",
         )
-        value, about = str(evaluation.repeats), ("evaluation.deterministic",)
-        report.add("evaluation.repeats", rule, fix, value=value, about=about)
+        report.add("evaluation.repeats", rule, fix, value=str(evaluation.repeats))
     _check_objective(configuration, report)
 
 
@@ -63,17 +58,17 @@ def _check_objective(configuration: Configuration, report: Report) -> None:
         if sum(metric.weight > 0 for metric in metrics) == 1:
             rule = "must be `reward` where only one metric has a weight above 0"
             fix = "Give another metric a weight, or remove it."
-            report.add(path, rule, fix, value="pareto", about=(_METRICS,))
+            report.add(path, rule, fix, value="pareto")
         if configuration.optimization.algorithm == "evolution":
             rule = "must be `reward` with `optimization.algorithm: evolution`"
             fix = "Write `algorithm: mab_evolution`, or remove it."
-            report.add(path, rule, fix, value="pareto", about=("optimization.algorithm",))
+            report.add(path, rule, fix, value="pareto")
     is_constrained = any(m.min is not None or m.max is not None for m in metrics)
     default = type(evaluation).model_fields["max_broken"].default
     if evaluation.max_broken != default and not is_constrained:
         rule = "has no effect: no metric has a `min` or `max`"
         fix = "Remove it, or give a metric `min` or `max`."
-        report.add("evaluation.max_broken", rule, fix, of_key=True, about=(_METRICS,))
+        report.add("evaluation.max_broken", rule, fix, of_key=True)
 
 
 def _check_test_cases(configuration: Configuration, report: Report) -> None:
@@ -84,7 +79,7 @@ def _check_test_cases(configuration: Configuration, report: Report) -> None:
         report.add(path, rule, "Remove one of them.", value=shown(cases.path))
     elif cases.path is None and cases.inline is None:
         rule = "is required, unless there are `inline` cases"
-        report.add(path, rule, "Write e.g. `path: cases.json`.", of_key=True, about=(inline,))
+        report.add(path, rule, "Write e.g. `path: cases.json`.", of_key=True)
     elif cases.inline is not None and not cases.inline:
         rule = "must hold at least one test case"
         report.add(inline, rule, "Write e.g. `- {input: …, expected: …}`.")
@@ -102,7 +97,7 @@ def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
     ):
         why = "by type `tool_allowed`, unless `expected_field` says where the cases name them"
         fix = "Write e.g. `forbidden: [delete_*]`."
-        report.require((*path, "forbidden"), why, fix, about=((*path, "type"),))
+        report.require((*path, "forbidden"), why, fix)
     if isinstance(metric, RegexMetric) and metric.pattern is not None:
         _check_pattern(metric.pattern, (*path, "pattern"), report)
     if metric.scale is not None:
@@ -114,7 +109,7 @@ def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
         elif (good > bad) != (metric.direction == "higher"):
             rule = f"must agree with direction `{metric.direction}`"
             fix = "Swap `good` and `bad`, or remove `direction`."
-            report.add(scale, rule, fix, value=value, about=((*path, "direction"),))
+            report.add(scale, rule, fix, value=value)
     if metric.min is not None and metric.max is not None and metric.min > metric.max:
         rule, value = "must not be below `min`", f"min={metric.min}, max={metric.max}"
         report.add((*path, "max"), rule, "Swap them.", value=value)
@@ -135,41 +130,40 @@ def _check_first_token(configuration: Configuration, path: Path, report: Report)
     if api.kind not in CHAT_KINDS:
         rule = f"is not measured with kind `{api.kind}`: only chat kinds stream"
         fix = "Use `latency_ms`, or remove it."
-        report.add(path, rule, fix, of_key=True, about=("api.kind",))
+        report.add(path, rule, fix, of_key=True)
     elif not api.request.stream:
         rule = "is measured only while answers are streamed"
         fix = "Add `stream: true` to `api.request`, or use `latency_ms`."
-        report.add(path, rule, fix, of_key=True, about=("api.request",))
+        report.add(path, rule, fix, of_key=True)
 
 
 # -- judges
 
 
-def _check_judge(
-    configuration: Configuration, metric: JudgeMetric, path: Path, report: Report
-) -> None:
+def _check_judge(metric: JudgeMetric, path: Path, report: Report) -> None:
     """Check one metric of type ``llm_judge``."""
     _check_rubric(metric, path, report)
     if metric.votes % 2 == 0:
         rule, fix = "must be odd", f"Write {metric.votes + 1}, so that no vote is a tie."
         report.add((*path, "votes"), rule, fix, value=str(metric.votes))
     _check_range(metric, path, report)
-    _check_champion(configuration, metric, path, report)
+    if metric.mode != "pairwise" and metric.champion is not None:
+        fix = "Write `mode: pairwise`, or remove it."
+        report.no_effect((*path, "champion"), f"with mode `{metric.mode}`", fix)
     if metric.label_field is not None and metric.mode == "pairwise":
         why = "with mode `pairwise`: labels are of answers, not of pairs"
         fix = "Remove it, or write `mode: rating` or `mode: pass_fail`."
-        report.no_effect((*path, "label_field"), why, fix, about=((*path, "mode"),))
+        report.no_effect((*path, "label_field"), why, fix)
 
 
 def _check_rubric(metric: JudgeMetric, path: Path, report: Report) -> None:
     rubric, file = (*path, "rubric"), (*path, "rubric_path")
-    about = (file, rubric)
     if metric.rubric is None and metric.rubric_path is None:
         why = "by type `llm_judge`, unless there is a `rubric_path`"
-        report.require(rubric, why, "Say in words what a good answer is.", about=about)
+        report.require(rubric, why, "Say in words what a good answer is.")
     elif metric.rubric is not None and metric.rubric_path is not None:
         rule = "must not stand beside `rubric`"
-        report.add(file, rule, "Remove one of them.", of_key=True, about=about)
+        report.add(file, rule, "Remove one of them.", of_key=True)
     elif metric.rubric is not None and not metric.rubric.strip():
         report.add(rubric, "must not be empty", "Say what a good answer is.")
 
@@ -187,46 +181,6 @@ def _check_range(metric: JudgeMetric, path: Path, report: Report) -> None:
             fix = f"Write {(value - 1) / 9:.3g} for a rating of {value:g}."
         rule = "must lie between 0 and 1, where a judge's values do"
         report.add((*path, *keys), rule, fix, value=shown(value))
-
-
-def _check_champion(
-    configuration: Configuration, metric: JudgeMetric, path: Path, report: Report
-) -> None:
-    mode, champion = (*path, "mode"), (*path, "champion")
-    parameters = configuration.search_space.parameters
-    if metric.mode != "pairwise":
-        if metric.champion is not None:
-            fix = "Write `mode: pairwise`, or remove it."
-            report.no_effect(champion, f"with mode `{metric.mode}`", fix, about=(mode,))
-    elif isinstance(metric.champion, dict):
-        _check_params(configuration, metric.champion, champion, report)
-    elif all(parameter.default is None for parameter in parameters.values()):
-        rule = "must name parameters and their values, since none of them has a `default`"
-        fix = "Write e.g. `{" + ", ".join(f"{name}: …" for name in list(parameters)[:3]) + "}`."
-        about = (mode, "search_space.parameters")
-        report.add(champion, rule, fix, of_key=True, about=about)
-
-
-def _check_params(
-    configuration: Configuration, params: Mapping[str, JsonValue], path: Path, report: Report
-) -> None:
-    """Check that a mapping is a point of the space."""
-    known = configuration.search_space.parameters
-    for name, value in params.items():
-        if name not in known:
-            report_unknown((*path, name), name, known, report, of_key=True)
-        elif not isinstance(value, bool | int | float | str) or not allows(known[name], value):
-            rule = f"must be {allowed(known[name])} of `{name}`"
-            fix = "Write a value that the parameter can take."
-            about = (("search_space", "parameters", name),)
-            report.add((*path, name), rule, fix, value=shown(value), about=about)
-    for name in known:
-        if name not in params and is_active(name, known, params):
-            rule = f"must have a value of `{name}` too"
-            fix = f"Add `{name}: …`; the champion is a whole set of parameters."
-            about = (("search_space", "parameters", name),)
-            report.add(path, rule, fix, of_key=True, about=about)
-            return
 
 
 # -- the models that judge
@@ -296,7 +250,7 @@ def check_llm(configuration: Configuration, report: Report) -> None:
             "Remove it, add a metric, e.g. `quality: {type: llm_judge, rubric: …}`, or write "
             "`society: {enabled: true}`."
         )
-        report.add("llm", rule, fix, of_key=True, about=(_METRICS, "society.games"))
+        report.add("llm", rule, fix, of_key=True)
 
 
 def _check_llm(llm: LlmConfig, path: Path, report: Report) -> None:
@@ -307,13 +261,12 @@ def _check_llm(llm: LlmConfig, path: Path, report: Report) -> None:
         check_url(endpoint, llm.endpoint, report, secret_fix=fix)
     elif provider == "azure":
         fix = "Add `endpoint:` with the URL of your resource."
-        report.require(endpoint, "by models of `azure`", fix, about=(model,))
+        report.require(endpoint, "by models of `azure`", fix)
     elif provider is None:
         known = listing([f"{name}/" for name in _KEY_NAMES])
         rule = f"must begin with {known} without an `endpoint`"
         fix = "Write e.g. `openai/gpt-4o-mini`, or add `endpoint:` with a URL."
-        report.add(model, rule, fix, value=shown(llm.model), about=(endpoint,))
+        report.add(model, rule, fix, value=shown(llm.model))
     elif llm.api_key_env is None:
         fix = f"Add `api_key_env: {_KEY_NAMES[provider]}`, or an `endpoint` that needs no key."
-        about = (endpoint, model)
-        report.require((*path, "api_key_env"), f"by models of `{provider}`", fix, about=about)
+        report.require((*path, "api_key_env"), f"by models of `{provider}`", fix)

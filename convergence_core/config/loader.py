@@ -1,6 +1,5 @@
 """Loader of a ``Configuration``, or of every problem at once."""
 
-import copy
 import datetime
 import json
 import math
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 
 from convergence_core.config.models import Configuration
 from convergence_core.config.normalize import normalize
-from convergence_core.config.problems import meant_by, path_of, problems_of, value_at
+from convergence_core.config.problems import path_of, problems_of, value_at
 from convergence_core.config.rules import check
 from convergence_core.config.secrecy import shown
 from convergence_core.config.source import (
@@ -92,22 +91,34 @@ def configuration_of(source: ConfigSource, *, allow_callable: bool = False) -> C
     """Make a configuration of data that was read.
 
     Raises:
-        ConfigurationError: holds all problems, those of reading among them.
+        ConfigurationError: holds all problems of the first step that finds some: reading, then keys and
+            types, then the rules between them.
     """
     problems = [*source.problems, *_nul_problems(source)]
-    if isinstance(source.data, dict):
-        configuration, more = _validate(source, allow_callable=allow_callable)
-        problems += more
-        if configuration is not None and not problems:
-            return configuration
-    elif not problems:
+    if problems:
+        raise _error(problems)
+    if not isinstance(source.data, dict):
         rule = "the file must be a mapping of sections"
         fix = "Begin with `api:`, `search_space:` and `evaluation:`."
-        problems.append(source.problem((), rule, fix, value=shown(source.data)))
+        raise _error([source.problem((), rule, fix, value=shown(source.data))])
+    report = normalize(source.data, source, allow_callable=allow_callable)
+    try:
+        configuration = Configuration.model_validate(report.data)
+    except ValidationError as error:
+        raise _error([*report.problems, *problems_of(error, report)]) from None
+    if not report.problems:
+        check(configuration, report, allow_callable=allow_callable)
+    if report.problems:
+        raise _error(report.problems)
+    return configuration
+
+
+def _error(problems: list[Problem]) -> ConfigurationError:
+    """Return the error of these problems in the order of the file, each once."""
     distinct: dict[object, Problem] = {}
     for problem in problems:  # the first of several that say the same of the same place
         distinct.setdefault((problem.key, problem.rule, problem.line, problem.column), problem)
-    raise ConfigurationError(sorted(distinct.values(), key=_order))
+    return ConfigurationError(sorted(distinct.values(), key=_order))
 
 
 def _order(problem: Problem) -> tuple[float, float, str]:
@@ -130,27 +141,6 @@ def _is_in_case(path: Path) -> bool:
     at = path[2:]
     is_below = len(at) > 1 or (len(at) == 1 and isinstance(at[0], int))
     return path[:2] == ("evaluation", "test_cases") and is_below
-
-
-def _validate(
-    source: ConfigSource, *, allow_callable: bool
-) -> tuple[Configuration | None, list[Problem]]:
-    """Return the configuration, or one repaired enough to be checked, and its problems."""
-    raw: dict[str, Any] = copy.deepcopy(source.data)
-    report = normalize(raw, source, allow_callable=allow_callable)
-    refused = {(problem.line, problem.column) for problem in source.problems}
-    report.broken += [path for path, at in source.values.items() if at in refused]
-    configuration: Configuration | None
-    try:
-        configuration = Configuration.model_validate(report.data)
-    except ValidationError as error:
-        defects = problems_of(error, report)
-        report.broken += meant_by(error, report.data)
-        report.problems += [defects[path] for path in defects if path not in report.broken]
-        configuration = _repair(report.data, error, report.broken)
-    if configuration is not None:
-        check(configuration, report, allow_callable=allow_callable)
-    return configuration, report.problems
 
 
 # -- Python data
@@ -211,72 +201,3 @@ class _Reader:
             rule, fix = "must be a number of moderate size", "Pass a smaller number."
         self._source.add(path, rule, fix, value=shown(plain))
         return None
-
-
-# -- repair
-#
-# A valid configuration out of a broken one, so that the remaining rules can be checked and one run
-# reports all problems of a file. Wrong values are taken out, missing ones filled in, and what is then
-# said about a repaired place is dropped.
-
-_MAX_ROUNDS = 50
-
-_API = {"name": "_", "kind": "function", "function": "_:_"}
-_PARAMETERS = {"_": {"type": "boolean"}}
-_CASES: Any = {"inline": [{}]}
-_METRICS = {"_": {"type": "success_rate", "direction": "higher"}}
-_FILLERS: dict[Path, Any] = {
-    ("api",): _API,
-    ("api", "name"): "_",
-    ("api", "kind"): "function",
-    ("search_space",): {"parameters": _PARAMETERS},
-    ("search_space", "parameters"): _PARAMETERS,
-    ("evaluation",): {"test_cases": _CASES, "metrics": _METRICS},
-    ("evaluation", "test_cases"): _CASES,
-    ("evaluation", "metrics"): _METRICS,
-}
-_NAMED = {
-    ("search_space", "parameters"),
-    ("evaluation", "metrics"),
-    ("api", "models"),
-}
-
-
-def _repair(
-    data: dict[str, Any], error: ValidationError, broken: list[Path]
-) -> Configuration | None:
-    """Return a valid configuration near ``data``; adds each repaired path to ``broken``."""
-    data = copy.deepcopy(data)
-    for _ in range(_MAX_ROUNDS):
-        errors = error.errors(include_url=False)
-        targets = {_target(path_of(item, data), item["type"] == "missing") for item in errors}
-        for path in sorted(targets, key=lambda p: (len(p), str(p))):
-            _mend(data, path)
-        broken += targets
-        try:
-            return Configuration.model_validate(data)
-        except ValidationError as again:
-            error = again
-    return None
-
-
-def _target(path: Path, is_missing: bool) -> Path:
-    """Return what must go, or be filled in, when something is wrong at a path."""
-    if path in _FILLERS:
-        return path
-    if is_missing and len(path) > 1:
-        path = path[:-1]
-    index = next((i for i, part in enumerate(path) if isinstance(part, int)), len(path))
-    path = path[:index]
-    return path[:3] if path[:2] in _NAMED else path
-
-
-def _mend(data: dict[str, Any], path: Path) -> None:
-    """Fill in what is required at a path, take out what is not."""
-    holder = value_at(data, path[:-1])
-    if not isinstance(holder, dict):
-        return
-    if path in _FILLERS:
-        holder[str(path[-1])] = copy.deepcopy(_FILLERS[path])
-    else:
-        holder.pop(str(path[-1]), None)

@@ -30,8 +30,6 @@ class Report:
     renamed: dict[Path, Path] = field(default_factory=dict)
     """New path → path as written."""
     problems: list[Problem] = field(default_factory=list)
-    broken: list[Path] = field(default_factory=list)
-    """Paths already reported; a rule that reads one of them has nothing to add."""
 
     def origin(self, path: Path) -> Path:
         """Return the path the user wrote for a path of the normalized data."""
@@ -56,7 +54,6 @@ class Report:
         """Note a problem with a key and take the key out."""
         key = str(path[-1])
         self.add(path, rule, fix, value=shown(holder.pop(key), key))
-        self.broken.append(path)
 
     def add(
         self,
@@ -66,7 +63,6 @@ class Report:
         *,
         value: str = "",
         of_key: bool = False,
-        about: tuple[Place, ...] = (),
     ) -> None:
         """Note that a rule does not hold.
 
@@ -76,32 +72,19 @@ class Report:
             fix: what to write instead.
             value: the offending value, already fit to be shown.
             of_key: whether the key rather than the value is at fault.
-            about: other places that the rule reads.
         """
-        if not any(self.is_broken(_path(key)) for key in (place, *about)):
-            written = self.origin(_path(place))
-            problem = self.source.problem(written, rule, fix, value=value, of_key=of_key)
-            self.problems.append(problem)
+        path: Path = tuple(place.split(".")) if isinstance(place, str) else place
+        written = self.origin(path)
+        problem = self.source.problem(written, rule, fix, value=value, of_key=of_key)
+        self.problems.append(problem)
 
-    def require(self, place: Place, why: str, fix: str, *, about: tuple[Place, ...] = ()) -> None:
+    def require(self, place: Place, why: str, fix: str) -> None:
         """Note that a key is missing."""
-        self.add(place, f"is required {why}", fix, of_key=True, about=about)
+        self.add(place, f"is required {why}", fix, of_key=True)
 
-    def no_effect(
-        self, place: Place, why: str, fix: str, *, about: tuple[Place, ...] = ()
-    ) -> None:
+    def no_effect(self, place: Place, why: str, fix: str) -> None:
         """Note that a key is written in vain."""
-        self.add(place, f"has no effect {why}", fix, of_key=True, about=about)
-
-    def is_broken(self, path: Path) -> bool:
-        """Whether the place, a part of it or what holds it was already reported."""
-        return any(
-            path[: len(broken)] == broken or broken[: len(path)] == path for broken in self.broken
-        )
-
-
-def _path(place: Place) -> Path:
-    return tuple(place.split(".")) if isinstance(place, str) else place
+        self.add(place, f"has no effect {why}", fix, of_key=True)
 
 
 # -- pydantic's errors
@@ -110,26 +93,20 @@ _Words: TypeAlias = tuple[str, str]
 """Rule and fix."""
 
 
-def problems_of(error: ValidationError, report: Report) -> dict[Path, Problem]:
+def problems_of(error: ValidationError, report: Report) -> list[Problem]:
     """Return a problem for each wrong place; alternatives of a union count as one place."""
-    problems: dict[Path, Problem] = {}
+    data = report.data
+    places: dict[Path, ErrorDetails] = {}
+    meant: set[Path] = set()
     for item in error.errors(include_url=False, include_context=True):
-        path = path_of(item, report.data)
-        if path not in problems:
-            problems[path] = _problem(item, path, report)
-    return problems
-
-
-def meant_by(error: ValidationError, data: Any) -> list[Path]:
-    """Return the paths that misspelt keys most likely mean: nothing is missing there."""
-    meant: list[Path] = []
-    for item in error.errors(include_url=False):
+        path = path_of(item, data)
+        places.setdefault(path, item)
         if item["type"] == "extra_forbidden":
-            *above, key = path_of(item, data)
+            *above, key = path
             guess = nearest(str(key), known_keys(sections_at(tuple(above), data)))
             if guess and guess not in value_at(data, tuple(above)):
-                meant.append((*above, guess))
-    return meant
+                meant.add((*above, guess))  # it is misspelt, not missing
+    return [_problem(item, path, report) for path, item in places.items() if path not in meant]
 
 
 UNIONS = (("search_space", "parameters"), ("evaluation", "metrics"))

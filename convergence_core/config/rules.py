@@ -149,14 +149,14 @@ def _check_prices(configuration: Configuration, report: Report) -> None:
 def _check_kind_price(name: str, price: PriceConfig, kind: ApiKind, report: Report) -> None:
     path: Path = ("prices", name)
     if kind != name:
-        report.no_effect(path, f"with kind `{kind}`", "Remove it.", about=("api.kind",))
+        report.no_effect(path, f"with kind `{kind}`", "Remove it.")
         return
     keys, unit, fix = _SESSION_PRICES if name == "browserbase" else _REQUEST_PRICES
     for key in fields_of(PriceConfig):
         if key not in keys and not is_default(price, key):
             report.no_effect((*path, key), f"on kind `{name}`, which is priced by {unit}", fix)
     if getattr(price, keys[0]) is None:
-        report.require((*path, keys[0]), f"by kind `{name}`", fix, about=(path,))
+        report.require((*path, keys[0]), f"by kind `{name}`", fix)
 
 
 def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
@@ -167,9 +167,8 @@ def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
     written = [key for key in of_tokens if getattr(price, key) is not None]
     lacking = [key for key in ("input", "output") if key not in written]
     if written and lacking:
-        about = ((*path, "input"), (*path, "output"))
         fix = "Write both `input` and `output`, in US dollars per million tokens."
-        report.require((*path, lacking[0]), f"beside `{written[0]}`", fix, about=about)
+        report.require((*path, lacking[0]), f"beside `{written[0]}`", fix)
     elif all(is_default(price, key) for key in fields_of(PriceConfig)):
         rule = "must tell a price, or something else of the model"
         fix = "Write e.g. `{input: 0.15, output: 0.6}`, US dollars per million tokens."
@@ -196,7 +195,7 @@ def _check_prompts(configuration: Configuration, report: Report) -> None:
         report.add("prompts.operators", rule, fix, value=twice)
     if prompts.enabled and prompts.writer == "llm" and configuration.llm is None:
         fix = "Write an `llm`, or `writer: rules`, which needs none."
-        report.require("llm", "by `prompts.enabled`", fix, about=("prompts.enabled",))
+        report.require("llm", "by `prompts.enabled`", fix)
     if configuration.writes_prompts and not configuration.storage.keep_text:
         rule = "must be true where prompts are written: their texts are read again after a resume"
         fix = "Remove it, or write `prompts: {enabled: false}`."
@@ -217,7 +216,7 @@ def _check_society(configuration: Configuration, report: Report) -> None:
             "resume"
         )
         fix = "Remove it, or write `society: {enabled: false}`."
-        report.add("storage.keep_text", rule, fix, value="false", about=("society.enabled",))
+        report.add("storage.keep_text", rule, fix, value="false")
 
 
 # -- optimization
@@ -231,7 +230,7 @@ def _check_evolution(configuration: Configuration, report: Report) -> None:
     is_evolution = configuration.optimization.algorithm == "evolution"
     if elite >= size and "elite_size" in evolution.model_fields_set:
         rule, fix = f"must be below `population_size` ({size})", f"Write {size - 1} or less."
-        report.add((*path, "elite_size"), rule, fix, value=str(elite), about=(population,))
+        report.add((*path, "elite_size"), rule, fix, value=str(elite))
     elif elite >= size and is_evolution:
         rule = f"must exceed `elite_size` ({elite} unless written)"
         fix = f"Write {elite + 1} or more, or a smaller `elite_size`."
@@ -243,21 +242,20 @@ _EXECUTION: Path = ("optimization", "execution")
 
 def _check_execution(configuration: Configuration, report: Report) -> None:
     """Check that what stands beside a runner has an effect, and that each process can have a call."""
-    execution, about = configuration.optimization.execution, ((*_EXECUTION, "runner"),)
+    execution = configuration.optimization.execution
     if execution.cluster is not None and execution.runner != "ray":
         why = f"with `runner: {execution.runner}`"
         fix = "Remove it, or write `runner: ray`."
-        report.no_effect((*_EXECUTION, "cluster"), why, fix, about=about)
+        report.no_effect((*_EXECUTION, "cluster"), why, fix)
     processes, workers = execution.processes, execution.parallel_workers
     path = (*_EXECUTION, "processes")
     if processes is not None and execution.runner == "threads":
         fix = "Remove it, or write `runner: processes`."
-        report.no_effect(path, "with `runner: threads`", fix, about=about)
+        report.no_effect(path, "with `runner: threads`", fix)
     elif processes is not None and processes > workers:
         rule = f"must not exceed `parallel_workers` ({workers})"
         fix = f"Write {workers} or less, or more `parallel_workers`."
-        about = ((*_EXECUTION, "parallel_workers"),)
-        report.add(path, rule, fix, value=str(processes), about=about)
+        report.add(path, rule, fix, value=str(processes))
 
 
 _DEFAULT_HOSTS = frozenset({"api.openai.com", "api.groq.com", "generativelanguage.googleapis.com"})
@@ -309,7 +307,7 @@ def _check_storage(configuration: Configuration, report: Report) -> None:
     if storage.remote is None and storage.local is not None:
         fix = "Remove it, or write an address as `storage.path`, e.g. `s3://bucket/nightly`."
         why = "with a folder as `storage.path`"
-        report.no_effect("storage.local", why, fix, about=("storage.path",))
+        report.no_effect("storage.local", why, fix)
 
 
 # -- telemetry
@@ -394,10 +392,10 @@ def check_games(configuration: Configuration, report: Report) -> None:
     if not configuration.storage.keep_text:
         rule = "must be true with `society.games`: plays are read again after a resume, and shown"
         fix = "Remove it, or remove `society.games`."
-        report.add("storage.keep_text", rule, fix, value="false", about=("society.games",))
+        report.add("storage.keep_text", rule, fix, value="false")
     if games.asks_llm and configuration.llm is None:
         fix = "Write e.g. `llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}`."
-        report.require("llm", "by `society.games`: models play", fix, about=("society.games",))
+        report.require("llm", "by `society.games`: models play", fix)
     n_games = len(games.games or BUILT_IN)
     if games.plays < n_games:
         rule = f"must be at least the number of games, {n_games}: else a game gets no play"

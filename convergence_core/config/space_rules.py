@@ -41,25 +41,25 @@ def check_space(space: SearchSpaceConfig, report: Report) -> None:
             _check_choices(parameter.choices, (*path, "choices"), report)
         elif isinstance(parameter, TextParam):
             _check_choices(parameter.variants, (*path, "variants"), report)
-        if parameter.default is not None and not allows(parameter, parameter.default):
-            rule, fix = f"must be {allowed(parameter)}", "Write one of its possible values."
+        if parameter.default is not None and not _allows(parameter, parameter.default):
+            rule, fix = f"must be {_allowed(parameter)}", "Write one of its possible values."
             report.add((*path, "default"), rule, fix, value=shown(parameter.default))
     _check_conditions(space.parameters, report)
     _check_defaults(space.parameters, report)
     _check_constraints(space, report)
 
 
-def same(a: Choice, b: Choice) -> bool:
+def _same(a: Choice, b: Choice) -> bool:
     """Whether two values are one: numbers by value, booleans apart from numbers."""
     return isinstance(a, bool) == isinstance(b, bool) and a == b
 
 
-def allows(parameter: ParameterConfig, value: Choice) -> bool:
+def _allows(parameter: ParameterConfig, value: Choice) -> bool:
     """Whether a parameter can take a value."""
     if isinstance(parameter, BooleanParam):
         return isinstance(value, bool)
     if isinstance(parameter, CategoricalParam):
-        return any(same(value, choice) for choice in parameter.choices)
+        return any(_same(value, choice) for choice in parameter.choices)
     if isinstance(parameter, TextParam):
         return value in parameter.variants
     if isinstance(value, bool | str) or not parameter.min <= value <= parameter.max:
@@ -70,7 +70,7 @@ def allows(parameter: ParameterConfig, value: Choice) -> bool:
     return steps > _MAX_STEPS or abs(steps - round(steps)) < 1e-6
 
 
-def allowed(parameter: ParameterConfig) -> str:
+def _allowed(parameter: ParameterConfig) -> str:
     """Return what a parameter can take, in words."""
     if isinstance(parameter, FloatParam | IntParam):
         step = f" in steps of {parameter.step}" if parameter.step is not None else ""
@@ -108,7 +108,7 @@ def _check_range(parameter: FloatParam | IntParam, path: Path, report: Report) -
         report.add((*path, "max"), "must span a finite range", "Narrow it.", value=shown(high))
     if parameter.log and not low > 0:
         rule, fix = "must be above 0 when `log` is true", "Raise `min`, or remove `log`."
-        report.add((*path, "min"), rule, fix, value=shown(low), about=((*path, "log"),))
+        report.add((*path, "min"), rule, fix, value=shown(low))
     if step is None:
         return
     if step > high - low:
@@ -136,7 +136,7 @@ def _check_conditions(parameters: Parameters, report: Report) -> None:
                 rule = "must name another parameter"
                 report.add(path, rule, "Remove it.", value=shown(other), of_key=True)
             elif other not in parameters:
-                report_unknown(path, other, parameters, report, of_key=True)
+                _report_unknown(path, other, parameters, report, of_key=True)
             elif not values:
                 report.add(path, "must list at least one value", "Add one, or remove it.")
             else:
@@ -152,8 +152,8 @@ def _check_values(
     parameter: ParameterConfig, values: list[Choice], path: Path, report: Report
 ) -> None:
     for i, value in enumerate(values):
-        if not allows(parameter, value):
-            rule = f"must be {allowed(parameter)} of `{path[-1]}`"
+        if not _allows(parameter, value):
+            rule = f"must be {_allowed(parameter)} of `{path[-1]}`"
             fix = "Write a value that the parameter can take."
             report.add((*path, i), rule, fix, value=shown(value))
 
@@ -176,14 +176,14 @@ def _check_defaults(parameters: Parameters, report: Report) -> None:
     """Defaults are the baseline of the report, so either all that it needs are given, or none."""
     defaults = {name: p.default for name, p in parameters.items() if p.default is not None}
     for name in parameters if defaults else ():
-        if name not in defaults and is_active(name, parameters, defaults):
+        if name not in defaults and _is_active(name, parameters, defaults):
             have = "has" if len(defaults) == 1 else "have"
             rule = f"needs a `default`, since {listing([*defaults][:3])} {have} one"
             fix = "Add it, or remove all defaults: together they are the configuration in use."
             report.add((*_PARAMETERS, name), rule, fix, of_key=True)
 
 
-def is_active(
+def _is_active(
     name: str,
     parameters: Parameters,
     values: Mapping[str, object],
@@ -196,9 +196,9 @@ def is_active(
         value = values.get(other)
         if other not in parameters or not isinstance(value, bool | int | float | str):
             return False
-        if not is_active(other, parameters, values, above | {name}):
+        if not _is_active(other, parameters, values, above | {name}):
             return False
-        if not any(same(value, item) for item in wanted):
+        if not any(_same(value, item) for item in wanted):
             return False
     return True
 
@@ -219,7 +219,7 @@ def _check_constraints(space: SearchSpaceConfig, report: Report) -> None:
             continue
         for name in sorted(expression.names):
             if name not in space.parameters:
-                report_unknown(path, name, space.parameters, report)
+                _report_unknown(path, name, space.parameters, report)
             elif isinstance(space.parameters[name], TextParam):
                 rule, fix = "must not use text parameters", "Use parameters of other types."
                 report.add(path, rule, fix, value=f"`{name}`")
@@ -227,16 +227,14 @@ def _check_constraints(space: SearchSpaceConfig, report: Report) -> None:
             _check_use(path, name, use, space.parameters.get(name), report)
 
 
-def report_unknown(
+def _report_unknown(
     path: Path, name: str, known: Parameters, report: Report, *, of_key: bool = False
 ) -> None:
-    """Report a name that is no parameter's, unless that parameter was reported itself."""
-    broken = {str(place[2]) for place in report.broken if place[:2] == _PARAMETERS and place[2:]}
-    if name not in broken:
-        names = sorted({*known, *broken})
-        rule = "must name a parameter of `search_space.parameters`"
-        fix = guessed(name, names, f"Known are: {listing(names[:20])}.")
-        report.add(path, rule, fix, value=shown(name), of_key=of_key)
+    """Report a name that is no parameter's."""
+    names = sorted(known)
+    rule = "must name a parameter of `search_space.parameters`"
+    fix = guessed(name, names, f"Known are: {listing(names[:20])}.")
+    report.add(path, rule, fix, value=shown(name), of_key=of_key)
 
 
 def _check_use(

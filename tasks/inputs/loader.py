@@ -108,12 +108,7 @@ def load(path: str | Path, assignments: Sequence[str] = ()) -> Loaded:
         for assignment in assignments:
             _assign(source.data, assignment)
         return replace(load_mapping(source.data, path.parent), config_path=path)
-    try:
-        configuration = configuration_of(source)
-    except ConfigurationError as error:
-        problems = _problems_of_named_cases(source, path.parent)
-        raise ConfigurationError([*error.problems, *problems]) from None
-    return _Loader(configuration, path.parent, source, path).load()
+    return _Loader(configuration_of(source), path.parent, source, path).load()
 
 
 def read_config(path: Path) -> bytes:
@@ -186,20 +181,6 @@ def _of_config(problem: Problem, path: Path) -> Problem:
         value=problem.value or repr(str(path)),
         fix="`convergence init` writes an example." if "exists" in problem.rule else problem.fix,
     )
-
-
-def _problems_of_named_cases(source: ConfigSource, base_dir: Path) -> list[Problem]:
-    """Check the test-case file of an invalid configuration as far as possible."""
-    section = source.data.get("evaluation") if isinstance(source.data, dict) else None
-    path_text = section.get("test_cases") if isinstance(section, dict) else None
-    named = path_text.get("path") if isinstance(path_text, dict) else path_text
-    if not isinstance(named, str):
-        return []
-    path = base_dir / named
-    try:
-        return list(read_cases(path, Reporter(file=str(path), key=_CASES)).problems)
-    except FileProblem as error:
-        return [error.problem]
 
 
 @dataclass(slots=True, eq=False)

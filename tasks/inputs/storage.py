@@ -25,19 +25,10 @@ def bound_folder(loaded: Loaded) -> Path:
     Raises:
         StoreError: the extra is not installed, or the folder belongs to another address.
     """
-    url = loaded.configuration.storage.remote
-    return store_path(loaded) if url is None else bound_store(loaded, url)
-
-
-def bound_store(loaded: Loaded, url: str) -> Path:
-    """Return the folder of the results store, as the working copy of an address.
-
-    Raises:
-        StoreError: the extra is not installed, or the folder belongs to another address.
-    """
-    check_installed()
-    path = store_path(loaded)
-    bind(path, url)
+    path, url = store_path(loaded), loaded.configuration.storage.remote
+    if url is not None:
+        check_installed()
+        bind(path, url)
     return path
 
 
@@ -47,11 +38,9 @@ def ready_store(loaded: Loaded) -> Path:
     Raises:
         StoreError: object storage cannot be used: the extra, the address or the credentials.
     """
-    url = loaded.configuration.storage.remote
-    if url is None:
-        return store_path(loaded)
-    path = bound_store(loaded, url)
-    Mirror(path, url).pull()
+    path, url = bound_folder(loaded), loaded.configuration.storage.remote
+    if url is not None:
+        Mirror(path, url).pull()
     return path
 
 

@@ -29,7 +29,7 @@ from tasks.report.files import write_results
 from tasks.run.adoption import adopt, tagged_champion
 from tasks.run.result import collect
 from tasks.run.run import Run
-from tasks.store.clock import end_us, wall_clock_us
+from tasks.store.clock import wall_clock_us
 from tasks.store.runtime.promotions import looks_before, save_look
 from tasks.store.runtime.rows import GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -197,19 +197,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     final = Final.of(trials, loaded.cases, study.confidence_level)
     candidate, gate, kept, look = _judged(run, recommendation, final)
     _publish(run, recommendation, final, recommended=kept or candidate)
-    result = collect(
-        run.store,
-        replace(run.record, ended_us=end_us(run.record.started_us)),
-        loaded,
-        run.state.search,
-        recommendation,
-        totals=run.journal.totals(run.run_id),
-        status=ended.status,
-        reason=ended.text,
-        past=run.past,
-        final=final,
-        n_maybe_paid=len(run.maybe_paid),
-    )
+    result = collect(run, recommendation, status=ended.status, reason=ended.text, final=final)
     if kept is not None:
         result = replace(result, winner=result.baseline, challenger=result.winner)
     if look is not None and gate is not None:

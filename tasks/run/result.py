@@ -8,15 +8,13 @@ import numpy as np
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import explain
 from convergence_core.explanation.records import Effect, Explanation
-from convergence_core.ports import CallTotals, RunRecord
-from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.prompts.state import text_id_of
 from convergence_core.records import Params
 from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
 from convergence_core.search.goals import FittedGoals, Goals
 from convergence_core.search.recommend import Ranked, Recommendation
 from convergence_core.search.sampler import SearchState
-from convergence_core.search.samplers import ThompsonSampler, make_sampler, make_surrogate
+from convergence_core.search.samplers import ThompsonSampler, make_sampler
 from convergence_core.search.source_report import SourceReport, source_reports
 from convergence_core.space import Choice
 from tasks.inputs.loader import Loaded
@@ -29,7 +27,6 @@ from tasks.report.prompts_section import prompt_report
 from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
 from tasks.rlp.model_calls import SAO, THOUGHT, WRITING
-from tasks.run.prior_runs import PriorRuns
 from tasks.run.run import Run
 from tasks.store import ParquetStore
 from tasks.store.clock import end_us
@@ -53,56 +50,34 @@ FROM attempts WHERE run_id = $run AND state <> 'cached' GROUP BY purpose
 
 def collect_progress(run: Run) -> RunResult:
     """Return what an open run has found so far, as if it were stopped now."""
-    return collect(
-        run.store,
-        replace(run.record, ended_us=end_us(run.record.started_us)),
-        run.loaded,
-        run.state.search,
-        run.study.recommend(run.state),
-        totals=run.journal.totals(run.run_id),
-        status="stopped",
-        reason="the run goes on",
-        past=run.past,
-        n_maybe_paid=len(run.maybe_paid),
-        explains=False,
-    )
+    recommendation = run.study.recommend(run.state)
+    return collect(run, recommendation, status="stopped", reason="the run goes on", explains=False)
 
 
 def collect(
-    store: ParquetStore,
-    record: RunRecord,
-    loaded: Loaded,
-    search: SearchState,
+    run: Run,
     recommendation: Recommendation | None,
     *,
-    totals: CallTotals,
     status: ResultStatus,
     reason: str,
-    past: PriorRuns | None = None,
     final: Final | None = None,
-    n_maybe_paid: int = 0,
     explains: bool = True,
 ) -> RunResult:
     """Return everything that a run has found so far.
 
     Args:
-        store: holds the run's committed generations, and its final re-estimation if it had one.
-        record: the run's row; ``ended_us`` is when the result was made.
-        loaded: the run's configuration, space and cases.
-        search: what was learned by the last committed generation.
-        recommendation: of that evidence; ``None`` if no candidate has answered.
-        totals: the journal's account of the run.
+        run: whose generations are committed; its final re-estimation is published, if it had one.
+        recommendation: of its evidence; ``None`` if no candidate has answered.
         status: how the run ended.
         reason: why, in words.
-        past: what the run knows of earlier ones; ``None``: nothing.
         final: the re-estimation of winner and defaults; ``None`` if there was none.
-        n_maybe_paid: calls in flight when an earlier process died.
         explains: whether effects and explanation are found too, which takes a fit of the surrogate
             and about a second.
 
     Raises:
         StoreDamagedError: a file of the run cannot be read.
     """
+    loaded, search = run.loaded, run.state.search
     configuration, space = loaded.configuration, loaded.space
     level = configuration.optimization.mab.confidence_level
     defaults = space.baseline()
@@ -111,10 +86,10 @@ def collect(
     top = ranking[:MAX_LEADERBOARD]
     shown = [ranked.candidate_id for ranked in top]
     evidence = read_evidence(
-        store,
-        record.run_id,
+        run.store,
+        run.record.run_id,
         compared=list(dict.fromkeys([*shown, *([] if baseline_id is None else [baseline_id])])),
-        case_weights={case.case_id: case.weight for case in loaded.search_cases},
+        case_weights=run.past.case_weights,
     )
     final = final or Final.of((), loaded.cases, level)
     names = space.names(_points(ranking, search, final))
@@ -130,12 +105,12 @@ def collect(
     goals = Goals.of(configuration)
     fitted = None if goals is None else goals.fit(search.archive, space)
     result = replace(
-        _account(record, loaded, evidence, totals),
+        _account(run, evidence),
         status=status,
         reason=reason,
-        n_maybe_paid=n_maybe_paid,
+        n_maybe_paid=len(run.maybe_paid),
         n_candidates=len(search.archive),
-        facts=_facts(record, past, search),
+        facts=_facts(run),
         baseline=view.report(baseline_id),
         has_defaults=baseline_id is not None,
         front=pareto_front(fitted, search, names, level=level),
@@ -144,14 +119,14 @@ def collect(
             search.archive.members[name].candidate.params for name in shown
         ),
     )
-    result = _with_sections(result, store, loaded, view, baseline_id=baseline_id)
+    result = _with_sections(result, run, view, baseline_id=baseline_id)
     if recommendation is None:
         return result
     result = _with_winner(result, view, recommendation, fitted, baseline_id)
-    result = _with_prompts(result, store, loaded)
+    result = replace(result, prompts=prompt_report(run.store, result, _given_texts(loaded)))
     if not explains:
         return result
-    effects, explanation = _explained(recommendation, view, loaded, past, fitted)
+    effects, explanation = _explained(run, recommendation, view, fitted)
     return replace(result, effects=effects, explanation=explanation)
 
 
@@ -168,11 +143,10 @@ def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dic
     }
 
 
-def _account(
-    record: RunRecord, loaded: Loaded, evidence: RunEvidence, totals: CallTotals
-) -> RunResult:
+def _account(run: Run, evidence: RunEvidence) -> RunResult:
     """Return a run's settings, counts and costs, without its findings."""
-    configuration = loaded.configuration
+    record, loaded, configuration = run.record, run.loaded, run.configuration
+    totals = run.journal.totals(record.run_id)
     metrics = configuration.evaluation.metrics
     return RunResult(
         run_id=record.run_id,
@@ -190,7 +164,7 @@ def _account(
         costs=evidence.costs,
         never_called=_never_called(configuration, evidence),
         started_us=record.started_us,
-        ended_us=record.ended_us or record.started_us,
+        ended_us=end_us(record.started_us),
         n_search_cases=len(loaded.search_cases),
         n_holdout_cases=len(loaded.holdout_cases),
         metrics=tuple(
@@ -226,13 +200,12 @@ def _never_called(configuration: Configuration, evidence: RunEvidence) -> tuple[
     )
 
 
-def _facts(record: RunRecord, past: PriorRuns | None, search: SearchState) -> dict[str, str]:
+def _facts(run: Run) -> dict[str, str]:
     """Return what the numbers depend on."""
-    facts = dict(record.tags)
-    if past is not None:
-        lines = (past.describe(), past.describe_agreement(search))
-        text = "; ".join(line for line in lines if line is not None)
-        facts |= {"earlier runs": text} if text else {}
+    record, past = run.record, run.past
+    lines = (past.describe(), past.describe_agreement(run.state.search))
+    text = "; ".join(line for line in lines if line is not None)
+    facts = {**record.tags, **({"earlier runs": text} if text else {})}
     for newest in ancestors(record)[:1]:
         facts["goes on from"] = label_of(record.name, newest)
     return facts | {
@@ -243,14 +216,10 @@ def _facts(record: RunRecord, past: PriorRuns | None, search: SearchState) -> di
 
 
 def _with_sections(
-    result: RunResult,
-    store: ParquetStore,
-    loaded: Loaded,
-    view: View,
-    *,
-    baseline_id: str | None,
+    result: RunResult, run: Run, view: View, *, baseline_id: str | None
 ) -> RunResult:
     """Return the result with what is known of sources, judges, thoughts and preferences."""
+    store, loaded = run.store, run.loaded
     return replace(
         result,
         judges=judge_reports(
@@ -297,11 +266,6 @@ def _given_texts(loaded: Loaded) -> dict[str, str]:
     }
 
 
-def _with_prompts(result: RunResult, store: ParquetStore, loaded: Loaded) -> RunResult:
-    """Return the result with what writing prompts came to."""
-    return replace(result, prompts=prompt_report(store, result, _given_texts(loaded)))
-
-
 def _with_winner(
     result: RunResult,
     view: View,
@@ -326,25 +290,17 @@ def _with_winner(
 
 
 def _explained(
-    recommendation: Recommendation,
-    view: View,
-    loaded: Loaded,
-    past: PriorRuns | None,
-    goals: FittedGoals | None,
+    run: Run, recommendation: Recommendation, view: View, goals: FittedGoals | None
 ) -> tuple[tuple[Effect, ...], Explanation]:
     """Return why the recommendation is what it is; the same for the same evidence."""
-    configuration = loaded.configuration
-    deterministic, price = configuration.evaluation.deterministic, LengthPrice.of(configuration)
-    sampler = make_sampler(configuration, view.space)
+    sampler = make_sampler(run.configuration, view.space)
     return explain(
-        make_surrogate(view.space, deterministic=deterministic, price=price)
-        if past is None
-        else past.surrogate,
+        run.past.surrogate,
         view.search.archive,
         recommendation,
         rng=np.random.default_rng(0),
         names=view.names,
-        case_weights={case.case_id: case.weight for case in loaded.search_cases},
+        case_weights=run.past.case_weights,
         rules=sampler.rules if isinstance(sampler, ThompsonSampler) else None,
         goals=goals,
     )

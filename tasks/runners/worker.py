@@ -129,22 +129,3 @@ def _loaded(spec: RunSpec) -> Loaded:
             "Give all workers the same files, e.g. on a shared folder."
         )
     return loaded
-
-
-_WORKER = Worker()
-"""The one of this process."""
-
-
-def execute(data: bytes) -> bytes:
-    """Execute a packed work item in this process; what clusters call, which send functions only."""
-    return _WORKER.execute(data)
-
-
-def stop(session_id: str) -> None:
-    """Let no further call of a session start in this process."""
-    _WORKER.stop(session_id)
-
-
-def close() -> None:
-    """Close what this process holds open of a run."""
-    _WORKER.close()

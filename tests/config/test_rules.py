@@ -78,39 +78,60 @@ def test_message_names_key_rule_value_and_fix():
     )
 
 
-def test_all_problems_come_at_once_in_the_order_of_the_file():
-    text = (
-        "api: {name: 3, function: m, colour: red}\n"
-        "search_space:\n"
-        "  parameters:\n"
-        "    a: {type: float, min: 2, max: 1}\n"
-        "    b: {type: int, min: 0, max: x}\n"
-        "    c: {type: text, variants: [p, p], when: {b: 1, z: 2}}\n"
-        "evaluation:\n"
-        "  test_cases: {holdout: 2}\n"
-        "  metrics: {m: {weight: -1, type: numeric}, n: {type: exact_match, pattern: x}}\n"
-        "budget: {max_usd: -3}\n"
-        "nonsense: 1\n"
-    )
+TYPES_AND_RULES = """
+api: {name: 3, function: m, colour: red}
+search_space:
+  parameters:
+    a: {type: float, min: 2, max: 1}
+    b: {type: int, min: 0, max: x}
+    c: {type: text, variants: [p, p], when: {b: 1, z: 2}}
+evaluation:
+  test_cases: {holdout: 2}
+  metrics: {m: {weight: -1, type: numeric}, n: {type: exact_match, pattern: x}}
+budget: {max_usd: -3}
+nonsense: 1
+"""
+TYPES_MENDED = {
+    "name: 3, function: m, colour: red": "name: b, function: 'm:f'",
+    "max: x": "max: 3",
+    "holdout: 2": "holdout: 0",
+    "weight: -1": "weight: 0",
+    ", pattern: x": ", weight: 0",
+    "max_usd: -3": "max_usd: 3",
+    "nonsense: 1": "",
+}
+
+
+def keys_in_order(text):
     with pytest.raises(ConfigurationError) as caught:
         parse_configuration(text, file="f.yaml")
-    assert [problem.key for problem in caught.value.problems] == [
+    places = [(problem.line, problem.column) for problem in caught.value.problems]
+    assert places == sorted(places)
+    return [problem.key for problem in caught.value.problems]
+
+
+def test_all_problems_of_a_step_come_at_once_in_the_order_of_the_file():
+    assert keys_in_order(TYPES_AND_RULES) == [
         "api.name",
         "api.function",
         "api.colour",
-        "search_space.parameters.a.max",
         "search_space.parameters.b.max",
-        "search_space.parameters.c.variants[1]",
-        "search_space.parameters.c.when.z",
-        "evaluation.test_cases.path",
         "evaluation.test_cases.holdout",
         "evaluation.metrics.m.weight",
         "evaluation.metrics.n.pattern",
         "budget.max_usd",
         "nonsense",
     ]
-    places = [(problem.line, problem.column) for problem in caught.value.problems]
-    assert places == sorted(places)
+    mended = TYPES_AND_RULES
+    for wrong, right in TYPES_MENDED.items():
+        mended = mended.replace(wrong, right)
+    assert keys_in_order(mended) == [
+        "search_space.parameters.a.max",
+        "search_space.parameters.c.variants[1]",
+        "search_space.parameters.c.when.z",
+        "evaluation.test_cases.path",
+        "evaluation.metrics",
+    ]
 
 
 def test_a_misspelt_key_is_not_reported_as_missing_too():

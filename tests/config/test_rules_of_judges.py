@@ -46,45 +46,9 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         JUDGED,
         ({Q + "/champion": "default"}, f"{KEY}.champion", "with mode `rating`", "mode: pairwise"),
     ),
-    "champion of no defaults": (
-        PAIRWISE,
-        (
-            {Q + "/champion": REMOVED},
-            f"{KEY}.champion",
-            "since none of them has a `default`",
-            "{t: …, n: …, m: …}",
-        ),
-    ),
     "champion that is a text": (
         PAIRWISE,
         ({Q + "/champion": "best"}, f"{KEY}.champion", "must be `default` or a mapping", "small"),
-    ),
-    "champion of an unknown parameter": (
-        PAIRWISE,
-        (
-            {Q + "/champion/nn": 1},
-            f"{KEY}.champion.nn",
-            "must name a parameter",
-            "Did you mean `n`?",
-        ),
-    ),
-    "champion out of bounds": (
-        PAIRWISE,
-        (
-            {Q + "/champion/t": 1.5},
-            f"{KEY}.champion.t",
-            "between min=0.0 and max=1.0 of `t`",
-            "can take",
-        ),
-    ),
-    "champion that lacks a parameter": (
-        PAIRWISE,
-        (
-            {Q + "/champion": {"t": 0.5, "m": "a"}},
-            f"{KEY}.champion",
-            "must have a value of `n` too",
-            "Add `n: …`",
-        ),
     ),
     "labels of pairs": (
         PAIRWISE,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from tasks.report.candidates import Final
 from tasks.report.files import write_results
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
+from tasks.run.prior_runs import read_past
 from tasks.run.result import collect
 from tasks.store import ParquetStore
 from tasks.store.tables.rows import (
@@ -194,13 +196,21 @@ class Told:
 
     def collect(self, *final: Trial, loaded: Loaded | None = None) -> RunResult:
         """Collect as the run's end does."""
+        loaded = loaded or LOADED
+        run: Any = SimpleNamespace(
+            run_id=RUN,
+            store=self.store,
+            record=run_record(),
+            loaded=loaded,
+            configuration=loaded.configuration,
+            state=SimpleNamespace(search=self.search),
+            past=read_past(self.store, run_record(), loaded),
+            journal=SimpleNamespace(totals=lambda _: CallTotals(n_attempts=99, cost_usd=1.5)),
+            maybe_paid=(),
+        )
         return collect(
-            self.store,
-            replace(run_record(), ended_us=T0 + 9),
-            loaded or LOADED,
-            self.search,
+            run,
             self.recommended(),
-            totals=CallTotals(n_attempts=99, cost_usd=1.5),
             status="done",
             reason="all generations were run",
             final=Final.of(final, CASES, 0.95),
