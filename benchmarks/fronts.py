@@ -17,8 +17,9 @@ import numpy as np
 from benchmarks.machine import options
 from benchmarks.optimizer.imports import need
 from benchmarks.tables import header, row, with_error
+from convergence_core.config.evaluation import BaseMetric
 from convergence_core.evidence import Measures
-from convergence_core.objective import MetricRule, RewardModel, hypervolume
+from convergence_core.objective import RewardModel, hypervolume
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell, Evaluation, Params, Trial
 from convergence_core.search.goals import Goals
@@ -30,7 +31,7 @@ from convergence_core.space import Float, Space
 N_NUMBERS = 4
 SPACE = Space(parameters={f"x{i}": Float(min=0.0, max=1.0) for i in range(N_NUMBERS)})
 METRICS = ("a", "b")
-REWARDS = RewardModel(rules=tuple(MetricRule(name=name) for name in METRICS))
+REWARDS = RewardModel(dict.fromkeys(METRICS, BaseMetric(type="function", direction="higher")))
 N_GENERATIONS, SIZE = 8, 20
 POWERS = {"hollow": 1, "straight": 2}
 """Of DTLZ2's values, by the front's shape."""

@@ -145,7 +145,7 @@ class Ours:
                 target=make_target(self._loaded, self._world),
                 timeout_s=config.api.request.timeout_seconds,
                 metrics=make_metrics(self._loaded, self._world),
-                rewards=RewardModel.from_config(config.evaluation.metrics),
+                rewards=RewardModel(config.evaluation.metrics),
                 cases=self._cases,
             ),
             limits=CallLimits(workers=WORKERS, max_retries=0),

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -156,7 +156,7 @@ def _volume(points: np.ndarray) -> float:
 
 
 if TYPE_CHECKING:
-    from convergence_core.config import MetricConfig
+    from convergence_core.config.evaluation import BaseMetric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,76 +171,18 @@ class Scored:
     """``candidate`` for a broken constraint, ``evaluator`` for no usable number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRule:
-    """Part of one metric in the reward."""
-
-    name: str
-    weight: float = 1.0
-    """Share in the reward, relative to the others; 0: constrained and shown only."""
-    direction: Literal["higher", "lower"] = "higher"
-    """Used where there is no scale: which end of [0, 1] is good."""
-    good: float | None = None
-    """Value worth 1; ``None``: values must lie in [0, 1]."""
-    bad: float | None = None
-    """Value worth 0; ``None`` together with ``good``."""
-    minimum: float | None = None
-    """Hard constraint."""
-    maximum: float | None = None
-    """Hard constraint."""
-
-    def __post_init__(self) -> None:
-        """Refuse half a scale and one without width."""
-        if (self.good is None) != (self.bad is None) or (
-            self.good is not None and self.good == self.bad
-        ):
-            raise ValueError(f"the scale of `{self.name}` needs two different values")
-
-    @property
-    def is_constrained(self) -> bool:
-        """Whether it has a hard constraint."""
-        return self.minimum is not None or self.maximum is not None
-
-    def broken(self, value: float) -> str | None:
-        """Return the constraint that a value breaks."""
-        if self.maximum is not None and value > self.maximum:
-            return f"constraint {self.name} <= {self.maximum:g} (was {value:g})"
-        if self.minimum is not None and value < self.minimum:
-            return f"constraint {self.name} >= {self.minimum:g} (was {value:g})"
-        return None
-
-    def scaled(self, value: float) -> float | None:
-        """Return a finite value on its scale, in [0, 1]; ``None`` means no scale covers it."""
-        if self.good is not None and self.bad is not None:
-            return min(1.0, max(0.0, (value - self.bad) / (self.good - self.bad)))  # (eq. 2)
-        if not 0.0 <= value <= 1.0:
-            return None
-        return value if self.direction == "higher" else 1.0 - value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RewardModel:
-    """All metrics' rules; scores one cell at a time."""
+    """The configured metrics; scores one cell at a time.
 
-    rules: tuple[MetricRule, ...]
+    Example:
+        >>> model = RewardModel(configuration.evaluation.metrics)
+        >>> model.score({"exact_match": 1.0}).reward
+        1.0
+    """
 
-    def __post_init__(self) -> None:
-        """Refuse metrics without weight.
-
-        Raises:
-            ValueError: no metric has a weight above 0.
-        """
-        if not math.fsum(rule.weight for rule in self.rules) > 0:
-            raise ValueError("at least one metric needs a weight above 0")
-
-    @classmethod
-    def from_config(cls, metrics: Mapping[str, "MetricConfig"]) -> "RewardModel":
-        """Build the model of ``evaluation.metrics``.
-
-        Raises:
-            ValueError: no metric has a weight above 0, or a scale has no width.
-        """
-        return cls(rules=tuple(_rule(name, metric) for name, metric in metrics.items()))
+    metrics: "Mapping[str, BaseMetric]"
+    """By name, at least one with a weight above 0."""
 
     def score(
         self, metrics: Mapping[str, float | None], left_out: AbstractSet[str] = frozenset()
@@ -251,29 +193,29 @@ class RewardModel:
             metrics: name → value.
             left_out: metrics that do not apply to the cell's case: the others share their weight.
         """
-        known = [(rule, metrics.get(rule.name)) for rule in self.rules]
-        for rule, value in known:
+        known = [(name, metric, metrics.get(name)) for name, metric in self.metrics.items()]
+        for name, _, value in known:
             if value is not None and not math.isfinite(value):
-                return _missing(f"metric {rule.name} is {value}, not a finite number")
-        for rule, value in known:
-            reason = None if value is None else rule.broken(value)
+                return _missing(f"metric {name} is {value}, not a finite number")
+        for name, metric, value in known:
+            reason = None if value is None else _broken(name, metric, value)
             if reason is not None:
                 return Scored(reward=0.0, reason=reason, fault="candidate")
         parts: list[float] = []
         weights: list[float] = []
-        for rule, value in known:
-            if rule.weight == 0 or rule.name in left_out:
+        for name, metric, value in known:
+            if metric.weight == 0 or name in left_out:
                 continue
             if value is None:
-                return _missing(f"metric {rule.name} is unknown")
-            scaled = rule.scaled(value)
+                return _missing(f"metric {name} is unknown")
+            scaled = _scaled(metric, value)
             if scaled is None:
                 return _missing(
-                    f"metric {rule.name} is {value:g}, outside [0, 1]: "
-                    f"give `scale: {{good: …, bad: …}}` under `evaluation.metrics.{rule.name}`"
+                    f"metric {name} is {value:g}, outside [0, 1]: "
+                    f"give `scale: {{good: …, bad: …}}` under `evaluation.metrics.{name}`"
                 )
-            parts.append(rule.weight * scaled)
-            weights.append(rule.weight)
+            parts.append(metric.weight * scaled)
+            weights.append(metric.weight)
         if not weights:
             return _missing("no metric with a weight applies to this test case")
         return Scored(reward=min(1.0, max(0.0, math.fsum(parts) / math.fsum(weights))))  # (eq. 1)
@@ -281,7 +223,7 @@ class RewardModel:
     @property
     def has_constraints(self) -> bool:
         """Whether any metric has a hard constraint."""
-        return any(rule.is_constrained for rule in self.rules)
+        return any(metric.is_constrained for metric in self.metrics.values())
 
     def breaks(self, metrics: Mapping[str, float | None]) -> bool | None:
         """Return whether a cell breaks a hard constraint.
@@ -289,13 +231,13 @@ class RewardModel:
         ``None`` for those whose metrics are known it breaks none, and not all of them are.
         """
         unknown = False
-        for rule in self.rules:
-            if not rule.is_constrained:
+        for name, metric in self.metrics.items():
+            if not metric.is_constrained:
                 continue
-            value = metrics.get(rule.name)
+            value = metrics.get(name)
             if value is None or not math.isfinite(value):
                 unknown = True
-            elif rule.broken(value) is not None:
+            elif _broken(name, metric, value) is not None:
                 return True
         return None if unknown else False
 
@@ -305,28 +247,34 @@ class RewardModel:
         Absent are metrics without a weight, and values that are unknown or that no scale covers.
         """
         parts: dict[str, float] = {}
-        for rule in self.rules:
-            value = metrics.get(rule.name)
+        for name, metric in self.metrics.items():
+            value = metrics.get(name)
             scaled = None
-            if rule.weight and value is not None and math.isfinite(value):
-                scaled = rule.scaled(value)
+            if metric.weight and value is not None and math.isfinite(value):
+                scaled = _scaled(metric, value)
             if scaled is not None:
-                parts[rule.name] = scaled
+                parts[name] = scaled
         return parts
+
+
+def _broken(name: str, metric: "BaseMetric", value: float) -> str | None:
+    """Return the constraint that a value breaks."""
+    if metric.max is not None and value > metric.max:
+        return f"constraint {name} <= {metric.max:g} (was {value:g})"
+    if metric.min is not None and value < metric.min:
+        return f"constraint {name} >= {metric.min:g} (was {value:g})"
+    return None
+
+
+def _scaled(metric: "BaseMetric", value: float) -> float | None:
+    """Return a finite value on its metric's scale, in [0, 1]; ``None`` means no scale covers it."""
+    if metric.scale is not None:
+        good, bad = metric.scale.good, metric.scale.bad
+        return min(1.0, max(0.0, (value - bad) / (good - bad)))  # (eq. 2)
+    if not 0.0 <= value <= 1.0:
+        return None
+    return value if metric.direction == "higher" else 1.0 - value
 
 
 def _missing(reason: str) -> Scored:
     return Scored(reward=None, reason=reason, fault="evaluator")
-
-
-def _rule(name: str, metric: "MetricConfig") -> MetricRule:
-    scale = metric.scale
-    return MetricRule(
-        name=name,
-        weight=metric.weight,
-        direction=metric.direction,
-        good=None if scale is None else scale.good,
-        bad=None if scale is None else scale.bad,
-        minimum=metric.min,
-        maximum=metric.max,
-    )

@@ -11,8 +11,8 @@ not creep over a limit by rounding.
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 from convergence_core.ports import WorstCase
 
@@ -74,8 +74,6 @@ class Grant:
     number: int
     start: Spent
     """Spending that the other budget starts with, so that the grant is all that remains there."""
-    is_whole: bool
-    """Whether no other process has a grant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +126,48 @@ WARN_AT = (0.5, 0.8)
 """Shares of a limit that are reported when they are crossed."""
 
 _PICO = 1_000_000_000_000
+_COUNTED: Final[tuple[LimitName, ...]] = ("max_calls", "max_tokens", "max_usd")
+"""Limits of what calls use, in the order of ``_Amounts``."""
+_SPENT: Final[dict[LimitName, str]] = {
+    "max_calls": "{limit} is spent: {used}, retries included. {go_on}",
+    "max_tokens": (
+        "{limit} is spent: {used} used or reserved, and the next call may use up to {more}. {go_on}"
+    ),
+    "max_usd": (
+        "{limit} is spent: {used} paid or reserved, and the next call may cost up to {more}. {go_on}"
+    ),
+    "max_minutes": "{limit} is over: {used} of work. {go_on}",
+}
+_UNKNOWN: Final[dict[LimitName, str]] = {
+    "max_tokens": (
+        "{limit} needs a bound of every call, but this one's length is unknown: set "
+        "`max_tokens` of the request (a chat), or remove the limit."
+    ),
+    "max_usd": (
+        "price unknown, but {limit} needs the price of every call. Name it under `prices:` "
+        "and set `max_tokens` of the request, or write `allow_unknown_prices: true`."
+    ),
+}
+_TOO_DEAR: Final = "{limit} is less than one call may cost: {more}. Raise it, or lower `max_tokens` of the request."
+"""Why a call is refused."""
+
+
+class _Amounts(NamedTuple):
+    """What calls use of each limit."""
+
+    calls: int = 0
+    tokens: int = 0
+    pico: int = 0
+    """Picodollars."""
+
+    def plus(self, other: "_Amounts", sign: int = 1) -> "_Amounts":
+        """Return the sum, or with ``sign`` -1 the difference, of both."""
+        return _Amounts(*(a + sign * b for a, b in zip(self, other, strict=True)))
+
+    @classmethod
+    def of(cls, spent: Spent) -> "_Amounts":
+        """Return what is counted of spending."""
+        return cls(spent.calls, spent.tokens, round(spent.usd * _PICO))
 
 
 class Budget:
@@ -145,26 +185,14 @@ class Budget:
         spent: Spent | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
-        before = spent or Spent()
         self.limits = limits
-        self.kept = (0.0, 0)
-        """What is kept back for later: the arguments of ``keep_back``."""
         self._lock = nullcontext() if lock is None else lock
-        self._pico = round(before.usd * _PICO)
-        self._calls = before.calls
-        self._tokens = before.tokens
-        self._n_unpriced = before.n_unpriced
-        self._seconds_before = before.seconds
-        self._started_s = self._now_s = 0.0
         self._next = 0
-        self._outstanding: dict[int, tuple[int, int, int]] = {}
-        """Number of a reservation or grant → picodollars, tokens and calls that it holds."""
-        self._reserved_calls = 0
-        self._reserved_pico = 0
-        self._reserved_tokens = 0
-        self._max_pico = None if limits.max_usd is None else round(limits.max_usd * _PICO)
-        self._open = limits
-        """What may be spent now: the limits, less what is kept back."""
+        self._outstanding: dict[int, _Amounts] = {}
+        """Number of a reservation or grant → what it holds."""
+        self._reserved = _Amounts()
+        self._set(spent or Spent(), 0.0)
+        self.keep_back()
         self._warned = {
             name: [share for share in WARN_AT if _is_crossed(share, used, limit)]
             for name, (used, _, limit) in self._uses().items()
@@ -184,11 +212,11 @@ class Budget:
         """
         if not 0.0 <= share < 1.0:
             raise ValueError(f"share must lie in [0, 1), but got {share}")
-        limits = self.limits
-        rest = 1.0 - share
+        limits, rest = self.limits, 1.0 - share
         self.kept = (share, calls)
+        """What is kept back for later: the arguments of ``keep_back``."""
         with self._lock:
-            self._open = limits.model_copy(
+            self._open = open_ = limits.model_copy(
                 update={
                     "max_usd": limits.max_usd and limits.max_usd * rest,
                     "max_calls": limits.max_calls and max(0, limits.max_calls - calls),
@@ -196,30 +224,23 @@ class Budget:
                     "max_minutes": limits.max_minutes and limits.max_minutes * rest,
                 }
             )
-            usd = self._open.max_usd
-            self._max_pico = None if usd is None else round(usd * _PICO)
+            """What may be spent now: the limits, less what is kept back."""
+            pico = None if open_.max_usd is None else round(open_.max_usd * _PICO)
+            self._most = (open_.max_calls, open_.max_tokens, pico)
+            """The same in the order of ``_Amounts``; ``None``: no limit."""
 
     @property
     def spent(self) -> Spent:
         """What was spent so far; calls in flight are not in it."""
         with self._lock:
-            return Spent(
-                usd=self._pico / _PICO,
-                calls=self._calls,
-                tokens=self._tokens,
-                n_unpriced=self._n_unpriced,
-                seconds=self._seconds(),
-            )
+            return self._as_spent(self._used)
 
     @property
     def reserved(self) -> Spent:
         """The worst case of the calls in flight."""
         with self._lock:
-            return Spent(
-                usd=self._reserved_pico / _PICO,
-                calls=self._reserved_calls,
-                tokens=self._reserved_tokens,
-            )
+            calls, tokens, pico = self._reserved
+            return Spent(usd=pico / _PICO, calls=calls, tokens=tokens)
 
     def reserve(self, worst: WorstCase, now_s: float = 0.0) -> Reservation | Wait | Exhausted:
         """Ask for leave to make one call.
@@ -231,20 +252,15 @@ class Budget:
         with self._lock:
             self._now_s = max(self._now_s, now_s)
             pico = _pico(worst.usd)
-            refusal = (
-                self._refuse_time()
-                or self._refuse_call()
-                or self._refuse_tokens(worst.tokens)
-                or self._refuse_money(pico)
-            )
+            refusal = self._refuse((1, worst.tokens, pico))
             if refusal is not None:
                 return refusal
-            waits_for = self._waits_for(pico or 0, worst.tokens or 0)
-            if waits_for is not None:
-                return Wait(limit=waits_for)
-            self._next += 1
-            self._hold(self._next, pico or 0, worst.tokens or 0, 1)
-            return Reservation(number=self._next, worst=worst)
+            held = _Amounts(1, worst.tokens or 0, pico or 0)
+            after = self._used.plus(self._reserved).plus(held)
+            for name, amount, most in zip(_COUNTED, after, self._most, strict=True):
+                if most is not None and amount > most:
+                    return Wait(limit=name)  # the calls in flight leave no room in it
+            return Reservation(number=self._hold(held), worst=worst)
 
     def settle(self, reservation: Reservation, usd: float | None, tokens: int | None) -> None:
         """Count what a call cost instead of what it might have cost.
@@ -267,12 +283,9 @@ class Budget:
             cost = _pico(usd)
             if cost is None:
                 cost = _pico(worst.usd)
-            self._calls += 1
-            self._tokens += (worst.tokens or 0) if tokens is None else tokens
-            if cost is None:
-                self._n_unpriced += 1
-            else:
-                self._pico += cost
+            n_tokens = (worst.tokens or 0) if tokens is None else tokens
+            self._n_unpriced += cost is None
+            self._used = self._used.plus(_Amounts(1, n_tokens, cost or 0))
 
     def release(self, reservation: Reservation) -> None:
         """Forget a call that was not made; harmless once it is settled or released."""
@@ -288,31 +301,24 @@ class Budget:
         """
         with self._lock:
             self._now_s = max(self._now_s, now_s)
-            open_ = self._open
-            held = (
-                part_of(self._max_pico, self._pico + self._reserved_pico, n_parts),
-                part_of(open_.max_tokens, self._tokens + self._reserved_tokens, n_parts),
-                part_of(open_.max_calls, self._calls + self._reserved_calls, n_parts),
+            taken = self._used.plus(self._reserved)
+            parts = [
+                part_of(most, used, n_parts) for most, used in zip(self._most, taken, strict=True)
+            ]
+            start = _Amounts(
+                *(
+                    used if most is None or part is None else most - part
+                    for most, part, used in zip(self._most, parts, self._used, strict=True)
+                )
             )
-            is_whole = not self._outstanding
-            self._next += 1
-            self._hold(self._next, *(part or 0 for part in held))
-            most = (self._max_pico, open_.max_tokens, open_.max_calls)
-            used = (self._pico, self._tokens, self._calls)
-            pico, tokens, calls = (
-                spent if limit is None or part is None else limit - part
-                for limit, part, spent in zip(most, held, used, strict=True)
-            )
-            start = Spent(usd=pico / _PICO, tokens=tokens, calls=calls, seconds=self._seconds())
-            return Grant(number=self._next, start=start, is_whole=is_whole)
+            number = self._hold(_Amounts(*(part or 0 for part in parts)))
+            return Grant(number=number, start=replace(self._as_spent(start), n_unpriced=0))
 
     def settle_grant(self, grant: Grant, used: Spent) -> None:
         """Count what was used of a grant; what of it was not is there again."""
         with self._lock:
             self._give_back(grant.number)
-            self._pico += round(used.usd * _PICO)
-            self._calls += used.calls
-            self._tokens += used.tokens
+            self._used = self._used.plus(_Amounts.of(used))
             self._n_unpriced += used.n_unpriced
 
     def restart(self, spent: Spent, now_s: float) -> None:
@@ -324,11 +330,7 @@ class Budget:
         with self._lock:
             if self._outstanding:
                 raise ValueError(f"{len(self._outstanding)} reservations are outstanding")
-            self._pico = round(spent.usd * _PICO)
-            self._calls, self._tokens = spent.calls, spent.tokens
-            self._n_unpriced = spent.n_unpriced
-            self._seconds_before = spent.seconds
-            self._started_s = self._now_s = now_s
+            self._set(spent, now_s)
 
     def warnings(self, now_s: float = 0.0) -> list[tuple[float, str]]:
         """Return share and line for each limit of which another share was crossed; each once.
@@ -351,19 +353,33 @@ class Budget:
 
     # -- under the lock
 
-    def _hold(self, number: int, pico: int, tokens: int, calls: int) -> None:
-        self._outstanding[number] = (pico, tokens, calls)
-        self._reserved_pico += pico
-        self._reserved_tokens += tokens
-        self._reserved_calls += calls
+    def _set(self, spent: Spent, now_s: float) -> None:
+        self._used = _Amounts.of(spent)
+        self._n_unpriced = spent.n_unpriced
+        self._seconds_before = spent.seconds
+        self._started_s = self._now_s = now_s
+
+    def _as_spent(self, amounts: _Amounts) -> Spent:
+        return Spent(
+            usd=amounts.pico / _PICO,
+            calls=amounts.calls,
+            tokens=amounts.tokens,
+            n_unpriced=self._n_unpriced,
+            seconds=self._seconds(),
+        )
+
+    def _hold(self, amounts: _Amounts) -> int:
+        """Reserve amounts under a number of their own."""
+        self._next += 1
+        self._outstanding[self._next] = amounts
+        self._reserved = self._reserved.plus(amounts)
+        return self._next
 
     def _give_back(self, number: int) -> bool:
         held = self._outstanding.pop(number, None)
         if held is None:
             return False
-        self._reserved_pico -= held[0]
-        self._reserved_tokens -= held[1]
-        self._reserved_calls -= held[2]
+        self._reserved = self._reserved.plus(held, -1)
         return True
 
     def _seconds(self) -> float:
@@ -371,66 +387,34 @@ class Budget:
 
     def _uses(self) -> dict[LimitName, tuple[float, float, float]]:
         """Return for each limit that is set: what is spent, what may be now, and what in all."""
-        now, all_ = self._open, self.limits
-        uses: dict[LimitName, tuple[float, float | None, float | None]] = {
-            "max_usd": (self._pico / _PICO, now.max_usd, all_.max_usd),
-            "max_calls": (self._calls, now.max_calls, all_.max_calls),
-            "max_tokens": (self._tokens, now.max_tokens, all_.max_tokens),
-            "max_minutes": (self._seconds() / 60, now.max_minutes, all_.max_minutes),
+        used: dict[LimitName, float] = {
+            "max_usd": self._used.pico / _PICO,
+            "max_calls": self._used.calls,
+            "max_tokens": self._used.tokens,
+            "max_minutes": self._seconds() / 60,
         }
         return {
-            name: (used, left, limit)
-            for name, (used, left, limit) in uses.items()
-            if left is not None and limit is not None
+            name: (amount, getattr(self._open, name), limit)
+            for name, amount in used.items()
+            if (limit := getattr(self.limits, name)) is not None
         }
 
-    def _refuse_time(self) -> Exhausted | None:
-        limit = self._open.max_minutes
-        if limit is None or self._seconds() < 60 * limit:
-            return None
-        return self._exhausted("max_minutes", "{limit} is over: {used} of work. {go_on}")
-
-    def _refuse_call(self) -> Exhausted | None:
-        limit = self._open.max_calls
-        if limit is None or self._calls < limit:
-            return None
-        return self._exhausted("max_calls", "{limit} is spent: {used}, retries included. {go_on}")
-
-    def _refuse_tokens(self, worst: int | None) -> Exhausted | None:
-        limit = self._open.max_tokens
-        if limit is None or (worst is not None and self._tokens + worst <= limit):
-            return None
-        if worst is None:
-            reason = (
-                "{limit} needs a bound of every call, but this one's length is unknown: set "
-                "`max_tokens` of the request (a chat), or remove the limit."
-            )
-            return self._exhausted("max_tokens", reason, is_unknown=True)
-        reason = "{limit} is spent: {used} used or reserved, and the next call may use up to {more}. {go_on}"
-        return self._exhausted("max_tokens", reason, more=f"{worst:,}")
-
-    def _refuse_money(self, worst: int | None) -> Exhausted | None:
-        most = self._max_pico
-        if most is None or (worst is not None and self._pico + worst <= most):
-            return None
-        if worst is None:
-            if self.limits.allow_unknown_prices:
-                return None
-            reason = (
-                "price unknown, but {limit} needs the price of every call. Name it under `prices:` "
-                "and set `max_tokens` of the request, or write `allow_unknown_prices: true`."
-            )
-            return self._exhausted("max_usd", reason, is_unknown=True)
-        reason = (
-            "{limit} is spent: {used} paid or reserved, and the next call may cost up to {more}. "
-            "{go_on}"
-        )
-        if worst > most:
-            reason = (
-                "{limit} is less than one call may cost: {more}. Raise it, or lower `max_tokens` of "
-                "the request."
-            )
-        return self._exhausted("max_usd", reason, more=dollars(worst / _PICO))
+    def _refuse(self, worst: tuple[int | None, ...]) -> Exhausted | None:
+        """Return why a call cannot fit, even if all calls in flight are free."""
+        minutes = self._open.max_minutes
+        if minutes is not None and self._seconds() >= 60 * minutes:
+            return self._exhausted("max_minutes", _SPENT["max_minutes"])
+        for name, more, used, most in zip(_COUNTED, worst, self._used, self._most, strict=True):
+            if most is None or (more is not None and used + more <= most):
+                continue
+            if more is not None:
+                shown_more = dollars(more / _PICO) if name == "max_usd" else f"{more:,}"
+                is_alone = name == "max_usd" and more > most
+                reason = _TOO_DEAR if is_alone else _SPENT[name]
+                return self._exhausted(name, reason, more=shown_more)
+            if name != "max_usd" or not self.limits.allow_unknown_prices:
+                return self._exhausted(name, _UNKNOWN[name], is_unknown=True)
+        return None
 
     def _exhausted(
         self, name: LimitName, reason: str, *, more: str = "", is_unknown: bool = False
@@ -443,19 +427,6 @@ class Budget:
         go_on = f"Raise it: `convergence resume --{name.replace('_', '-')} …`."
         text = reason.format(limit=key, used=shown(name, used), more=more, go_on=go_on)
         return Exhausted(limit=name, reason=text, is_unknown=is_unknown)
-
-    def _waits_for(self, pico: int, tokens: int) -> LimitName | None:
-        """Return the limit that the calls in flight leave no room in."""
-        limits = self._open
-        n_calls = self._calls + self._reserved_calls
-        if limits.max_calls is not None and n_calls >= limits.max_calls:
-            return "max_calls"
-        n_tokens = self._tokens + self._reserved_tokens + tokens
-        if limits.max_tokens is not None and n_tokens > limits.max_tokens:
-            return "max_tokens"
-        if self._max_pico is not None and self._pico + self._reserved_pico + pico > self._max_pico:
-            return "max_usd"
-        return None
 
 
 def part_of(limit: int | None, used: int, n_parts: int) -> int | None:

@@ -83,6 +83,11 @@ class BaseMetric(Section):
     max: float | None = None
     """Hard constraint: higher values score 0."""
 
+    @property
+    def is_constrained(self) -> bool:
+        """Whether it has a hard constraint."""
+        return self.min is not None or self.max is not None
+
 
 class AnswerMetric(BaseMetric):
     """A metric that reads answers."""

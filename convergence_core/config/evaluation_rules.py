@@ -63,7 +63,7 @@ def _check_objective(configuration: Configuration, report: Report) -> None:
             rule = "must be `reward` with `optimization.algorithm: evolution`"
             fix = "Write `algorithm: mab_evolution`, or remove it."
             report.add(path, rule, fix, value="pareto")
-    is_constrained = any(m.min is not None or m.max is not None for m in metrics)
+    is_constrained = any(metric.is_constrained for metric in metrics)
     default = type(evaluation).model_fields["max_broken"].default
     if evaluation.max_broken != default and not is_constrained:
         rule = "has no effect: no metric has a `min` or `max`"

@@ -55,11 +55,11 @@ class Goals:
     def of(cls, configuration: "Configuration") -> "Goals | None":
         """Return the goals of a configuration; ``None`` if the mean reward is all that counts."""
         evaluation = configuration.evaluation
-        rewards = RewardModel.from_config(evaluation.metrics)
+        rewards = RewardModel(evaluation.metrics)
         is_pareto = evaluation.objective == "pareto"
         if not is_pareto and not rewards.has_constraints:
             return None
-        objectives = tuple(rule.name for rule in rewards.rules if rule.weight > 0)
+        objectives = tuple(name for name, metric in rewards.metrics.items() if metric.weight > 0)
         return cls(
             measures=Measures(
                 rewards=rewards,

@@ -134,7 +134,7 @@ def open_session(
             timeout_s=configuration.api.request.timeout_seconds,
             credential=secret_name(configuration.api),
             metrics=deps.metrics,
-            rewards=RewardModel.from_config(configuration.evaluation.metrics),
+            rewards=RewardModel(configuration.evaluation.metrics),
             cases={case.case_id: case for case in loaded.cases},
         ),
         limits=CallLimits(

@@ -14,7 +14,6 @@ from convergence_core.errors import (
     InfrastructureFault,
     Problem,
 )
-from convergence_core.objective import MetricRule
 from convergence_core.ports import Metric
 from convergence_core.records import eval_id_of
 from convergence_core.search.study import limit_reached
@@ -29,6 +28,7 @@ from tests.support.sessions import (
     right,
     session,
 )
+from tests.support.single_metrics import metric
 
 
 def test_evaluations_come_in_the_order_of_the_cells():
@@ -193,7 +193,7 @@ def test_metric_that_is_nan_is_missing_and_never_one():
 
 
 def test_broken_constraint_is_reward_zero_of_an_answer_that_is_well():
-    rules = [MetricRule(name="quality", maximum=0.5)]
+    rules = {"quality": metric(max=0.5)}
     with session(ScriptedTarget(right), rules=rules) as s:
         (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
     assert (evaluation.status, evaluation.fault, evaluation.reward) == ("ok", "candidate", 0.0)

@@ -67,7 +67,7 @@ def _answer_all(folder: Path, n_candidates: int, order: int, pipe: Connection) -
             target=make_target(loaded, world),
             timeout_s=configuration.api.request.timeout_seconds,
             metrics=make_metrics(loaded, world),
-            rewards=RewardModel.from_config(configuration.evaluation.metrics),
+            rewards=RewardModel(configuration.evaluation.metrics),
             cases={case.case_id: case for case in loaded.cases},
         ),
         limits=CallLimits(workers=execution.parallel_workers, max_retries=execution.max_retries),

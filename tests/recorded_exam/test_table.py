@@ -50,7 +50,7 @@ def mean_rewards(
     tree = json.loads(json.dumps(CONFIG))
     if metrics is not None:
         tree["evaluation"]["metrics"] = metrics
-    model = RewardModel.from_config(parse_mapping(tree).evaluation.metrics)
+    model = RewardModel(parse_mapping(tree).evaluation.metrics)
     found = {}
     for run in RUNS:
         rewards = []

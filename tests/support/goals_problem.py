@@ -8,12 +8,13 @@ import numpy as np
 from scipy.special import ndtr
 
 from convergence_core.evidence import Measures
-from convergence_core.objective import MetricRule, RewardModel
+from convergence_core.objective import RewardModel
 from convergence_core.records import Cell, Evaluation, Params, Trial
 from convergence_core.search.goals import Goals
 from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState
 from convergence_core.space import Choice, Float, Space
 from tests.support.mixed_problem import _noise, mixed_space, mixed_value
+from tests.support.single_metrics import metric
 
 SLOW = {"mini": 0.25, "base": 0.45, "large": 0.7, "turbo": 0.68}
 """Median seconds of an answer."""
@@ -108,23 +109,25 @@ class GoalsProblem:
 def constrained() -> tuple[RewardModel, Goals]:
     """Quality is the reward; answers after a second are worth nothing."""
     rewards = RewardModel(
-        rules=(
-            MetricRule(name="quality"),
-            MetricRule(name="seconds", weight=0.0, direction="lower", good=0.0, bad=2.0, maximum=1.0),
-        )
-    )  # fmt: skip
+        {
+            "quality": metric(),
+            "seconds": metric(
+                weight=0.0, direction="lower", scale={"good": 0.0, "bad": 2.0}, max=1.0
+            ),
+        }
+    )
     return rewards, Goals(measures=Measures(rewards=rewards, constraints=True))
 
 
 def two_metrics(weight_of_seconds: float = 1.0) -> tuple[RewardModel, Goals]:
     """Quality against seconds, of which none is worth 1 and two are worth nothing."""
     rewards = RewardModel(
-        rules=(
-            MetricRule(name="quality"),
-            MetricRule(
-                name="seconds", weight=weight_of_seconds, direction="lower", good=0.0, bad=2.0
+        {
+            "quality": metric(),
+            "seconds": metric(
+                weight=weight_of_seconds, direction="lower", scale={"good": 0.0, "bad": 2.0}
             ),
-        )
+        }
     )
     measures = Measures(rewards=rewards, constraints=False, metrics=("quality", "seconds"))
     return rewards, Goals(measures=measures)

@@ -8,8 +8,9 @@ from typing import Any
 
 from convergence_core.budget.limits import Budget, Spent
 from convergence_core.config import CacheConfig
+from convergence_core.config.evaluation import BaseMetric
 from convergence_core.config.models import BudgetConfig
-from convergence_core.objective import MetricRule, RewardModel
+from convergence_core.objective import RewardModel
 from convergence_core.ports import Journal, Metric, Target, WorstCase
 from convergence_core.records import (
     Assignment,
@@ -32,6 +33,7 @@ from tasks.http.retries import Backoff
 from tasks.metrics.metrics import Compared
 from tasks.targets.function import FunctionTarget, make_function_target
 from tests.support.scratch_journal import ScratchJournal
+from tests.support.single_metrics import metric
 
 QUICK = Backoff(base_s=0.001, cap_s=0.002)
 
@@ -155,7 +157,7 @@ def session(
     *,
     n_cases: int = 8,
     metrics: Sequence[Metric | PaidMetric] | None = None,
-    rules: Sequence[MetricRule] | None = None,
+    rules: Mapping[str, BaseMetric] | None = None,
     journal: Journal | None = None,
     workers: int = 4,
     max_retries: int = 0,
@@ -176,7 +178,7 @@ def session(
     now_us: Callable[[], int] | None = None,
 ):
     metrics = [equal_metric()] if metrics is None else metrics
-    rules = [MetricRule(name=metric.name) for metric in metrics] if rules is None else rules
+    rules = {measured.name: metric() for measured in metrics} if rules is None else rules
     made = EvaluationSession(
         context=RunContext(
             run_id=run_id,
@@ -190,7 +192,7 @@ def session(
             target=target,
             timeout_s=timeout_s,
             metrics=metrics,
-            rewards=RewardModel(rules=tuple(rules)),
+            rewards=RewardModel(rules),
             cases=cases(n_cases) if known_cases is None else known_cases,
         ),
         limits=CallLimits(

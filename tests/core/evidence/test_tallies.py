@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from convergence_core.evidence import KEPT, METRIC, Archive, Measures, total_of
-from convergence_core.objective import MetricRule, RewardModel
+from convergence_core.objective import RewardModel
 from convergence_core.records import Candidate, Cell, Evaluation, Trial, canonical_json
+from tests.support.single_metrics import metric
 
 REWARDS = RewardModel(
-    rules=(
-        MetricRule(name="quality"),
-        MetricRule(name="seconds", direction="lower", good=0.0, bad=2.0, maximum=1.0),
-        MetricRule(name="words", weight=0.0, minimum=3.0),
-    )
+    {
+        "quality": metric(),
+        "seconds": metric(direction="lower", scale={"good": 0.0, "bad": 2.0}, max=1.0),
+        "words": metric(weight=0.0, min=3.0),
+    }
 )
 MEASURES = Measures(rewards=REWARDS, constraints=True, metrics=("quality", "seconds"))
 GOOD = {"quality": 0.9, "seconds": 0.5, "words": 10.0}

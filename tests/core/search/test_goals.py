@@ -10,7 +10,7 @@ from convergence_core.config import parse_mapping
 from convergence_core.config.optimization import Algorithm
 from convergence_core.evidence import METRIC
 from convergence_core.explanation.explain import discards
-from convergence_core.objective import best_first
+from convergence_core.objective import RewardModel, best_first
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
 from convergence_core.records import canonical_json
@@ -88,8 +88,8 @@ def fronted() -> SearchState:
 
 def test_a_constraint_that_no_cell_breaks_changes_no_plan():
     """Bit by bit the plans of a sampler that knows of no constraint."""
-    rules = tuple(replace(rule, maximum=None) for rule in REWARDS.rules)
-    loose = replace(REWARDS, rules=(rules[0], replace(rules[1], maximum=1e9)))
+    seconds = REWARDS.metrics["seconds"].model_copy(update={"max": 1e9})
+    loose = RewardModel({**REWARDS.metrics, "seconds": seconds})
     goals = replace(CONSTRAINED, measures=replace(CONSTRAINED.measures, rewards=loose))
     found = [
         GoalsProblem(loose, seed=3).run(thompson(SPACE, own), seed=3, n_generations=4, n_cells=60)
@@ -254,8 +254,8 @@ def test_nobody_leaves_the_race_for_a_front(fronted):
 
 def test_where_all_are_infeasible_the_likeliest_to_be_feasible_is_handed_over():
     """Nothing answers within a millisecond."""
-    rules = (REWARDS.rules[0], replace(REWARDS.rules[1], maximum=0.001))
-    strict = replace(REWARDS, rules=rules)
+    seconds = REWARDS.metrics["seconds"].model_copy(update={"max": 0.001})
+    strict = RewardModel({**REWARDS.metrics, "seconds": seconds})
     goals = replace(CONSTRAINED, measures=replace(CONSTRAINED.measures, rewards=strict))
     sampler = thompson(SPACE, goals)
     state = GoalsProblem(strict).run(sampler, seed=0, n_generations=2, n_cells=40)
