@@ -7,14 +7,12 @@ cost *unknown*; it is never taken for 0.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 from urllib.parse import urlsplit
 
+from convergence_core.config.models import PriceConfig
 from convergence_core.records import Usage
-
-if TYPE_CHECKING:
-    from convergence_core.config.models import PriceConfig
 
 CONFIGURED = "config"
 """Version of a price from the configuration."""
@@ -44,25 +42,12 @@ _SELLERS = {"google": "gemini"}
 """Prefix that gateways put before a model → provider in the table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """Prices of one model in US dollars per million tokens; ``None`` means unknown."""
+class Price(PriceConfig):
+    """Prices of one model in US dollars per million tokens; ``None`` means unknown.
 
-    input: float | None = None
-    output: float | None = None
-    """Tokens of the answer, including reasoning."""
-    cached_input: float | None = None
-    """Tokens read from the provider's cache; ``None`` means the price of ``input``."""
-    cache_write: float | None = None
-    """Tokens written to the cache; ``None`` means the price of ``input``."""
-    request: float | None = None
-    """US dollars per request of any length; ``None`` means free."""
-    minute: float | None = None
-    """US dollars per minute of a browser session; ``None`` means unknown."""
-    proxy_gb: float | None = None
-    """US dollars per 10^9 bytes through a browser's proxy; ``None`` means unknown."""
-    max_output_tokens: int | None = None
-    """Maximum answer length in tokens, which bounds a call without a limit."""
+    A ``None`` of ``cached_input`` or ``cache_write`` means the price of ``input``, of ``request`` free.
+    """
+
     context_tokens: int | None = None
     """Maximum tokens of prompt and answer together."""
     long_prompt_tokens: int | None = None
@@ -132,9 +117,9 @@ class PriceTable:
     """Prices by provider and model.
 
     Example:
-        >>> table = PriceTable(version="2026-01-01", entries={"openai": {"small": Price(input=1)}})
+        >>> table = PriceTable(version="2026-01-01", entries={"openai": {"small": Price(input=1.0)}})
         >>> table.find("openai", "small").input
-        1
+        1.0
     """
 
     version: str
@@ -161,17 +146,14 @@ class PriceTable:
         return cls(version=str(mapping["version"]), entries={**entries, **aliases})
 
     def with_overrides(
-        self, prices: "Mapping[str, PriceConfig | Mapping[str, object]]"
+        self, prices: Mapping[str, PriceConfig | Mapping[str, object]]
     ) -> "PriceTable":
         """Return a table in which these prices win, whoever the provider is.
 
         Fields that an override does not name keep the table's value, but for the prices of the
         cache: these follow a new ``input``. ``http``, ``function``, ``plugin`` and ``browserbase`` price kinds of target.
         """
-        overrides = {
-            name: _price(price if isinstance(price, Mapping) else price.model_dump())
-            for name, price in prices.items()
-        }
+        overrides = {name: Price.model_validate(dict(price)) for name, price in prices.items()}
         return replace(self, overrides={**self.overrides, **overrides})
 
     def find(self, provider: str, model: str | None) -> Price | None:
@@ -302,27 +284,18 @@ def _times(tokens: int | None, usd: float | None) -> float | None:
 def _merged(override: Price, shipped: Price | None, provider: str) -> Price:
     base = shipped or Price()
     if override.input is not None:
-        base = replace(base, cached_input=None, cache_write=None)
-    facts = {
-        name: value
-        for name, value in asdict(override).items()
-        if value is not None and value != getattr(Price(), name)
-    }
-    merged = replace(base, **facts)
+        base = base.model_copy(update={"cached_input": None, "cache_write": None})
+    merged = base.model_copy(update=override.model_dump(exclude_defaults=True))
     # With only a price per request, tokens are free.
     says_requests = merged.request is not None or provider in PER_REQUEST
     if merged.input is None and merged.output is None and says_requests:
-        return replace(merged, input=0.0, output=0.0)
+        return merged.model_copy(update={"input": 0.0, "output": 0.0})
     return merged
 
 
 def _models(models: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Price]]:
     """Yield each name of each model with its price."""
     for model, facts in models.items():
-        price = _price({key: value for key, value in facts.items() if key != "names"})
+        price = Price.model_validate({key: facts[key] for key in facts if key != "names"})
         for name in (model, *facts.get("names", ())):
             yield name, price
-
-
-def _price(facts: Mapping[str, Any]) -> Price:
-    return Price(**{key: value for key, value in facts.items() if value is not None})

@@ -21,6 +21,7 @@ billion) is unknown, and so is every whole that it is part of.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from convergence_core.records import NO_USAGE, Json, Usage
@@ -40,11 +41,11 @@ def usage_of(raw: Mapping[str, Json]) -> Usage:
     """
     block = _block_of(raw)
     if "prompt_tokens" in block or "completion_tokens" in block:
-        return _chat(block)
+        return _openai(block, "prompt_tokens", "completion_tokens")
     if "input_tokens" in block or "output_tokens" in block:
         if any(key in block for key in _ANTHROPIC_KEYS):
             return _anthropic(block)
-        return _responses(block)
+        return _openai(block, "input_tokens", "output_tokens")
     return NO_USAGE
 
 
@@ -83,9 +84,10 @@ def _block_of(raw: _Block) -> _Block:
     return raw
 
 
-def _chat(block: _Block) -> Usage:
-    read = _mapping(block, "prompt_tokens_details")
-    written = _mapping(block, "completion_tokens_details")
+def _openai(block: _Block, prompt_key: str, answer_key: str) -> Usage:
+    """Return the tokens of a block whose keys name wholes, and ``*_details`` their parts."""
+    read = _mapping(block, f"{prompt_key}_details")
+    written = _mapping(block, f"{answer_key}_details")
     cached = _first(
         _count(read, "cached_tokens"),
         _count(block, "prompt_cache_hit_tokens"),  # DeepSeek
@@ -96,37 +98,19 @@ def _chat(block: _Block) -> Usage:
         _count(read, "cache_write_tokens"),  # GPT-5.6 and later bill writes
         _count(block, "cache_creation_input_tokens"),
     )
-    prompt = _count(block, "prompt_tokens")
+    prompt = _count(block, prompt_key)
     if prompt is not None and (cached or 0) + (cache_write or 0) > prompt:
         # Parts that exceed the whole are no parts of it: a gateway passed Anthropic's remainder on.
         prompt += (cached or 0) + (cache_write or 0)
-    return _with_hidden_reasoning(
-        Usage(
-            prompt_tokens=prompt,
-            cached_tokens=cached,
-            cache_write_tokens=cache_write,
-            completion_tokens=_count(block, "completion_tokens"),
-            reasoning_tokens=_count(written, "reasoning_tokens"),
-        ),
-        total=_count(block, "total_tokens"),
-        has_answer="completion_tokens" in block,
+    usage = Usage(
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        cache_write_tokens=cache_write,
+        completion_tokens=_count(block, answer_key),
+        reasoning_tokens=_count(written, "reasoning_tokens"),
     )
-
-
-def _responses(block: _Block) -> Usage:
-    read = _mapping(block, "input_tokens_details")
-    written = _mapping(block, "output_tokens_details")
-    return _with_hidden_reasoning(
-        Usage(
-            prompt_tokens=_count(block, "input_tokens"),
-            cached_tokens=_count(read, "cached_tokens"),
-            cache_write_tokens=_count(read, "cache_write_tokens"),
-            completion_tokens=_count(block, "output_tokens"),
-            reasoning_tokens=_count(written, "reasoning_tokens"),
-        ),
-        total=_count(block, "total_tokens"),
-        has_answer="output_tokens" in block,
-    )
+    total = _count(block, "total_tokens")
+    return _with_hidden_reasoning(usage, total=total, has_answer=answer_key in block)
 
 
 def _anthropic(block: _Block) -> Usage:
@@ -151,11 +135,8 @@ def _with_hidden_reasoning(usage: Usage, *, total: int | None, has_answer: bool)
     Gemini's compatible endpoint and xAI bill it as output and show it in the total alone.
     An answer that no one speaks of (embeddings) is what the total leaves for it.
     """
-    prompt, completion, reasoning = (
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        usage.reasoning_tokens,
-    )
+    prompt = usage.prompt_tokens
+    completion, reasoning = usage.completion_tokens, usage.reasoning_tokens
     if prompt is not None and total is not None and total >= prompt:
         if completion is None and not has_answer:
             completion = total - prompt
@@ -165,13 +146,7 @@ def _with_hidden_reasoning(usage: Usage, *, total: int | None, has_answer: bool)
             reasoning = max(hidden, reasoning or 0)
     elif completion is not None and reasoning is not None and reasoning > completion:
         completion += reasoning  # a part that exceeds its whole is no part of it
-    return Usage(
-        prompt_tokens=prompt,
-        cached_tokens=usage.cached_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        completion_tokens=completion,
-        reasoning_tokens=reasoning,
-    )
+    return replace(usage, completion_tokens=completion, reasoning_tokens=reasoning)
 
 
 def _mapping(block: _Block, key: str) -> _Block:
@@ -198,9 +173,5 @@ def _first(*numbers: int | None) -> int | None:
 
 def _sum(*numbers: int | None) -> int | None:
     """Return the sum, unknown as soon as one of the numbers is."""
-    total = 0
-    for number in numbers:
-        if number is None:
-            return None
-        total += number
-    return total
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None

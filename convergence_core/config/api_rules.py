@@ -20,7 +20,7 @@ from convergence_core.config.api import (
 )
 from convergence_core.config.base import Text, unread_keys
 from convergence_core.config.models import Configuration
-from convergence_core.config.problems import Report, guessed, listing, nearest
+from convergence_core.config.problems import Report, guessed, listing
 from convergence_core.config.schema import is_default
 from convergence_core.config.search_space import CategoricalParam, SearchSpaceConfig
 from convergence_core.config.secrecy import (
@@ -30,7 +30,7 @@ from convergence_core.config.secrecy import (
     shown,
     shown_url,
 )
-from convergence_core.config.source import Path, texts_of
+from convergence_core.config.source import Path
 from convergence_core.errors import Problem
 from convergence_core.records import Json
 
@@ -168,7 +168,6 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
     if api.kind not in {"function", "local"}:
         _check_auth(api.auth, report)
     _check_headers(api, report)
-    _check_placeholders(api, space, report)
 
 
 def _check_unused(api: ApiConfig, report: Report) -> None:
@@ -234,41 +233,6 @@ def _check_deployment(deployment: str, model: CategoricalParam, report: Report) 
         rule = "must not stand beside several models to choose from: it would answer for each"
         fix = "Remove it: each model's own name is its deployment's. Or use `api.models`."
         report.add("api.deployment", rule, fix, value=shown(deployment))
-
-
-# -- placeholders
-
-# As in tasks.http.request_templates: `{{name}}` is the plain text `{name}`.
-_PLACEHOLDER = re.compile(
-    r"\{(?P<plain>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"(?P<rest>(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}(?(plain)\})"
-)
-
-
-def _check_placeholders(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> None:
-    request, path = api.request, ("api", "request")
-    texts = [*texts_of(request.body, (*path, "body"))]
-    texts += texts_of(request.options, (*path, "options"))
-    texts += texts_of(request.query, (*path, "query"))
-    for i, message in enumerate(request.messages or ()):
-        texts.append(((*path, "messages", i, "content"), message.content))
-    for place, text in texts:
-        for match in _PLACEHOLDER.finditer(text):
-            if not match["plain"]:
-                _check_placeholder(place, match, space, report)
-
-
-def _check_placeholder(
-    path: Path, match: re.Match[str], space: SearchSpaceConfig, report: Report
-) -> None:
-    name, rest, value = match["name"], match["rest"], shown(match.group())
-    if name == "input" or (name in space.parameters and not rest):
-        return
-    guess = nearest(name, [*space.parameters, "input"])
-    rule = "must hold placeholders of parameters or `{input}` only"
-    fix = f"Did you mean `{{{guess}}}`? " if guess and guess != name else ""
-    fix += f"For the plain text double the braces: `{{{match.group()}}}`."
-    report.add(path, rule, fix, value=value)
 
 
 # -- authentication and headers

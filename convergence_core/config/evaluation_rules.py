@@ -240,7 +240,7 @@ def check_llm(configuration: Configuration, report: Report) -> None:
         or society.prefers
         or configuration.evaluation.judges
         or configuration.writes_prompts
-        or society.games.may_ask_llm
+        or society.games.asks_llm(if_unknown=True)
     ):
         rule = (
             "has no effect: no metric of type `llm_judge` uses it, no learner or game does, and "

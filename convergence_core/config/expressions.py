@@ -16,9 +16,9 @@ import operator
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from convergence_core.records import Params, ParamValue
+from convergence_core.records import Params
 
 MAX_LENGTH = 1000
 """Characters of an expression at most."""
@@ -26,8 +26,6 @@ MAX_NODES = 200
 """Names, numbers and operators of an expression at most."""
 MAX_DEPTH = 25
 """Levels of nesting at most."""
-
-_Value: TypeAlias = ParamValue | tuple[ParamValue, ...]
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -71,10 +69,6 @@ Use: TypeAlias = Literal["number", "truth"]
 _NO_CONDITION = "it is a value, not a condition; compare it, as in `a + b < 1`"
 
 
-class _CannotComputeError(Exception):
-    """The expression has no value for these parameters."""
-
-
 @dataclass(frozen=True, slots=True)
 class Expression:
     """A parsed constraint; made by ``parse``."""
@@ -92,12 +86,15 @@ class Expression:
         return self.names <= params.keys()
 
     def evaluate(self, params: Params) -> bool:
-        """Return whether the constraint holds; it does when it does not apply."""
+        """Return whether the constraint holds; it does when it does not apply.
+
+        What cannot be computed, such as a division by zero, does not hold.
+        """
         if not self.applies(params):
             return True
         try:
-            return _truth(_value(self._tree, params))
-        except (_CannotComputeError, ArithmeticError):
+            return bool(_value(self._tree, params))
+        except (TypeError, ArithmeticError):
             return False
 
     def __str__(self) -> str:
@@ -212,30 +209,29 @@ def _refusal(node: ast.AST) -> ValueError:
     return ValueError(f"it uses {noun}; {_ALLOWED}")
 
 
-def _value(node: ast.expr, params: Params) -> _Value:  # noqa: PLR0911 - one arm per kind
+def _value(node: ast.expr, params: Params) -> Any:  # noqa: PLR0911 - one arm per kind
     match node:
         case ast.Name(id=name):
             return params[name]
         case ast.Constant(value=value):
-            assert isinstance(value, bool | int | float | str)  # noqa: S101 - _check_constant
             return value
         case ast.BoolOp(op=op, values=values):
-            parts = (_truth(_value(value, params)) for value in values)
+            parts = (_value(value, params) for value in values)
             return all(parts) if isinstance(op, ast.And) else any(parts)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return not _truth(_value(operand, params))
         case ast.UnaryOp(op=op, operand=operand):
-            number = _number(_value(operand, params))
-            return -number if isinstance(op, ast.USub) else number
+            value = _value(operand, params)
+            if isinstance(op, ast.Not):
+                return not value
+            return -_number(value) if isinstance(op, ast.USub) else _number(value)
         case ast.BinOp(left=left, op=op, right=right):
             a, b = _number(_value(left, params)), _number(_value(right, params))
             return _ARITHMETIC[type(op)](a, b)
         case ast.Compare():
             return _compare(node, params)
         case ast.Tuple(elts=items) | ast.List(elts=items):
-            return tuple(_scalar(_value(item, params)) for item in items)
-        case _:  # pragma: no cover - refused by _children
-            raise _CannotComputeError
+            return tuple(_value(item, params) for item in items)
+        case _:  # pragma: no cover - refused by _below
+            raise AssertionError(node)
 
 
 def _compare(node: ast.Compare, params: Params) -> bool:
@@ -248,7 +244,7 @@ def _compare(node: ast.Compare, params: Params) -> bool:
     return True
 
 
-def _holds(op: str, left: _Value, right: _Value) -> bool:
+def _holds(op: str, left: Any, right: Any) -> bool:
     if op in _ORDER:
         return _ORDER[op](_number(left), _number(right))
     if isinstance(right, tuple):
@@ -257,24 +253,13 @@ def _holds(op: str, left: _Value, right: _Value) -> bool:
     return _equal(left, right) == (op == "==")
 
 
-def _equal(left: _Value, right: _Value) -> bool:
+def _equal(left: Any, right: Any) -> bool:
     """Numbers are equal by value, and never to a boolean or a text."""
-    return isinstance(left, bool) == isinstance(right, bool) and left == right
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
-def _number(value: _Value) -> int | float:
+def _number(value: Any) -> int | float:
+    """Return a number; texts have neither arithmetic nor an order here."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _CannotComputeError
-    return value
-
-
-def _scalar(value: _Value) -> ParamValue:
-    assert not isinstance(value, tuple)  # noqa: S101 - lists do not nest, see _check_operand
-    return value
-
-
-def _truth(value: _Value) -> bool:
-    """Only a boolean is true or false."""
-    if not isinstance(value, bool):
-        raise _CannotComputeError
+        raise TypeError(value)
     return value

@@ -73,21 +73,16 @@ class GamesConfig(Section):
     max_share_usd: float = Field(default=0.1, gt=0, le=1)
     """Share of `budget.max_usd` and `budget.max_calls` per round, held-out check included."""
 
-    @property
-    def asks_llm(self) -> bool:
-        """Whether a key of games is written and a model plays, as far as names of roles are known."""
-        return self._asks(unknown=False)
+    def asks_llm(self, *, if_unknown: bool) -> bool:
+        """Return whether a key of games is written and a model plays.
 
-    @property
-    def may_ask_llm(self) -> bool:
-        """Whether a model may play: a game of one's own may have roles that are not named here."""
-        return self._asks(unknown=True)
-
-    def _asks(self, *, unknown: bool) -> bool:
+        Args:
+            if_unknown: what counts where only the file of your own game knows its roles.
+        """
         if self == GamesConfig():
             return False
         return not self.games or any(
-            _asks_llm(game, known_roles(name, game), unknown=unknown)
+            _asks_llm(game, known_roles(name, game), if_unknown)
             for name, game in self.games.items()
         )
 
@@ -102,8 +97,7 @@ def known_roles(name: str, game: GameConfig) -> tuple[str, ...] | None:
     return SOLVER_OF_TASKS if is_real_task(name, game) else {**BUILT_IN, **ANSWER_GAMES}.get(name)
 
 
-def _asks_llm(game: GameConfig, known: Collection[str] | None, *, unknown: bool) -> bool:
-    """Whether a game has a role of the ``llm``; ``unknown``: what roles that nobody knows count as."""
+def _asks_llm(game: GameConfig, known: Collection[str] | None, if_unknown: bool) -> bool:
     if any(role.player == "llm" for role in game.roles.values()):
         return True
-    return unknown if known is None else not {*known} <= game.roles.keys()
+    return if_unknown if known is None else not {*known} <= game.roles.keys()

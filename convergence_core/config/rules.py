@@ -393,7 +393,7 @@ def check_games(configuration: Configuration, report: Report) -> None:
         rule = "must be true with `society.games`: plays are read again after a resume, and shown"
         fix = "Remove it, or remove `society.games`."
         report.add("storage.keep_text", rule, fix, value="false")
-    if games.asks_llm and configuration.llm is None:
+    if games.asks_llm(if_unknown=False) and configuration.llm is None:
         fix = "Write e.g. `llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}`."
         report.require("llm", "by `society.games`: models play", fix)
     n_games = len(games.games or BUILT_IN)

@@ -113,18 +113,9 @@ class ConfigSource:
             key=key, rule=rule, value=value, fix=fix, file=self.file, line=line, column=column
         )
 
-    def add(
-        self,
-        path: Path,
-        rule: str,
-        fix: str,
-        *,
-        value: str = "",
-        of_key: bool = False,
-        at: Position | None = None,
-    ) -> None:
+    def add(self, path: Path, rule: str, fix: str, **place: Any) -> None:
         """Note a problem, see ``problem``."""
-        self.problems.append(self.problem(path, rule, fix, value=value, of_key=of_key, at=at))
+        self.problems.append(self.problem(path, rule, fix, **place))
 
 
 # -- YAML

@@ -7,7 +7,7 @@ candidates asked and unasked, jointly.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 
@@ -154,28 +154,27 @@ class SpaceModel:
         """
         if case_ids is not None and case_weights and set(case_ids) == case_weights.keys():
             case_ids = None
-        inputs = FitInputs(
-            model=self,
-            archive=archive,
-            case_ids=None if case_ids is None else tuple(case_ids),
-            case_weights=dict(case_weights or {}),
-        )
+        cases = None if case_ids is None else tuple(case_ids)
+        inputs = (self, cases, dict(case_weights or {}))
         last = _LAST["fits"]
-        for known, fitted in last:
-            if known.is_same(inputs):
+        for known_archive, known_inputs, fitted in last:
+            if known_archive is archive and known_inputs == inputs:
                 return fitted
-        fitted = FittedSpaceModel(model=self, learned=self._fit(inputs))
-        _LAST["fits"] = ((inputs, fitted), *last[: N_FITS - 1])
+        fitted = FittedSpaceModel(model=self, learned=self._fit(archive, *inputs[1:]))
+        _LAST["fits"] = ((archive, inputs, fitted), *last[: N_FITS - 1])
         return fitted
 
-    def _fit(self, inputs: "FitInputs") -> "FittedEvidence | None":
-        members = self._rows(inputs.archive, inputs.case_ids)
+    def _fit(
+        self,
+        archive: Archive,
+        case_ids: tuple[str, ...] | None,
+        case_weights: dict[str, float],
+    ) -> "FittedEvidence | None":
+        members = self._rows(archive, case_ids)
         if not members:
             return None
         kept = Archive({member.candidate.candidate_id: member for member in members})
-        evidence = Evidence.gather(
-            kept, case_ids=inputs.case_ids, case_weights=inputs.case_weights
-        )
+        evidence = Evidence.gather(kept, case_ids=case_ids, case_weights=case_weights)
         points = self.encoding.encode(
             [kept.members[name].candidate.params for name in evidence.ids]
         )
@@ -272,26 +271,9 @@ class SpaceModel:
         return [members[i] for i in np.unique(np.concatenate([best, newest, spread]))]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FitInputs:
-    """All that a fit depends on."""
-
-    model: SpaceModel
-    archive: Archive
-    case_ids: tuple[str, ...] | None
-    case_weights: dict[str, float]
-
-    def is_same(self, other: "FitInputs") -> bool:
-        """Whether both are of one archive and ask alike; archives are values that no one changes."""
-        return (
-            self.archive is other.archive
-            and self.case_ids == other.case_ids
-            and self.case_weights == other.case_weights
-            and self.model == other.model
-        )
-
-
-_LAST: Final[dict[str, tuple[tuple[FitInputs, "FittedSpaceModel"], ...]]] = {"fits": ()}
+_FitInputs: TypeAlias = tuple[SpaceModel, tuple[str, ...] | None, dict[str, float]]
+"""Model, cases and their weights: all that a fit depends on beside the archive."""
+_LAST: Final[dict[str, tuple[tuple[Archive, _FitInputs, "FittedSpaceModel"], ...]]] = {"fits": ()}
 """The last fits, replaced whole: threads may lose them to each other, and then fit again."""
 
 
@@ -381,9 +363,7 @@ class FittedSpaceModel:
 
     def posterior(self, candidates: Sequence[Candidate]) -> WarpedPosterior:
         """Return the joint posterior of these candidates, seen or unseen."""
-        ids = tuple(candidate.candidate_id for candidate in candidates)
-        points = self.model.encoding.encode([candidate.params for candidate in candidates])
-        return self.posterior_at(ids, points, self.rows(ids))
+        return self.posterior_at(*self._places(candidates))
 
     def widening(self, posterior: WarpedPosterior, members: Sequence[int]) -> np.ndarray:
         """Return the factors by which intervals widen for what the process takes as known.
@@ -407,9 +387,15 @@ class FittedSpaceModel:
 
     def worth(self, candidates: Sequence[Candidate]) -> WarpedPosterior:
         """Return the joint posterior of what these candidates are worth; see ``worth_at``."""
+        return self.worth_at(*self._places(candidates))
+
+    def _places(
+        self, candidates: Sequence[Candidate]
+    ) -> tuple[tuple[str, ...], Points, np.ndarray]:
+        """Return ids, points and training rows of candidates."""
         ids = tuple(candidate.candidate_id for candidate in candidates)
         points = self.model.encoding.encode([candidate.params for candidate in candidates])
-        return self.worth_at(ids, points, self.rows(ids))
+        return ids, points, self.rows(ids)
 
     def worth_at(self, ids: tuple[str, ...], points: Points, rows: np.ndarray) -> WarpedPosterior:
         """Return the joint posterior of rewards less what texts cost by their length.

@@ -50,16 +50,6 @@ class Float:
     when: When = ()
     kind: Literal["float"] = "float"
 
-    def __post_init__(self) -> None:
-        """Refuse ranges that floats cannot resolve."""
-        span = self.max - self.min
-        if not (self.min <= self.max and math.isfinite(span)):
-            raise ValueError("`max` must not lie below `min`, and the range must be finite")
-        if self.log and self.min <= 0:
-            raise ValueError("`min` must be above 0 on a log scale")
-        if self.step is not None and not (self.step > 0 and span / self.step <= _MAX_LEVELS):
-            raise ValueError("`step` must be above 0 and not vanish beside the range")
-
     @property
     def n_values(self) -> int | None:
         """Number of steps, or ``None`` for a continuum."""
@@ -165,13 +155,7 @@ class Integer:
     kind: Literal["int"] = "int"
 
     def __post_init__(self) -> None:
-        """Refuse empty ranges; coarsen those with more values than floats can tell apart."""
-        if self.min > self.max:
-            raise ValueError("`max` must not lie below `min`")
-        if self.log and self.min <= 0:
-            raise ValueError("`min` must be above 0 on a log scale")
-        if self.step < 1:
-            raise ValueError("`step` must be at least 1")
+        """Coarsen ranges with more values than floats can tell apart."""
         n_values = (self.max - self.min) // self.step + 1
         if not self.log and n_values > _MAX_LEVELS:
             object.__setattr__(self, "step", self.step * -(-n_values // 2**40))
@@ -256,17 +240,11 @@ class Choice:
     _places: Mapping[tuple[bool, object], int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse empty and repeated choices."""
+        """Refuse repeated choices: files of two variants may hold the same text."""
         places = {(isinstance(choice, bool), choice): i for i, choice in enumerate(self.choices)}
         object.__setattr__(self, "_places", places)
-        if not self.choices:
-            raise ValueError("needs at least one choice")
         if len(places) < self.n_values:
             raise ValueError("has two choices that are the same value")
-        if self.kind != "text" and self.names:
-            raise ValueError("only texts have names")
-        if self.kind == "text" and len(self.names) != self.n_values:
-            raise ValueError("needs one name per text")
 
     @property
     def n_values(self) -> int:

@@ -50,8 +50,7 @@ def shipped_prices() -> PriceTable:
 
 def prices_of(configuration: Configuration) -> PriceTable:
     """Return the prices that a configuration's calls are settled at."""
-    written = {name: price.model_dump() for name, price in configuration.prices.items()}
-    return shipped_prices().with_overrides(written)
+    return shipped_prices().with_overrides(configuration.prices)
 
 
 def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str, ...]:

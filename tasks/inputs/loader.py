@@ -11,8 +11,9 @@ import yaml
 from convergence_core.config import Configuration, TextParam, parse_mapping
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.loader import configuration_of
-from convergence_core.config.secrecy import dotted
-from convergence_core.config.source import ConfigSource, Path as KeyPath, read_yaml
+from convergence_core.config.problems import nearest
+from convergence_core.config.secrecy import dotted, shown
+from convergence_core.config.source import ConfigSource, Path as KeyPath, read_yaml, texts_of
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Case, Json, sha256_hex
 from convergence_core.result.number_text import plural
@@ -199,7 +200,7 @@ class _Loader:
         schemas = self._schemas()
         rubrics = self._rubrics()
         cases = self._cases()
-        self._check_written(cases)
+        self._check_request_templates(cases)
         self._check_request(texts or {})
         self._check_texts(texts or {}, cases)
         space = None
@@ -388,18 +389,32 @@ class _Loader:
                 value="false",
             )
 
-    def _check_written(self, cases: tuple[Case, ...]) -> None:
-        """Check that test cases have the inputs that a request names."""
-        request = self.configuration.api.request
-        written: list[tuple[KeyPath, Json]] = [(("api", "request", "body"), request.body)]
-        written += [(("api", "request", "query", k), text) for k, text in request.query.items()]
-        written.append((("api", "request", "options"), dict(request.options)))
+    def _check_request_templates(self, cases: tuple[Case, ...]) -> None:
+        """Check that placeholders of a request are parameters, or inputs that all test cases have."""
+        request, at = self.configuration.api.request, ("api", "request")
+        templates: dict[KeyPath, Json] = {
+            (*at, "body"): request.body,
+            (*at, "query"): dict(request.query),
+            (*at, "options"): dict(request.options),
+        }
         for i, message in enumerate(request.messages or ()):
-            written.append((("api", "request", "messages", i, "content"), message.content))
-        for path, template in written:
-            for placeholder in placeholders(template):
-                if placeholder.name == "input":
-                    self._check_input(path, placeholder, cases)
+            templates[*at, "messages", i, "content"] = message.content
+        parameters = self.configuration.search_space.parameters
+        for where, template in templates.items():
+            for path, text in texts_of(template, where):
+                for placeholder in placeholders(text):
+                    if placeholder.name == "input":
+                        self._check_input(path, placeholder, cases)
+                    elif placeholder.name not in parameters or placeholder.path:
+                        self._refuse_placeholder(path, placeholder)
+
+    def _refuse_placeholder(self, path: KeyPath, placeholder: Placeholder) -> None:
+        name = placeholder.name
+        guess = nearest(name, [*self.configuration.search_space.parameters, "input"])
+        rule = "must hold placeholders of parameters or `{input}` only"
+        fix = f"Did you mean `{{{guess}}}`? " if guess and guess != name else ""
+        fix += f"For the plain text double the braces: `{{{placeholder.text}}}`."
+        self._problem(path, rule, fix, value=shown(placeholder.text))
 
     def _check_texts(self, texts: Mapping[str, str], cases: tuple[Case, ...]) -> None:
         """Check that test cases have the inputs that a variant names; other braces are literal."""

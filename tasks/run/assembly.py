@@ -132,46 +132,39 @@ def assemble(
             past=past,
             study=study,
             state=state,
-            learners=_learners(record, loaded, deps, resources, state, caller, held),
             resources=resources,
-            held=held.pop_all(),
+            held=held,
             on_event=caller.get("on_event"),
         )
+        run.learners = _learners(run, deps, caller)
+        run.held = held.pop_all()
     register(run)
     _warn(notify_of(caller), [price_warning, _unsent(loaded, deps)], study, record)
     return run
 
 
-def _learners(  # noqa: PLR0917 - of one place
-    record: RunRecord,
-    loaded: Loaded,
-    deps: EvaluationDeps,
-    resources: RunResources,
-    state: StudyState,
-    caller: Caller,
-    held: ExitStack,
-) -> list[Learner]:
-    """Return who advises the sampler, in the order of ``LEARNERS``."""
+def _learners(run: Run, deps: EvaluationDeps, caller: Caller) -> dict[str, Learner]:
+    """Return who advises the sampler by name, in the order of ``LEARNERS``."""
     notify = notify_of(caller)
     parts = LearnerParts(
-        record=record,
-        loaded=loaded,
+        record=run.record,
+        loaded=run.loaded,
         world=deps.environment,
         redact=deps.redact,
         target=deps.target,
-        session=resources.session,
-        store=resources.store,
-        attempts=cache(lambda: lineage.attempts(resources.journal, record)),
-        state=state,
-        held=held,
+        session=run.session,
+        store=run.store,
+        attempts=cache(lambda: lineage.attempts(run.journal, run.record)),
+        state=run.state,
+        held=run.held,
         on_notice=None if notify is None else lambda text: notify(ThinkingStopped(text=text)),
     )
-    learners = []
+    learners: dict[str, Learner] = {}
     for make in LEARNERS:
         learner = make(parts)
         if learner is not None:
-            held.callback(learner.close)
-            learners.append(learner)
+            run.held.callback(learner.close)
+            learners[learner.name] = learner
     return learners
 
 

@@ -102,7 +102,6 @@ class Run:
         past: PriorRuns,
         study: Study,
         state: StudyState,
-        learners: Sequence[Learner] = (),
         resources: RunResources,
         held: ExitStack,
         on_event: Listener | None,
@@ -115,7 +114,6 @@ class Run:
             past: evidence of earlier runs.
             study: decides on candidates and stopping.
             state: state after the last committed generation.
-            learners: in order; each adds to the advice of the previous ones.
             resources: store, journal, budget and the like.
             held: frees the resources, and everything pushed onto it later.
             on_event: listener.
@@ -125,7 +123,8 @@ class Run:
         self.past = past
         self.study = study
         self.state = state
-        self.learners = {learner.name: learner for learner in learners}
+        self.learners: dict[str, Learner] = {}
+        """By name, in order; each adds to the advice of the previous ones."""
         self.store = resources.store
         self.journal = resources.journal
         self.session = resources.session

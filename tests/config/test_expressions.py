@@ -45,9 +45,7 @@ def test_a_constraint_on_an_inactive_parameter_does_not_apply():
     assert constraint.evaluate({"temperature": 5})
 
 
-@pytest.mark.parametrize(
-    "text", ["a / 0 > 1", "b < 1", "a + b < 1", "b", "a and a > 0", "-b == 1"]
-)
+@pytest.mark.parametrize("text", ["a / 0 > 1", "b < 1", "a + b < 1", "-b == 1"])
 def test_what_cannot_be_computed_does_not_hold(text):
     assert not parse(text).evaluate({"a": 10.0, "b": "text"})
 

@@ -129,12 +129,6 @@ API: dict[str, Rule] = {
         "has no effect with kind `http`",
         "`request.body`",
     ),
-    "unknown placeholder": (
-        {"api/request/body": {"a": ["{tt}"]}},
-        "api.request.body.a[0]",
-        "placeholders of parameters or `{input}`",
-        "Did you mean `{t}`?",
-    ),
 }
 
 OF_CHAT: dict[str, Rule] = {
@@ -149,12 +143,6 @@ OF_CHAT: dict[str, Rule] = {
         "api.response.result_field",
         "has no effect with kind `openai`",
         "Remove",
-    ),
-    "unknown placeholder in a message": (
-        {"api/request/messages": [{"role": "user", "content": "{question}"}]},
-        "api.request.messages[0].content",
-        "placeholders of parameters",
-        "`{{question}}`",
     ),
 }
 

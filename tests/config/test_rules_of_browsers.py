@@ -53,9 +53,6 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         "must be greater than or equal to 1",
         "Correct",
     ),
-    "unknown parameter": body(
-        {"region": "{regin}"}, ".region", "must hold placeholders", "double"
-    ),
     "messages": (
         BROWSER,
         (

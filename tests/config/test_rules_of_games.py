@@ -18,11 +18,11 @@ def game(name: str = "nim", **fields: Any) -> dict[str, Any]:
 def test_games_need_no_society_that_is_enabled():
     found = parse_mapping(PLAYING).society
     assert not found.enabled
-    assert found.games.asks_llm
+    assert found.games.asks_llm(if_unknown=False)
     assert (found.games.enabled, found.games.max_share_usd) == (False, 0.1)
     both = {"first": {"player": "chance"}, "second": {"player": "solver"}}
     alone = edited({"society": {"games": {"games": {"nim": {"roles": both}}}}}, MINIMAL)
-    assert not parse_mapping(alone).society.games.asks_llm
+    assert not parse_mapping(alone).society.games.asks_llm(if_unknown=False)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,9 @@ def test_what_cannot_be_played_is_refused_by_its_key(change, key, rule):
 
 
 def test_real_tasks_are_known_by_their_names_and_have_no_solver():
-    assert parse_mapping(edited(game("reasoning-countdown"), PLAYING)).society.games.asks_llm
+    assert parse_mapping(edited(game("reasoning-countdown"), PLAYING)).society.games.asks_llm(
+        if_unknown=False
+    )
     solver = {
         "society": {
             "games": {"games": {"reasoning-lcm": {"roles": {"solver": {"player": "solver"}}}}}

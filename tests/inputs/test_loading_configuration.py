@@ -84,8 +84,19 @@ def http(body) -> Any:
     }
 
 
-@pytest.mark.parametrize("words", ["{unknown}", "{input.z}"])
-def test_placeholders_are_checked(tmp_path, words):
+@pytest.mark.parametrize(
+    ("words", "rule", "fix"),
+    [
+        ("{kk}", "must hold placeholders of parameters or `{input}` only", "Did you mean `{k}`?"),
+        ("{question}", "must hold placeholders of parameters", "`{{question}}`"),
+        ("{k.part}", "must hold placeholders of parameters", "`{{k.part}}`"),
+        ("{input.z}", "must name a field that every test case's input has", "double the braces"),
+    ],
+)
+def test_placeholders_are_checked(tmp_path, words, rule, fix):
     with pytest.raises(ConfigurationError) as caught:
-        loaded(tmp_path, api=http({"x": f"{{k}} {words}"}))
-    assert words.strip("{}") in str(caught.value)
+        loaded(tmp_path, api=http({"x": [f"{{k}} {words}"]}))
+    (problem,) = caught.value.problems
+    assert problem.key == "api.request.body.x[0]"
+    assert problem.rule.startswith(rule)
+    assert fix in problem.fix

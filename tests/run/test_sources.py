@@ -9,6 +9,7 @@ from tests.support.writing_runs import Scribe, begin, play, rows, write_project
 WARMTH = {"type": "float", "min": 0.0, "max": 1.0, "default": 0.5}
 
 
+@pytest.mark.slow
 def test_the_report_says_who_got_what_and_what_it_brought(tmp_path):
     with Scribe().server() as server:
         write_project(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import Price, PriceTable, provider_of
@@ -294,6 +294,7 @@ class TestPromptBound:
         assert with_schema is not None
         assert with_schema > plain + 300
 
+    @settings(max_examples=30)
     @given(
         shown=st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(),

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.budget.usage import usage_of
@@ -285,6 +285,7 @@ KEYS = st.sampled_from(
 )  # fmt: skip
 
 
+@settings(max_examples=40)
 @given(raw=st.dictionaries(KEYS, JSONS | st.dictionaries(KEYS, JSONS)))
 def test_whatever_is_answered_counts_are_counts_or_unknown(raw: dict[str, Json]):
     for number in usage_of(raw).to_json().values():
