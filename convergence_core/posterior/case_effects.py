@@ -70,7 +70,7 @@ class CaseEffects:
 
         The shape of the noise is the more likely one.
         """
-        if not _tells_noise(evidence):
+        if n_free_rewards(evidence) < MIN_DOF or evidence.count.shape[1] < 2:
             return cls.of_unknown_noise(evidence)
         log_likelihood, constant = cls.fit(evidence, binomial=False)
         if evidence.mean.min() < 0 or evidence.mean.max() > 1:
@@ -216,11 +216,6 @@ class LinearFit:
 def n_free_rewards(evidence: Evidence) -> float:
     """Return the rewards beyond one per candidate."""
     return float(evidence.count.sum()) - len(evidence.count)
-
-
-def _tells_noise(evidence: Evidence) -> bool:
-    """Return whether rewards of several cases measure the noise of a cell."""
-    return n_free_rewards(evidence) >= MIN_DOF and evidence.count.shape[1] >= 2
 
 
 def binomial_shape(mean: np.ndarray, cells: np.ndarray) -> np.ndarray:

@@ -18,7 +18,6 @@ from convergence_core.config import (
 )
 from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError, Problem
-from convergence_core.records import ParamValue
 from convergence_core.space.parameters import Choice, Float, Integer, Parameter, When
 from convergence_core.space.space import Space
 
@@ -62,7 +61,8 @@ def _parameter(cfg: ParameterConfig, when: When, texts: Mapping[str, str]) -> Pa
                 min=low, max=high, log=cfg.log, step=step, default=cfg.default, when=when
             )
         case CategoricalParam():
-            choices = tuple(_plain(choice) for choice in cfg.choices)
+            # Adding 0.0 turns -0.0 into 0.0.
+            choices = tuple(c + 0.0 if isinstance(c, float) else c for c in cfg.choices)
             return Choice(kind="categorical", choices=choices, default=cfg.default, when=when)
         case BooleanParam():
             return Choice(kind="boolean", choices=(False, True), default=cfg.default, when=when)
@@ -74,11 +74,6 @@ def _parameter(cfg: ParameterConfig, when: When, texts: Mapping[str, str]) -> Pa
                 default=None if cfg.default is None else texts.get(cfg.default, cfg.default),
                 when=when,
             )
-
-
-def _plain(value: ParamValue) -> ParamValue:
-    """Turn -0.0 into 0.0."""
-    return value + 0.0 if isinstance(value, float) else value
 
 
 def _when(cfg: ParameterConfig, space: SearchSpaceConfig, texts: Mapping[str, str]) -> When:

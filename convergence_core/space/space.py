@@ -174,8 +174,10 @@ class Space:
             return None
         return self.canonical(
             {
-                name: _first(parameter) if parameter.default is None else parameter.default
-                for name, parameter in self.parameters.items()
+                name: p.from_unit(0.0 if isinstance(p, Choice) else 0.5)
+                if p.default is None
+                else p.default
+                for name, p in self.parameters.items()
             }
         )
 
@@ -429,10 +431,6 @@ class Space:
                 if name not in order and all(other in order for other, _ in parameter.when)
             ]
         return tuple(order)
-
-
-def _first(parameter: Parameter) -> ParamValue:
-    return parameter.from_unit(0.0 if isinstance(parameter, Choice) else 0.5)
 
 
 def _id_of(point: Params) -> str:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from convergence_core.config import parse_stored
 from convergence_core.errors import ConfigurationError
@@ -15,8 +15,8 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import Candidate, canonical_json
 from convergence_core.result import RunResult
 from convergence_core.space import Space
-from tasks.inputs.loader import load
-from tasks.inputs.storage import ready_store
+from tasks.inputs.loader import Loaded, load
+from tasks.inputs.storage import ready_store, store_path
 from tasks.run.run import FLOW_RUN_TAG, is_open
 from tasks.serving.promotion import HOLDBACK, offer_champion, put_on_offer, retire_champion
 from tasks.store import ParquetStore
@@ -71,8 +71,6 @@ def concluded_by(
     if config is None or flow_run_id is None or (run_id is not None and is_open(run_id)):
         return None
     path = ready_store(load(config))
-    if not (path / "store.json").is_file():
-        return None
     for record in ParquetStore(path).runs():
         if record.summary_json is not None and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
             return Concluded.of(record, path)
@@ -173,18 +171,15 @@ def roll_back(store: RuntimeStore, system: str) -> Champion:
     return former
 
 
-if TYPE_CHECKING:
-    from tasks.inputs.loader import Loaded
-
 TAG = "champion"
 """Tag of a run that holds the champion's parameters, as JSON."""
 
 
-def champion_tag(store_path: Path, system: str, space: Space) -> dict[str, str]:
+def champion_tag(path: Path, system: str, space: Space) -> dict[str, str]:
     """Return the tag of a run that begins now; empty without a champion that its space holds."""
-    if not has_runtime(store_path):
+    if not has_runtime(path):
         return {}
-    with RuntimeStore(store_path) as store:
+    with RuntimeStore(path) as store:
         champion = champion_of(store, system)
     if champion is None:
         return {}
@@ -192,19 +187,18 @@ def champion_tag(store_path: Path, system: str, space: Space) -> dict[str, str]:
     return tag if tagged_champion(tag, space) is not None else {}
 
 
-def champion_now(loaded: "Loaded") -> Candidate | None:
+def champion_now(loaded: Loaded) -> Candidate | None:
     """Return the champion that a run of this configuration would meet; ``None``: there is none."""
-    configuration = loaded.configuration
-    path = (loaded.base_dir / configuration.storage.folder).resolve()
-    return tagged_champion(champion_tag(path, configuration.api.name, loaded.space), loaded.space)
+    system, space = loaded.configuration.api.name, loaded.space
+    return tagged_champion(champion_tag(store_path(loaded), system, space), space)
 
 
-def stored_result(record: RunRecord, store_path: Path) -> RunResult:
+def stored_result(record: RunRecord, path: Path) -> RunResult:
     """Return the result of a finished run, which knows whether its candidate is in production now."""
     result = RunResult.from_json(record.summary_json or "")
-    if not has_runtime(store_path):
+    if not has_runtime(path):
         return result
-    with RuntimeStore(store_path) as store:
+    with RuntimeStore(path) as store:
         return with_champion(result, champion_of(store, result.system))
 
 

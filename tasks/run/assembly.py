@@ -340,21 +340,6 @@ def _spec(record: RunRecord, deps: EvaluationDeps, store: ParquetStore) -> RunSp
     )
 
 
-def _judge_calls(configuration: Configuration) -> int:
-    """Return the calls of judges that one evaluation needs, retries left out.
-
-    What a champion answers comes beside them, once for each case: see ``_champions``.
-    """
-    return sum(call_count(metric) for metric in configuration.evaluation.judges.values())
-
-
-def _agent_calls(configuration: Configuration) -> int:
-    """Return the calls of models that one run of an agent is counted with; how many it makes, it decides."""
-    if configuration.api.kind != "agno":
-        return 0
-    return min(AGENT_CALLS, configuration.api.agent.max_model_calls)
-
-
 def _champions(configuration: Configuration) -> tuple[int, int]:
     """Return how many candidates pairwise judges compare with, and how many are not the defaults."""
     pairwise = [m for m in configuration.evaluation.judges.values() if m.mode == "pairwise"]
@@ -372,6 +357,10 @@ def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
     """
     configuration = loaded.configuration
     n_champions, n_apart = _champions(configuration)
+    # Retries left out; what a champion answers comes beside them, once for each case.
+    n_judge_calls = sum(call_count(metric) for metric in configuration.evaluation.judges.values())
+    is_agent, most = configuration.api.kind == "agno", configuration.api.agent.max_model_calls
+    n_agent_calls = min(AGENT_CALLS, most) if is_agent else 0  # how many it makes, it decides
     baseline = loaded.space.baseline()
     return Schedule(
         n_generations=configuration.optimization.evolution.generations,
@@ -382,7 +371,7 @@ def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
         deterministic=configuration.evaluation.deterministic,
         cases_per_candidate=configuration.evaluation.cases_per_candidate,
         max_calls=configuration.budget.max_calls,
-        calls_per_cell=1 + _judge_calls(configuration) + _agent_calls(configuration),
+        calls_per_cell=1 + n_judge_calls + n_agent_calls,
         n_champions=n_champions,
         n_champions_apart=n_apart,
         has_baseline=baseline is not None,

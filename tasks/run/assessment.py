@@ -183,13 +183,10 @@ def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
         caller: see ``Caller``.
         part: end of the system's name, one of ``lineage.PARTS``.
     """
-    path = store_path(loaded)
-    if not (path / "store.json").is_file():
-        return None
     name = loaded.configuration.api.name
     if caller.get("mock_url") is not None:
         name = f"{name}.{OFFLINE}"
-    latest = next(iter(ParquetStore(path).runs(f"{name}.{part}")), None)
+    latest = next(iter(ParquetStore(store_path(loaded)).runs(f"{name}.{part}")), None)
     if latest is None or latest.status == "done":
         return None
     config_json = loaded.configuration.to_json()
@@ -309,7 +306,8 @@ def _assessment(
         keep_text=run.configuration.storage.keep_text,
     )
     evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
-    totals = run.journal.totals(run.run_id)
+    totals, reached = run.journal.totals(run.run_id), limit_reached(trials)
+    known = {case.case_id for case in cases}
     return Assessment(
         label=run.label,
         system=run.configuration.api.name,
@@ -322,19 +320,9 @@ def _assessment(
         difference=gap,
         cases=worst_first(cases),
         n_missing=sum(evaluation.reward is None for evaluation in evaluations),
-        unasked=_unasked(run, cases),
-        limit=_limit(trials),
+        unasked=tuple(c.case_id for c in run.loaded.cases if c.case_id not in known),
+        # Without the advice to resume, which is a search's.
+        limit=None if reached is None else reached.partition(" Raise it")[0],
         n_calls=totals.n_attempts,
         cost_usd=totals.cost_usd,
     )
-
-
-def _unasked(run: Run, answers: Sequence[CaseAnswers]) -> tuple[str, ...]:
-    known = {case.case_id for case in answers}
-    return tuple(case.case_id for case in run.loaded.cases if case.case_id not in known)
-
-
-def _limit(trials: Sequence[Trial]) -> str | None:
-    """Return the limit that was reached, without the advice to resume, which is a search's."""
-    reached = limit_reached(trials)
-    return None if reached is None else reached.partition(" Raise it")[0]

@@ -169,11 +169,8 @@ class ReviewedCase:
 def proposed_for(loaded: Loaded, feedback: FeedbackStore) -> list[ProposedCase]:
     """Return the test cases that are proposed for a configuration: by ratings, then by games, oldest first."""
     name = loaded.configuration.api.name
-    cases = proposed_cases(feedback, name)
-    path = store_path(loaded)
-    if not (path / "store.json").is_file():
-        return cases
-    return [*cases, *hard_cases(ParquetStore(path), name, reviewed(feedback))]
+    store = ParquetStore(store_path(loaded))
+    return [*proposed_cases(feedback, name), *hard_cases(store, name, reviewed(feedback))]
 
 
 def approve_case(

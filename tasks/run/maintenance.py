@@ -67,7 +67,9 @@ def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = 
             old = due(records, before_us=before_us, protected=_champions(store.path))
         n_swept = 0
         if not dry_run:
-            for run_id in [*(record.run_id for record in old), *_half_removed(store.path, now)]:
+            # Runs whose removal was killed: an hour old, so that no one writes them.
+            half_removed = orphans(store.path, before_us=now - DAY_US // 24)
+            for run_id in [*(record.run_id for record in old), *half_removed]:
                 remove(store.path, run_id)
             n_swept = store.sweep(now)
         adapters = _useless_adapters(store.path, dry_run=dry_run)
@@ -89,11 +91,6 @@ def _useless_adapters(root: Path, *, dry_run: bool) -> tuple[str, ...]:
         return ()
     with FeedbackStore(root) as feedback:
         return AdapterStore(feedback).remove_useless(dry_run=dry_run)
-
-
-def _half_removed(root: Path, now: int) -> list[str]:
-    """Return runs whose removal was killed; an hour old, so that no one writes them."""
-    return orphans(root, before_us=now - DAY_US // 24)
 
 
 def _champions(root: Path) -> frozenset[str]:

@@ -295,8 +295,6 @@ def _hit_limit(record: RunRecord) -> bool:
 
 def _left_unfinished(path: Path, configuration: Configuration) -> str | None:
     """Return the system's latest run if it was left unfinished with this configuration."""
-    if not (path / "store.json").is_file():
-        return None
     runs = ParquetStore(path).runs(configuration.api.name)
     latest = next((record for record in runs if ROUNDS_TAG not in record.tags), None)
     if latest is None or latest.status == "done":

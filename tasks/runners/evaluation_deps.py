@@ -108,7 +108,7 @@ def open_session(
     """
     loaded = deps.loaded
     configuration = loaded.configuration
-    execution = configuration.optimization.execution
+    execution, llm = configuration.optimization.execution, configuration.llm
     rates = None
     if execution.calls_per_second:
         slots = Rates(spec.store_path, journal_url(configuration))
@@ -140,7 +140,7 @@ def open_session(
         limits=CallLimits(
             workers=max(1, execution.parallel_workers // n_sessions),
             judge_workers=max(1, _judge_workers(configuration) // n_sessions),
-            thought_workers=_thought_workers(configuration),
+            thought_workers=1 if llm is None else llm.parallel_workers,
             max_retries=execution.max_retries,
             max_rate_limit_retries=execution.max_rate_limit_retries,
         ),
@@ -182,11 +182,6 @@ def _judge_workers(configuration: Configuration) -> int:
         if (llm := configuration.judge_of(metric)) is not None
     }
     return max(1, sum(model_to_workers.values()))
-
-
-def _thought_workers(configuration: Configuration) -> int:
-    """Return the most calls of thoughts, preferences and prompt writers in flight."""
-    return 1 if configuration.llm is None else configuration.llm.parallel_workers
 
 
 def _address_check(loaded: Loaded, endpoint: str) -> AddressCheck:
