@@ -77,9 +77,8 @@ def collect(
     Raises:
         StoreDamagedError: a file of the run cannot be read.
     """
-    loaded, search = run.loaded, run.state.search
-    configuration, space = loaded.configuration, loaded.space
-    level = configuration.optimization.mab.confidence_level
+    loaded, space, search = run.loaded, run.loaded.space, run.state.search
+    level = run.configuration.optimization.mab.confidence_level
     defaults = space.baseline()
     baseline_id = None if defaults is None else space.candidate_id(defaults)
     ranking = () if recommendation is None else recommendation.ranking
@@ -102,7 +101,7 @@ def collect(
         standing={ranked.candidate_id: ranked for ranked in ranking},
         level=level,
     )
-    goals = Goals.of(configuration)
+    goals = Goals.of(run.configuration)
     fitted = None if goals is None else goals.fit(search.archive, space)
     result = replace(
         _account(run, evidence),
