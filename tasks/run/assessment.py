@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Unpack
+from typing import Any, Unpack
 
 from convergence_core.errors import ConfigurationError, RunInterruptedError
 from convergence_core.records import (
@@ -21,7 +21,7 @@ from convergence_core.search.recommend import mean_interval, paired_difference
 from convergence_core.search.study import limit_reached
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
-from tasks.report.answers import evaluated_cases, paired_cases, with_judges_reasons
+from tasks.report.answers import EvaluatedCase, evaluated_cases, paired_cases, with_judges_reasons
 from tasks.report.candidates import Final
 from tasks.run.adoption import tagged_champion
 from tasks.run.assembly import Caller, assemble
@@ -281,27 +281,18 @@ def _assessment(
         by_role = (final.rewards(candidate.candidate_id, role) for role in ROLES)
         return {case: reward for of_role in by_role for case, reward in of_role.items()}
 
+    weighing: dict[str, Any] = {"level": level, "weights": final.weights, "groups": final.groups}
     present_rewards, other = rewards(present), {} if champion is None else rewards(champion)
-    weights, groups = final.weights, final.groups
-    gap = None
-    if champion is not None and champion.candidate_id != present.candidate_id:
-        gap = paired_difference(
-            present_rewards, other, level=level, weights=weights, groups=groups
-        )
-    answers = {
-        candidate.candidate_id: with_judges_reasons(
-            run.store,
-            run.run_id,
-            run.configuration,
-            evaluated_cases(run.store, run.run_id, candidate.candidate_id),
-        )
-        for candidate in (present, champion)
-        if candidate is not None
-    }
     is_apart = champion is not None and champion.candidate_id != present.candidate_id
+
+    def answers(candidate: Candidate | None) -> dict[tuple[str, Role], EvaluatedCase]:
+        candidate_id = None if candidate is None else candidate.candidate_id
+        cases = evaluated_cases(run.store, run.run_id, candidate_id)
+        return with_judges_reasons(run.store, run.run_id, run.configuration, cases)
+
     cases = paired_cases(
-        answers[champion.candidate_id] if champion is not None and is_apart else {},
-        answers[present.candidate_id],
+        answers(champion if is_apart else None),
+        answers(present),
         {case.case_id: case for case in run.loaded.cases},
         keep_text=run.configuration.storage.keep_text,
     )
@@ -315,9 +306,9 @@ def _assessment(
         level=level,
         present=present,
         champion=champion,
-        estimate=mean_interval(present_rewards, level=level, weights=weights, groups=groups),
-        of_champion=mean_interval(other, level=level, weights=weights, groups=groups),
-        difference=gap,
+        estimate=mean_interval(present_rewards, **weighing),
+        of_champion=mean_interval(other, **weighing),
+        difference=paired_difference(present_rewards, other, **weighing) if is_apart else None,
         cases=worst_first(cases),
         n_missing=sum(evaluation.reward is None for evaluation in evaluations),
         unasked=tuple(c.case_id for c in run.loaded.cases if c.case_id not in known),
