@@ -123,28 +123,26 @@ def assemble(
     with ExitStack() as held:
         caller = _heard(caller, _listeners(record, deps, held))
         resources = open_resources(held, record, deps, store, caller)
-        state = _opening_state(
-            study, record, resources, is_raised=is_raised, retry_missing=retry_missing
-        )
         run = Run(
             record=record,
             loaded=loaded,
             past=past,
             study=study,
-            state=state,
+            state=_opening_state(
+                study, record, resources, is_raised=is_raised, retry_missing=retry_missing
+            ),
             resources=resources,
             held=held,
             on_event=caller.get("on_event"),
         )
-        run.learners = _learners(run, deps, caller)
-        run.held = held.pop_all()
+        _add_learners(run, deps, caller)
     register(run)
     _warn(notify_of(caller), [price_warning, _unsent(loaded, deps)], study, record)
     return run
 
 
-def _learners(run: Run, deps: EvaluationDeps, caller: Caller) -> dict[str, Learner]:
-    """Return who advises the sampler by name, in the order of ``LEARNERS``."""
+def _add_learners(run: Run, deps: EvaluationDeps, caller: Caller) -> None:
+    """Add who advises the sampler, in the order of ``LEARNERS``; from then on the run holds its resources."""
     notify = notify_of(caller)
     parts = LearnerParts(
         record=run.record,
@@ -159,13 +157,12 @@ def _learners(run: Run, deps: EvaluationDeps, caller: Caller) -> dict[str, Learn
         held=run.held,
         on_notice=None if notify is None else lambda text: notify(ThinkingStopped(text=text)),
     )
-    learners: dict[str, Learner] = {}
     for make in LEARNERS:
         learner = make(parts)
         if learner is not None:
             run.held.callback(learner.close)
-            learners[learner.name] = learner
-    return learners
+            run.learners[learner.name] = learner
+    run.held = run.held.pop_all()
 
 
 def _listeners(record: RunRecord, deps: EvaluationDeps, held: ExitStack) -> ListenerThreads | None:

@@ -27,7 +27,7 @@ def asked(algorithm: str, section: str, key: str | None = None) -> list[Any]:
     settings = {} if key is None else {key: OTHER[key]}
     cfg = problems.configuration(algorithm, **{section: settings})
     sampler = make_sampler(cfg, problems.space())
-    _, plans = problems.search(sampler, seed=3, n_generations=2)
+    _, plans = problems.search(sampler, seed=3, n_generations=3)
     return [assignment for plan in plans for assignment in plan.assignments]
 
 
