@@ -190,7 +190,8 @@ class Budget:
         self._next = 0
         self._outstanding: dict[int, _Amounts] = {}
         """Number of a reservation or grant → what it holds."""
-        self._reserved = _Amounts()
+        self._reserved = self._used = _Amounts()
+        self._n_unpriced = 0
         self._set(spent or Spent(), 0.0)
         self.keep_back()
         self._warned = {

@@ -102,7 +102,7 @@ TYPES_MENDED = {
 }
 
 
-def keys_in_order(text):
+def keys_in_order(text: str) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         parse_configuration(text, file="f.yaml")
     places = [(problem.line, problem.column) for problem in caught.value.problems]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from convergence_core.objective import dominated, hypervolume
+from convergence_core.objective import RewardModel, dominated, hypervolume
 from convergence_core.posterior import SpaceModel
 from convergence_core.result import Front
 from convergence_core.search.goals import Goals
@@ -78,9 +78,11 @@ def test_infeasible_candidates_are_left_out_and_counted():
         constraint,
         measures=replace(
             constraint.measures,
-            rewards=replace(
-                constraint.measures.rewards,
-                rules=tuple(replace(r, weight=1.0) for r in constraint.measures.rewards.rules),
+            rewards=RewardModel(
+                {
+                    name: metric.model_copy(update={"weight": 1.0})
+                    for name, metric in constraint.measures.rewards.metrics.items()
+                }
             ),
             metrics=("quality", "seconds"),
         ),
