@@ -1,18 +1,16 @@
 """Model calls of agents: asked, priced and journaled as every other call."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Final
 
-from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import ApiConfig
 from convergence_core.config.evaluation import LlmConfig
-from convergence_core.errors import EvaluationFault
-from convergence_core.ports import LLM, Completion, WorstCase
-from convergence_core.records import Json, Reply, Usage, canonical_json
+from convergence_core.ports import LLM, Completion
+from convergence_core.records import Json, canonical_json
 from tasks.calls.metric_calls import PaidCall
+from tasks.calls.model_calls import Model
 from tasks.providers import billing_provider, make_llm, split_model
 from tasks.providers.answers import REASONING, first_of, mapping, mappings, tool_calls_of
 from tasks.providers.anthropic import THINKING, THINKING_BLOCKS
@@ -58,32 +56,21 @@ class AgentModels:
             run_key: of the agent's run; answers are shared with no other.
             repeat: number among equal requests of the run.
         """
-        config, llm = self._config(name), self._llm(name)
-        _, model = split_model(name)
-        settings = {"max_tokens": DEFAULT_MAX_TOKENS, **options}
-        longest = _longest(settings)
-        shown: list[Json] = [dict(message) for message in messages]
-        body: dict[str, Json] = {"model": model, "messages": shown, **settings}
-        n_prompt = prompt_bound(body)
-        n_tokens = None if n_prompt is None or longest is None else n_prompt + longest
-        return PaidCall(
-            purpose=PURPOSE,
-            provider=llm.provider,
-            model=model,
-            request={
-                "agent_run": run_key,
-                "base_url": llm.base_url,
-                "model": model,
-                "body": body,
-            },
-            repeat=repeat,
-            credential=config.api_key_env,
-            worst=WorstCase(
-                usd=self.prices.worst_case(*billing_provider(config), n_prompt, longest),
-                tokens=n_tokens,
-            ),
+        config = self._config(name)
+        model = Model(
+            llm=self._llm(name),
+            name=split_model(name)[1],
             timeout_s=config.timeout_seconds,
-            send=partial(self._send, llm, config, messages, settings),
+            credential=config.api_key_env,
+            prices=self.prices,
+        )
+        return model.call(
+            PURPOSE,
+            messages,
+            {"max_tokens": DEFAULT_MAX_TOKENS, **options},
+            key={"agent_run": run_key},
+            read=_message,
+            repeat=repeat,
         )
 
     def is_priced(self, name: str) -> bool:
@@ -117,45 +104,6 @@ class AgentModels:
                 max_response_bytes=self.api.request.max_response_bytes,
             )
         return self._llms[key]
-
-    async def _send(
-        self,
-        llm: LLM,
-        config: LlmConfig,
-        messages: Sequence[Mapping[str, Json]],
-        settings: Mapping[str, Json],
-    ) -> Reply:
-        _, model = split_model(config.model)
-        try:
-            done = await llm.complete(messages, model=model, **settings)
-        except EvaluationFault as fault:
-            if fault.billed is not None:
-                cost_usd, version = self._priced(config, fault.billed.usage, fault.billed.cost_usd)
-                fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
-            raise
-        cost_usd, version = self._priced(config, done.usage, done.cost_usd)
-        return Reply(
-            value=_message(done),
-            latency_ms=done.latency_ms,
-            cost_usd=cost_usd,
-            price_version=version,
-            usage=done.usage,
-            model=done.model,
-            provider=llm.provider,
-            dropped=done.dropped,
-            finish_reason=done.finish_reason,
-        )
-
-    def _priced(
-        self, config: LlmConfig, usage: Usage, reported_usd: float | None
-    ) -> tuple[float | None, str | None]:
-        """Return what a call cost, and by which price; ``told``: by the provider itself."""
-        return self.prices.settled(*billing_provider(config), usage, reported_usd=reported_usd)
-
-
-def _longest(settings: Mapping[str, Json]) -> int | None:
-    limit = settings.get("max_completion_tokens") or settings["max_tokens"]
-    return limit if isinstance(limit, int) and limit > 0 else None
 
 
 def _message(done: Completion) -> Json:

@@ -21,6 +21,7 @@ from convergence_core.games.registry import solved_games
 from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS, TreeGame
 from convergence_core.ports import LLM, Player
+from tasks.calls.model_calls import Model
 from tasks.games.answer_games import game_like_cases
 from tasks.games.own_games import OwnGame, load_game
 from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat, SandboxPlayer
@@ -30,7 +31,6 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.rlp.factory import make_model
-from tasks.rlp.model_calls import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from convergence_core.ports import Ask, Completion, Target
 from convergence_core.records import Case, Json, canonical_json
 from convergence_core.sao.prompt_shape import PromptShape
 from tasks.calls.metric_calls import PaidCall
+from tasks.calls.model_calls import GAME, Model
 from tasks.games.sandbox import Sandbox
-from tasks.rlp.model_calls import GAME, Model
 
 WORDING_VERSION: Final = "games-1"
 PERSONA: Final = "You play a game. Reply with what you are asked for, and with nothing else."

@@ -18,13 +18,13 @@ from convergence_core.games.play import OpenPlay
 from convergence_core.games.round_records import PlayRecord, PlayStatus
 from convergence_core.ports import Ask
 from convergence_core.records import Json
+from tasks.calls.model_calls import AskModel
 from tasks.games.configured_games import ConfiguredGame
 from tasks.games.own_games import OwnGameError
 from tasks.games.players import ModelSeat, SystemSeat
 from tasks.games.sandbox import SandboxUnavailableError
 from tasks.json_values import as_text
 from tasks.rlp.learner_calls import LearnerCalls
-from tasks.rlp.model_calls import ThoughtAsker
 from tasks.secrets.redaction import one_line, redact_json
 
 LONGEST_REASON: Final = 200
@@ -57,9 +57,9 @@ class RoundPlayer:
         """Play a game so many times, some at once; fewer where a limit of the budget is reached."""
         scope = f"games/r{self._round}/{game.game.id}/v{game.game.version}"
 
-        async def work(asker: ThoughtAsker) -> list[PlayRecord]:
+        async def work(ask_model: AskModel) -> list[PlayRecord]:
             free = asyncio.Semaphore(self._n_at_once)
-            tasks = [self._within(free, game, index, asker) for index in range(n_plays)]
+            tasks = [self._within(free, game, index, ask_model) for index in range(n_plays)]
             return [
                 transcript for transcript in await asyncio.gather(*tasks) if transcript is not None
             ]
@@ -67,18 +67,18 @@ class RoundPlayer:
         return self._calls.run(work, 0, scope=scope)
 
     async def _within(
-        self, free: asyncio.Semaphore, game: ConfiguredGame, index: int, asker: ThoughtAsker
+        self, free: asyncio.Semaphore, game: ConfiguredGame, index: int, ask_model: AskModel
     ) -> PlayRecord | None:
         async with free:
-            return None if self.limit is not None else await self._played(game, index, asker)
+            return None if self.limit is not None else await self._played(game, index, ask_model)
 
-    async def _played(self, game: ConfiguredGame, index: int, asker: ThoughtAsker) -> PlayRecord:
+    async def _played(self, game: ConfiguredGame, index: int, ask_model: AskModel) -> PlayRecord:
         # In threads: a game of one's own is in another process, and others are not to wait for it.
         play = await asyncio.to_thread(_Play, game, self._key(index), self._redact)
         while (ask := play.ask) is not None:
             try:
                 self._guard.check([ask.text])
-                reply = await self._reply(play, ask, asker)
+                reply = await self._reply(play, ask, ask_model)
             except HeldOutError as error:
                 return play.ended("void", str(error))
             except CandidateFault as fault:
@@ -98,14 +98,14 @@ class RoundPlayer:
             await asyncio.to_thread(play.reply, reply)
         return await asyncio.to_thread(play.record)
 
-    async def _reply(self, play: "_Play", ask: Ask, asker: ThoughtAsker) -> str:
+    async def _reply(self, play: "_Play", ask: Ask, ask_model: AskModel) -> str:
         seat: ModelSeat | SystemSeat | None = play.game.seats.get(ask.role)
         if ask.role in play.game.of_system:
             seat = self._system
         if seat is None:
             player = play.game.players[ask.role]
             return await asyncio.to_thread(player.answer, ask, play.rng(ask.role))
-        answered = await asker.ask(seat.call(ask), f"{play.key.index}/{play.n_turns}")
+        answered = await ask_model(seat.call(ask), f"{play.key.index}/{play.n_turns}")
         play.pay(answered.reply.cost_usd)
         text = as_text(answered.reply.value)
         return self._redact(text.encode("utf-8", "replace").decode("utf-8"))

@@ -19,7 +19,7 @@ from convergence_core.records import Json
 from tasks.http.clients import ClientSettings
 from tasks.http.faults import bare
 from tasks.models.files import LOCAL_MODELS, LocalModel, ModelFiles, ModelProcessError
-from tasks.models.model_process import ChatRequest
+from tasks.models.requests import ChatRequest
 from tasks.secrets.redaction import Redactor, one_line
 
 ERROR_TYPE: Final = "adapter"
@@ -86,16 +86,8 @@ class LocalAdapters:
         if self._model is None:
             self._model = LOCAL_MODELS.open(self._files)  # until the end: its weights take seconds
         try:
-            request = ChatRequest(
-                messages=({"role": "user", "content": PROBE},),
-                max_tokens=1,
-                temperature=0.0,
-                top_p=1.0,
-                top_k=None,
-                stop=(),
-                seed=None,
-                adapter=folder,
-            )
+            message = {"role": "user", "content": PROBE}
+            request = ChatRequest(messages=(message,), max_tokens=1, adapter=folder)
             answer = await asyncio.wrap_future(self._model.ask(request, self._timeout_s))
         except ModelProcessError as error:
             raise adapter_fault(version, f"does not answer: {error}") from None

@@ -25,7 +25,8 @@ from typing import Final
 from convergence_core.errors import ConfigurationError
 from tasks.functions.processes import ChildEndedError, ProcessPool
 from tasks.models import model_process
-from tasks.models.model_process import ChatAnswer, ModelRequest, ModelSettings
+from tasks.models.model_process import ModelSettings
+from tasks.models.requests import ChatAnswer, ModelRequest
 from tasks.version import install_command
 
 EXTRA: Final = "local"

@@ -23,6 +23,7 @@ from typing import Any, Final
 import torch
 
 from tasks.models.lora import Lora
+from tasks.models.requests import ChatRequest
 
 NEAR_TIE: Final = 1e-3
 """Difference of logits that rounding may turn round; errors of a batch are about 1e-5."""
@@ -40,21 +41,6 @@ CHUNK: Final = 512
 Ids = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How the tokens of an answer are chosen."""
-
-    max_tokens: int
-    temperature: float
-    top_p: float = 1.0
-    top_k: int | None = None
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    """Of a sampled answer; ``None``: another one each time."""
-    logprobs: bool = False
-    """Whether the log-probability of each token is kept."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Row:
     """One answer in the making."""
@@ -62,7 +48,8 @@ class Row:
     prompt: Ids
     head: Ids
     """What the prompt begins with before its last message: rows of one head share a batch."""
-    sampling: Sampling
+    request: ChatRequest
+    """What is answered, and how its tokens are chosen."""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     """Of each token by the model at temperature 1, nats; empty: not asked for."""
@@ -92,7 +79,7 @@ class Row:
             return
         end = len(self.text)
         if self.finish_reason is None:
-            longest = max(map(len, self.sampling.stop), default=1)
+            longest = max(map(len, self.request.stop), default=1)
             end = min(len(self.text.rstrip("\ufffd")), len(self.text) - longest + 1)
         if end > len(self.told) and self.text.startswith(self.told):
             self.begun_s = self.begun_s or time.monotonic()
@@ -141,11 +128,12 @@ class Generator:
             for key in [key for key in self._prefixes if key[0] == gone]:
                 del self._prefixes[key]
 
-    def row(self, messages: Sequence[dict[str, str]], sampling: Sampling) -> Row:
+    def row(self, request: ChatRequest) -> Row:
         """Return an unanswered row for a chat."""
+        messages = request.messages
         prompt = self._encode(messages, is_whole=True)
         head = self._encode(messages[:-1], is_whole=False) if len(messages) > 1 else ()
-        return Row(prompt=prompt, head=_shared([prompt, (*head, -1)]), sampling=sampling)
+        return Row(prompt=prompt, head=_shared([prompt, (*head, -1)]), request=request)
 
     def _encode(self, messages: Sequence[dict[str, str]], *, is_whole: bool) -> Ids:
         """Return the tokens of a chat, up to where an answer begins if it is whole."""
@@ -214,7 +202,7 @@ class Generator:
         """Return how many of the first rows fit into one batch."""
         longest = 0
         for n, row in enumerate(rows, start=1):
-            longest = max(longest, len(row.prompt) + row.sampling.max_tokens)
+            longest = max(longest, len(row.prompt) + row.request.max_tokens)
             if n * longest * self._token_bytes > MAX_CACHE_BYTES:
                 return max(1, n - 1)
         return len(rows)
@@ -269,7 +257,7 @@ class Generator:
             is_late = time.monotonic() > deadline_s
             tokens = [self._next(row, logits[i]) for i, row in enumerate(rows)]
             for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
-                if row.sampling.logprobs and token not in self._ends:
+                if row.request.logprobs and token not in self._ends:
                     row.logprobs.append(float(logits[i].log_softmax(-1)[token]))
                 self._extend(row, token, is_late=is_late)
             open_ = [i for i, row in enumerate(rows) if row.finish_reason is None]
@@ -292,10 +280,10 @@ class Generator:
             row.text = self._tokenizer.decode(
                 row.tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
             )
-            cuts = [at for word in row.sampling.stop if (at := row.text.find(word)) >= 0]
+            cuts = [at for word in row.request.stop if (at := row.text.find(word)) >= 0]
             if cuts:
                 row.text, row.finish_reason = row.text[: min(cuts)], "stop"
-            elif len(row.tokens) >= row.sampling.max_tokens:
+            elif len(row.tokens) >= row.request.max_tokens:
                 row.finish_reason = "length"
         if row.finish_reason is None and is_late:
             row.finish_reason = "timeout"
@@ -305,21 +293,21 @@ class Generator:
 
     def _next(self, row: Row, logits: torch.Tensor) -> int:
         """Return the next token of a row."""
-        sampling = row.sampling
-        if sampling.temperature <= 0:
+        request = row.request
+        if request.temperature <= 0:
             best, at = logits.topk(2)
             row.near_tie |= bool(best[0] - best[1] < NEAR_TIE)
             return int(at[0])
         if row.generator is None:
             row.generator = torch.Generator()
-            if sampling.seed is None:
+            if request.seed is None:
                 row.generator.seed()
             else:
-                row.generator.manual_seed(sampling.seed)
-        p, order = torch.softmax(logits / sampling.temperature, dim=-1).sort(descending=True)
-        if sampling.top_k is not None:
-            p[sampling.top_k :] = 0.0
-        p[p.cumsum(0) - p > sampling.top_p] = 0.0  # the likeliest token always stays
+                row.generator.manual_seed(request.seed)
+        p, order = torch.softmax(logits / request.temperature, dim=-1).sort(descending=True)
+        if request.top_k is not None:
+            p[request.top_k :] = 0.0
+        p[p.cumsum(0) - p > request.top_p] = 0.0  # the likeliest token always stays
         drawn = torch.multinomial(p, 1, generator=row.generator)
         return int(order[drawn])
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from convergence_core.records import fields_of
 from tasks.functions.processes import Parent
+from tasks.models.requests import ChatAnswer, ChatRequest, ModelRequest, ScoreRequest
 
 if TYPE_CHECKING:
     from tasks.models.generation import Generator
@@ -26,61 +26,6 @@ class ModelSettings:
     folder: Path
     gguf: str | None
     n_threads: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest:
-    """One chat to answer."""
-
-    messages: tuple[dict[str, str], ...]
-    max_tokens: int
-    temperature: float
-    top_p: float
-    top_k: int | None
-    stop: tuple[str, ...]
-    seed: int | None
-    logprobs: bool = False
-    """Whether the answer tells how likely its tokens were."""
-    adapter: Path | None = None
-    """Folder of the adapter that answers; ``None`` if the base model does."""
-    stream: bool = False
-    """Whether pieces of the text are told as they are written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreRequest:
-    """One given answer, whose tokens' log-probabilities are asked for."""
-
-    messages: tuple[dict[str, str], ...]
-    response: str
-    adapter: Path | None = None
-    """As in ``ChatRequest``."""
-    is_whole: bool = True
-    """Whether the answer has an end, which counts as its last token."""
-
-
-ModelRequest: TypeAlias = ChatRequest | ScoreRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatAnswer:
-    """How a chat ended, or how likely a given answer is."""
-
-    text: str = ""
-    finish_reason: str = ""
-    """``stop``, ``length``, ``timeout``; ``context``: the prompt is too long; ``template``: the model's
-    template takes no such chat; ``adapter``: the adapter cannot be loaded; ``error``: it failed. Of a
-    scored answer ``scored``, or one of the last five."""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    latency_ms: float = 0.0
-    """Since the batch began."""
-    first_token_ms: float | None = None
-    """Of the first piece of a streamed answer, likewise; ``None`` if none was told."""
-    error: str = ""
-    logprobs: tuple[float, ...] | None = None
-    """Log-probability of each token by the model at temperature 1, nats; ``None`` if not asked
-    for."""
 
 
 def main() -> None:
@@ -159,19 +104,11 @@ def _answered(
     """Return the answers to chats of one adapter, by their places in the batch."""
     from jinja2 import TemplateError  # noqa: PLC0415 - in the child only
 
-    from tasks.models.generation import Sampling  # noqa: PLC0415 - brings torch
-
     answers: dict[int, ChatAnswer] = {}
     rows = {}
     for i, request in requests.items():
-        sampling = Sampling(
-            **fields_of(
-                request,
-                "max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "logprobs",
-            )
-        )  # fmt: skip
         try:
-            row = generator.row(request.messages, sampling)
+            row = generator.row(request)
         except TemplateError as error:
             answers[i] = ChatAnswer(finish_reason="template", error=str(error))
             continue
@@ -197,7 +134,7 @@ def _answered(
             finish_reason=row.finish_reason or "error",
             prompt_tokens=len(row.prompt),
             completion_tokens=len(row.tokens),
-            logprobs=tuple(row.logprobs) if row.sampling.logprobs else None,
+            logprobs=tuple(row.logprobs) if row.request.logprobs else None,
             latency_ms=(row.ended_s - started_s) * 1000,
             first_token_ms=None if row.begun_s is None else (row.begun_s - started_s) * 1000,
         )

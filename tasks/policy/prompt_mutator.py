@@ -17,10 +17,11 @@ from convergence_core.prompts.failures import Category, Observed
 from convergence_core.prompts.invariants import HeldOutTexts, Invariants
 from convergence_core.prompts.state import KEPT
 from convergence_core.records import Case
+from tasks.calls.model_calls import ask_directly
 from tasks.inputs.environment import Environment
 from tasks.policy.records import Action, MutatedPrompt, PromptFailure
 from tasks.prompts.factory import LONGEST_SHOWN, configured_writer
-from tasks.prompts.writer import DirectAsker, ModelWriter, RulesWriter, TextWriter
+from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
@@ -127,7 +128,7 @@ class PromptMutator:
             rng=rng,
         )
         assert edit is not None  # noqa: S101 - only demonstrations may be lacking
-        (writing,) = await self._writer.write([edit], DirectAsker(), rng)
+        (writing,) = await self._writer.write([edit], ask_directly, rng)
         mutation = editor.received(
             edit, writing.answer, known=(prompt,), writer=self.writer, cost_usd=writing.cost_usd,
             reason=shortened(writing.reason, 500, self._redact),

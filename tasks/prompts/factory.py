@@ -12,6 +12,7 @@ from convergence_core.prompts.invariants import HeldOutTexts, Invariants, texts_
 from convergence_core.prompts.operators import WORDING_VERSION
 from convergence_core.prompts.state import PromptState
 from convergence_core.space import Choice
+from tasks.calls.model_calls import WRITING
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.json_values import answers_of, as_text
@@ -19,7 +20,6 @@ from tasks.prompts.learner import PROMPTS, PromptLearner
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
 from tasks.rlp.factory import ANSWER_LIMITS, make_model
 from tasks.rlp.learner_calls import LearnerParts
-from tasks.rlp.model_calls import WRITING
 from tasks.secrets.redaction import shortened
 
 NO_LLM: Final = (

@@ -171,7 +171,7 @@ class PromptLearner:
         if pending:
             rng = self._rng(generation, pending[0].index, "rules")
             writings = self.calls.run(
-                lambda asker: self.writer.write(pending, asker, rng),
+                lambda ask_model: self.writer.write(pending, ask_model, rng),
                 generation,
                 scope=f"prompts/g{generation}",
             )

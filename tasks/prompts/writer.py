@@ -15,18 +15,9 @@ from convergence_core.prompts.operators import WriterAnswer, WriterRequest, read
 from convergence_core.prompts.state import RULES
 from convergence_core.prompts.twins import written_by_rules
 from convergence_core.records import Json
-from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.model_calls import WRITING, Answered, Model, ThoughtAsker, UnreadableAnswerError
+from tasks.calls.model_calls import WRITING, AskModel, Model, UnreadableAnswerError
 
 TOO_FEW: Final = "the writer wrote fewer prompts than the request wants"
-
-
-class DirectAsker:
-    """Makes calls without a run: no journal, no ledger."""
-
-    async def ask(self, call: PaidCall, label: str) -> Answered:  # noqa: ARG002 - of the protocol
-        """See ``ThoughtAsker``."""
-        return Answered(reply=await call.send(), ended_us=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +47,7 @@ class TextWriter(Protocol):
         ...
 
     async def write(
-        self, edits: Sequence[Edit], asker: ThoughtAsker, rng: np.random.Generator
+        self, edits: Sequence[Edit], ask_model: AskModel, rng: np.random.Generator
     ) -> list[Writing]:
         """Return what came of each edit, in their order."""
         ...
@@ -72,7 +63,7 @@ class RulesWriter:
     async def write(
         self,
         edits: Sequence[Edit],
-        asker: ThoughtAsker,  # noqa: ARG002 - of the protocol
+        ask_model: AskModel,  # noqa: ARG002 - of the protocol
         rng: np.random.Generator,
     ) -> list[Writing]:
         """See ``TextWriter``."""
@@ -101,7 +92,7 @@ class ModelWriter:
     async def write(
         self,
         edits: Sequence[Edit],
-        asker: ThoughtAsker,
+        ask_model: AskModel,
         rng: np.random.Generator,  # noqa: ARG002 - of the protocol
     ) -> list[Writing]:
         """See ``TextWriter``; requests side by side, each once for all edits that share it."""
@@ -110,13 +101,13 @@ class ModelWriter:
             if edit.request is not None:
                 groups.setdefault(edit.request, []).append(edit)
         written = await asyncio.gather(
-            *(self._written(request, group, asker) for request, group in groups.items())
+            *(self._written(request, group, ask_model) for request, group in groups.items())
         )
         by_id = {name: writing for group in written for name, writing in group.items()}
         return [by_id[edit.mutation_id] for edit in edits]
 
     async def _written(
-        self, request: WriterRequest, edits: Sequence[Edit], asker: ThoughtAsker
+        self, request: WriterRequest, edits: Sequence[Edit], ask_model: AskModel
     ) -> dict[str, Writing]:
         """Return id of an edit → its writing; what a call has cost is shared among them."""
         n = len(edits)
@@ -131,13 +122,13 @@ class ModelWriter:
             **options,
         )
         try:
-            answered = await asker.ask(call, f"{edits[0].index}/{request.operator}")
+            answered = await ask_model(call, f"{edits[0].index}/{request.operator}")
         except EvaluationFault as fault:
             if n > 1 and fault.error_type == "budget":  # half of them may be affordable
                 halves = [edits[: n // 2], edits[n // 2 :]]
                 first, second = await asyncio.gather(
                     *(
-                        self._written(replace(request, n_prompts=len(half)), half, asker)
+                        self._written(replace(request, n_prompts=len(half)), half, ask_model)
                         for half in halves
                     )
                 )

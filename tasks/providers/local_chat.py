@@ -13,7 +13,7 @@ from convergence_core.records import Json
 from convergence_core.thought_tags import AnswerPieces, TextCallback
 from tasks.json_values import as_text
 from tasks.models.files import LOCAL_MODELS, LocalModel, ModelFiles, ModelProcessError, find_model
-from tasks.models.model_process import ChatAnswer, ChatRequest
+from tasks.models.requests import ChatAnswer, ChatRequest
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped, settled

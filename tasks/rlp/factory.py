@@ -7,10 +7,10 @@ from convergence_core.config.evaluation import BaseMetric, LlmConfig
 from convergence_core.records import canonical_json
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.rows import commitment_rows
+from tasks.calls.model_calls import THOUGHT, Model
 from tasks.inputs.environment import Environment
 from tasks.rlp.learner import RLP, RlpLearner
 from tasks.rlp.learner_calls import LearnerParts
-from tasks.rlp.model_calls import THOUGHT, Model
 from tasks.rlp.prompts import RlpPrompts
 from tasks.rlp.thought_writer import ThoughtWriter
 from tasks.secrets.process_redaction import redacted_text

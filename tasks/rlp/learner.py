@@ -113,8 +113,8 @@ class RlpLearner:
             notes=self.state.notes,
         )
         thought = self.calls.run(
-            lambda asker: self.writer.write(
-                draft, request, asker, lambda: self._rng(generation, "settings")
+            lambda ask_model: self.writer.write(
+                draft, request, ask_model, lambda: self._rng(generation, "settings")
             ),
             generation,
         )

@@ -11,10 +11,10 @@ from convergence_core.ports import LLM, Row, RunRecord, Target, WorstCase
 from convergence_core.result.number_text import usd
 from convergence_core.search.study_state import StudyState
 from tasks.calls.metric_calls import PaidCall
+from tasks.calls.model_calls import Answered, AskModel
 from tasks.calls.session import AskStandalone, EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
-from tasks.rlp.model_calls import Answered, ThoughtAsker
 from tasks.store import ParquetStore
 
 T = TypeVar("T")
@@ -64,43 +64,15 @@ class SubBudget:
             self.spent_usd += paid - reserved
 
 
-class BoundedAsker:
-    """Asker with a limit on requests in flight."""
+def bounded(ask: AskModel, n: int) -> AskModel:
+    """Return an asker with at most ``n`` requests in flight."""
+    free = asyncio.Semaphore(n)
 
-    def __init__(self, asker: ThoughtAsker, n: int) -> None:
-        self._asker = asker
-        self._free = asyncio.Semaphore(n)
+    async def ask_one(call: PaidCall, label: str) -> Answered:
+        async with free:
+            return await ask(call, label)
 
-    async def ask(self, call: PaidCall, label: str) -> Answered:
-        """See ``ThoughtAsker``."""
-        async with self._free:
-            return await self._asker.ask(call, label)
-
-
-@dataclass(frozen=True, slots=True)
-class _RunAsker:
-    """Makes calls in a run's session for one generation."""
-
-    ask_once: AskStandalone
-    scope: str
-    generation: int
-    budget: SubBudget
-
-    async def ask(self, call: PaidCall, label: str) -> Answered:
-        """See ``ThoughtAsker``."""
-        reserved = self.budget.reserve(call.worst)
-        paid: float | None = 0.0
-        try:
-            reply, ended_us = await self.ask_once(
-                call, label=f"{self.scope}/{label}", generation=self.generation
-            )
-            paid = reply.cost_usd
-        except EvaluationFault as fault:
-            paid = 0.0 if fault.billed is None else fault.billed.cost_usd
-            raise
-        finally:
-            self.budget.settle(reserved, paid)
-        return Answered(reply=reply, ended_us=ended_us)
+    return ask_one
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +93,7 @@ class LearnerCalls:
 
     def run(
         self,
-        work: Callable[[ThoughtAsker], Awaitable[T]],
+        work: Callable[[AskModel], Awaitable[T]],
         generation: int,
         *,
         scope: str | None = None,
@@ -135,9 +107,23 @@ class LearnerCalls:
         """
         where = f"g{generation}" if scope is None else scope
 
-        async def go(ask: AskStandalone) -> T:
-            asker = _RunAsker(ask, where, generation, self.budget)
-            return await work(BoundedAsker(asker, self.n_at_once))
+        async def go(ask_once: AskStandalone) -> T:
+            async def ask(call: PaidCall, label: str) -> Answered:
+                reserved = self.budget.reserve(call.worst)
+                paid: float | None = 0.0
+                try:
+                    reply, ended_us = await ask_once(
+                        call, label=f"{where}/{label}", generation=generation
+                    )
+                    paid = reply.cost_usd
+                except EvaluationFault as fault:
+                    paid = 0.0 if fault.billed is None else fault.billed.cost_usd
+                    raise
+                finally:
+                    self.budget.settle(reserved, paid)
+                return Answered(reply=reply, ended_us=ended_us)
+
+            return await work(bounded(ask, self.n_at_once))
 
         result: T = self.session.run(go)
         return result

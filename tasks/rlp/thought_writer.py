@@ -20,7 +20,7 @@ from convergence_core.ports import Completion
 from convergence_core.records import Json, canonical_json, sha256_hex
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.reply import UnreadableReplyError, read_reply
-from tasks.rlp.model_calls import THOUGHT, Model, ThoughtAsker
+from tasks.calls.model_calls import THOUGHT, AskModel, Model
 from tasks.rlp.prompts import RlpPrompts, ThoughtRequest, asked_names
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -43,7 +43,7 @@ class ThoughtWriter:
         self,
         draft: Thought,
         request: ThoughtRequest,
-        asker: ThoughtAsker,
+        ask_model: AskModel,
         rng: Callable[[], np.random.Generator],
     ) -> Thought:
         """Ask for a thought, once more if its reply cannot be read.
@@ -51,12 +51,12 @@ class ThoughtWriter:
         Args:
             draft: without a reply.
             request: what is asked, and from what.
-            asker: makes the calls.
+            ask_model: makes the calls.
             rng: makes the stream of what a proposed setting leaves open.
         """
         thought, problem = draft, ""
         for number in range(N_TRIES):
-            thought = await self._asked(thought, request, problem, number, asker)
+            thought = await self._asked(thought, request, problem, number, ask_model)
             if thought.reason is None:
                 thought = self._read(thought, request, rng())
             if thought.reason is None or not thought.reason.startswith(_UNREADABLE):
@@ -70,7 +70,7 @@ class ThoughtWriter:
         request: ThoughtRequest,
         problem: str,
         number: int,
-        asker: ThoughtAsker,
+        ask_model: AskModel,
     ) -> Thought:
         messages = self.wording.messages(request, problem)
         limit, temperature = self.settings.thought_length, self.settings.temperature
@@ -87,7 +87,7 @@ class ThoughtWriter:
             reason=None,
         )
         try:
-            answered = await asker.ask(call, f"thought/{number}")
+            answered = await ask_model(call, f"thought/{number}")
         except EvaluationFault as fault:
             return replace(thought, reason=_reason(fault))
         value: Any = answered.reply.value

@@ -17,6 +17,7 @@ from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler
 from convergence_core.search.source_report import SourceReport, source_reports
 from convergence_core.space import Choice
+from tasks.calls.model_calls import SAO, THOUGHT, WRITING
 from tasks.inputs.loader import Loaded
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
@@ -26,7 +27,6 @@ from tasks.report.judge_section import judge_reports
 from tasks.report.prompts_section import prompt_report
 from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
-from tasks.rlp.model_calls import SAO, THOUGHT, WRITING
 from tasks.run.run import Run
 from tasks.store import ParquetStore
 from tasks.store.clock import end_us

@@ -17,12 +17,12 @@ from convergence_core.sao.prompt_shape import PromptShape, shape_of
 from convergence_core.sao.round_plan import RoundSource
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
+from tasks.calls.model_calls import SAO as CALLS
 from tasks.inputs.environment import Environment, shipped
 from tasks.inputs.loader import Loaded
 from tasks.json_values import answers_of, as_text
 from tasks.rlp.factory import ANSWER_LIMITS, described, make_model
 from tasks.rlp.learner_calls import LearnerParts
-from tasks.rlp.model_calls import SAO as CALLS
 from tasks.sao.history import history_of, inherited_state
 from tasks.sao.learner import SAO, SaoLearner
 from tasks.sao.round import RoundModels

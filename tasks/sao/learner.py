@@ -109,7 +109,7 @@ class SaoLearner:
             answers=[answer.answer for answer in answers],
         )
         outcome = self.calls.run(
-            lambda asker: RoundRunner(self.models, filters, asker).run(plan),
+            lambda ask_model: RoundRunner(self.models, filters, ask_model).run(plan),
             generation,
             scope=f"sao/{plan.round_number}",
         )

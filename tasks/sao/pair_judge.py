@@ -6,7 +6,7 @@ from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
 from convergence_core.sao.preferences import Comparison, Judgement
 from convergence_core.sao.templates import JUDGING_QUESTION, judging
-from tasks.rlp.model_calls import SAO, Model, ThoughtAsker, UnreadableAnswerError
+from tasks.calls.model_calls import SAO, AskModel, Model, UnreadableAnswerError
 from tasks.sao.writer import FailedError, failed
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -16,7 +16,7 @@ VERDICT_LIMIT: Final = 16
 
 
 async def judge(
-    comparison: Comparison, label: str, model: Model, asker: ThoughtAsker
+    comparison: Comparison, label: str, model: Model, ask_model: AskModel
 ) -> Judgement:
     """Judge a comparison in both orders.
 
@@ -24,22 +24,22 @@ async def judge(
         comparison: the pair.
         label: part of the calls' keys, unique within a round.
         model: the judge.
-        asker: makes the calls.
+        ask_model: makes the calls.
 
     Raises:
         FailedError: an order failed, which voids the pair.
     """
     a, b = comparison.first.text, comparison.second.text
     first_shown_first = await _is_first_chosen(
-        judging(comparison.prompt, a, b), f"{label}/12", model, asker
+        judging(comparison.prompt, a, b), f"{label}/12", model, ask_model
     )
     second_shown_first = await _is_first_chosen(
-        judging(comparison.prompt, b, a), f"{label}/21", model, asker
+        judging(comparison.prompt, b, a), f"{label}/21", model, ask_model
     )
     return Judgement.of_verdicts(first_shown_first, not second_shown_first)
 
 
-async def _is_first_chosen(text: str, label: str, model: Model, asker: ThoughtAsker) -> bool:
+async def _is_first_chosen(text: str, label: str, model: Model, ask_model: AskModel) -> bool:
     call = model.chat(
         SAO,
         [{"role": "user", "content": f"{text} {JUDGING_QUESTION}"}],
@@ -48,7 +48,7 @@ async def _is_first_chosen(text: str, label: str, model: Model, asker: ThoughtAs
         temperature=0.0,
     )
     try:
-        return chosen((await asker.ask(call, label)).reply.value)
+        return chosen((await ask_model(call, label)).reply.value)
     except EvaluationFault as fault:
         raise failed("judgement", fault) from None
     except UnreadableAnswerError as error:

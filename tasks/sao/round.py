@@ -27,7 +27,7 @@ from convergence_core.sao.preferences import (
 )
 from convergence_core.sao.round_plan import RoundPlan
 from convergence_core.sao.round_result import RoundOutcome
-from tasks.rlp.model_calls import ThoughtAsker
+from tasks.calls.model_calls import AskModel
 from tasks.sao.pair_judge import judge
 from tasks.sao.writer import AnsweringSystem, FailedError, Writer
 
@@ -58,7 +58,7 @@ class RoundRunner:
 
     models: RoundModels
     filters: FilterChain
-    asker: ThoughtAsker
+    ask_model: AskModel
     _errors: Counter[str] = field(default_factory=Counter, init=False)
 
     async def run(self, plan: RoundPlan) -> RoundOutcome:
@@ -103,7 +103,7 @@ class RoundRunner:
                     temperature=plan.prompt_temperature,
                     failures=plan.failures,
                     label=f"prompt/{k}",
-                    asker=self.asker,
+                    ask_model=self.ask_model,
                 ),
                 n_pairs=1,
             )
@@ -151,7 +151,7 @@ class RoundRunner:
                         kind,
                         turn if kind == "incumbent" else 0,
                         label=f"answer/{k}/{turn}",
-                        asker=self.asker,
+                        ask_model=self.ask_model,
                     )
                 )
                 for turn, author in enumerate(authors)
@@ -212,7 +212,7 @@ class RoundRunner:
         return tuple(judged)
 
     def _judge(self, comparison: Comparison, label: str) -> Awaitable[Judgement]:
-        return judge(comparison, label, self.models.writer.model, self.asker)
+        return judge(comparison, label, self.models.writer.model, self.ask_model)
 
     # -- distilled texts
 
@@ -226,7 +226,7 @@ class RoundRunner:
         for name, text in plan.mutable.items() if sure else ():
             written = await self._or_error(
                 self.models.writer.distil(
-                    text, sure, label=f"distilled text/{name}", asker=self.asker
+                    text, sure, label=f"distilled text/{name}", ask_model=self.ask_model
                 )
             )
             if written is not None and written != text:

@@ -17,8 +17,8 @@ from convergence_core.sao.preferences import Answer, JudgedPair, PairKind
 from convergence_core.sao.prompt_shape import PromptShape
 from convergence_core.sao.templates import distilling, prompt_of, writing
 from tasks.calls.metric_calls import PaidCall
+from tasks.calls.model_calls import SAO, AskModel, Model
 from tasks.json_values import as_text
-from tasks.rlp.model_calls import SAO, Model, ThoughtAsker
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -83,7 +83,7 @@ class AnsweringSystem:
         turn: int,
         *,
         label: str,
-        asker: ThoughtAsker,
+        ask_model: AskModel,
     ) -> Answer:
         """Return one answer.
 
@@ -91,7 +91,7 @@ class AnsweringSystem:
             FailedError: there is none.
         """
         reply = await reply_of(
-            partial(self.call, prompt, candidate.params, kind, turn), label, asker
+            partial(self.call, prompt, candidate.params, kind, turn), label, ask_model
         )
         # Functions and endpoints tell no reason: their answers end by themselves.
         reason = reply.finish_reason if self.warm is not None else STOP
@@ -115,7 +115,7 @@ class Writer:
         temperature: float | None,
         failures: Sequence[str],
         label: str,
-        asker: ThoughtAsker,
+        ask_model: AskModel,
     ) -> str:
         """Return one prompt.
 
@@ -123,14 +123,14 @@ class Writer:
             FailedError: the call failed, was cut off, or holds no prompt.
         """
         messages = writing(persona, task=self.task, failures=failures)
-        text = await self._text(messages, LONGEST_PROMPT, temperature, label, asker)
+        text = await self._text(messages, LONGEST_PROMPT, temperature, label, ask_model)
         prompt = prompt_of(text)
         if prompt is None:
             raise FailedError("prompt: the answer is empty, or a refusal")
         return prompt
 
     async def distil(
-        self, text: str, pairs: Sequence[JudgedPair], *, label: str, asker: ThoughtAsker
+        self, text: str, pairs: Sequence[JudgedPair], *, label: str, ask_model: AskModel
     ) -> str:
         """Return a new variant of a text, from pairs of answers.
 
@@ -139,7 +139,7 @@ class Writer:
         """
         examples = [(p.comparison.prompt, p.chosen.text, p.rejected.text) for p in pairs]
         messages = distilling(text, examples)
-        summary = (await self._text(messages, 4 * LONGEST_PROMPT, None, label, asker)).strip()
+        summary = (await self._text(messages, 4 * LONGEST_PROMPT, None, label, ask_model)).strip()
         if not summary or len(summary) > LONGEST_TEXT:
             raise FailedError("distilled text: empty, or longer than 20,000 characters")
         if "[[BEGIN" in summary or "[[END" in summary:
@@ -154,11 +154,11 @@ class Writer:
         limit: int,
         temperature: float | None,
         label: str,
-        asker: ThoughtAsker,
+        ask_model: AskModel,
     ) -> str:
         options: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
         call = self.model.chat(SAO, messages, limit=limit, read=_kept, **options)
-        value: Any = (await reply_of(lambda: call, label, asker)).value
+        value: Any = (await reply_of(lambda: call, label, ask_model)).value
         if value["finish_reason"] not in (STOP, None):
             purpose = label.partition("/")[0]
             raise FailedError(f"{purpose}: it was cut off ({value['finish_reason']})")
@@ -174,14 +174,14 @@ def _kept(done: Completion) -> Json:
     return {"text": done.text, "finish_reason": done.finish_reason}
 
 
-async def reply_of(make_call: Callable[[], PaidCall], label: str, asker: ThoughtAsker) -> Reply:
+async def reply_of(make_call: Callable[[], PaidCall], label: str, ask_model: AskModel) -> Reply:
     """Return the reply to a call; what it is for is the beginning of its label.
 
     Raises:
         FailedError: there is none.
     """
     try:
-        return (await asker.ask(make_call(), label)).reply
+        return (await ask_model(make_call(), label)).reply
     except EvaluationFault as fault:
         raise failed(label.partition("/")[0], fault) from None
 

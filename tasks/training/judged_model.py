@@ -13,7 +13,7 @@ from typing import Final, Self
 from convergence_core.records import Json
 from tasks.models import model_process
 from tasks.models.files import LocalModel, ModelFiles, ModelProcessError
-from tasks.models.model_process import ChatAnswer, ChatRequest, ModelRequest, ScoreRequest
+from tasks.models.requests import ChatAnswer, ChatRequest, ModelRequest, ScoreRequest
 
 TIMEOUT_S: Final = 3_600.0
 """Of one batch."""

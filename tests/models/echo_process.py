@@ -4,7 +4,7 @@ import os
 import time
 
 from tasks.functions.processes import Parent
-from tasks.models.model_process import ChatAnswer, ChatRequest
+from tasks.models.requests import ChatAnswer, ChatRequest
 
 
 def main() -> None:

@@ -11,15 +11,8 @@ torch = pytest.importorskip("torch", reason="needs the extra `local` (pip instal
 
 from tasks.models.files import LocalModel, ModelFiles  # noqa: E402 - after what they need
 from tasks.models.generation import Generator  # noqa: E402
-from tasks.models.model_process import (  # noqa: E402
-    ChatAnswer,
-    ChatRequest,
-    ModelRequest,
-    ModelSettings,
-    ScoreRequest,
-    answer_batch,
-    load_generator,
-)  # fmt: skip
+from tasks.models.model_process import ModelSettings, answer_batch, load_generator  # noqa: E402
+from tasks.models.requests import ChatAnswer, ChatRequest, ModelRequest, ScoreRequest  # noqa: E402
 from tests.models.tiny_adapters import make_adapter, make_model  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

@@ -18,7 +18,7 @@ from convergence_core.feedback.roles import BUILT_IN
 from tasks.chat.logged_chat import LoggedChat
 from tasks.inputs.environment import Environment
 from tasks.models.files import LOCAL_MODELS, ModelFiles
-from tasks.models.model_process import ChatRequest
+from tasks.models.requests import ChatRequest
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.runtime_store import RuntimeStore

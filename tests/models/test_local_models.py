@@ -18,7 +18,7 @@ from tasks.models.files import (
     find_model,
     install_commands,
 )
-from tasks.models.model_process import ChatRequest
+from tasks.models.requests import ChatRequest
 from tasks.providers.chat import ChatSettings
 from tasks.providers.local_chat import LocalChat
 

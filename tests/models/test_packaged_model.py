@@ -13,7 +13,7 @@ import pytest
 
 from convergence.templates import plan_files
 from tasks.models.files import PACKAGED, LocalModel, find_model, install_commands
-from tasks.models.model_process import ChatAnswer, ChatRequest
+from tasks.models.requests import ChatAnswer, ChatRequest
 
 pytestmark = [
     pytest.mark.slow,

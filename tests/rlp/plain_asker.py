@@ -3,10 +3,10 @@
 from typing import Any
 
 from tasks.calls.metric_calls import PaidCall
+from tasks.calls.model_calls import Answered
 from tasks.http.clients import ClientSettings
 from tasks.providers.chat import ChatSettings
 from tasks.providers.openai_chat import OpenAIChat
-from tasks.rlp.model_calls import Answered
 
 
 class PlainAsker:
@@ -15,7 +15,7 @@ class PlainAsker:
     def __init__(self) -> None:
         self.requests: list[Any] = []
 
-    async def ask(self, call: PaidCall, label: str) -> Answered:
+    async def __call__(self, call: PaidCall, label: str) -> Answered:
         self.requests.append(call.request)
         return Answered(reply=await call.send(), ended_us=len(self.requests))
 

@@ -21,7 +21,7 @@ from convergence.plugins.learning.rlp import (
 )
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Completion
-from tasks.rlp.model_calls import UnreadableAnswerError
+from tasks.calls.model_calls import UnreadableAnswerError
 
 SUNNY = {"thought": "sunny days follow", "prediction": "rain", "outcome": "sun"}
 

@@ -21,9 +21,9 @@ from convergence_core.rlp.reply import (
 )
 from convergence_core.space import Choice, Float, Integer, Space
 from tasks.calls.metric_calls import PaidCall
+from tasks.calls.model_calls import Answered, Model
 from tasks.inputs.loader import load_mapping
 from tasks.rlp.factory import prompts_of
-from tasks.rlp.model_calls import Answered, Model
 from tasks.rlp.prompts import RlpPrompts, ThoughtRequest, TrialRow, asked_names
 from tasks.rlp.thought_writer import ThoughtWriter
 from tests.rlp.plain_asker import PlainAsker, plain_chat
@@ -276,13 +276,12 @@ def test_a_model_that_fails_leaves_a_reason_and_no_text_of_ours(answer: Any, rea
 
 
 def test_a_spent_budget_is_a_reason():
-    class Broke:
-        async def ask(self, call: PaidCall, label: str) -> Answered:
-            raise EvaluatorFault(
-                "the share of thoughts in `budget.max_usd` is spent", error_type="budget"
-            )
+    async def broke(call: PaidCall, label: str) -> Answered:
+        raise EvaluatorFault(
+            "the share of thoughts in `budget.max_usd` is spent", error_type="budget"
+        )
 
-    thought, _ = written(lambda _: chat_answer(GOOD), Broke())
+    thought, _ = written(lambda _: chat_answer(GOOD), broke)
     assert (
         thought.reason == "not asked (budget): the share of thoughts in `budget.max_usd` is spent"
     )

@@ -9,11 +9,11 @@ import pytest
 from convergence_core.errors import EvaluatorFault
 from convergence_core.events import ThinkingStopped
 from convergence_core.ports import WorstCase
+from tasks.calls.model_calls import THOUGHT
 from tasks.inputs.loader import load_mapping
 from tasks.mock.mock_server import MockServer
 from tasks.rlp.factory import NO_LLM
 from tasks.rlp.learner_calls import SubBudget, spent_on
-from tasks.rlp.model_calls import THOUGHT
 from tasks.run.opener import prepare_run
 from tasks.store import ParquetStore
 from tests.support.configurations import chat_api, mapping

@@ -5,7 +5,7 @@ import re
 from typing import Any, Final
 
 from convergence_core.ports import Completion
-from tasks.rlp.model_calls import UnreadableAnswerError
+from tasks.calls.model_calls import UnreadableAnswerError
 
 TOP: Final = 20
 """Most log-probabilities that a chat answers with."""

@@ -34,7 +34,7 @@ from convergence_core.rlp.commitments import ACTIONS
 from convergence_core.rlp.gain import information_gain
 from convergence_core.rlp.learner import CAPACITY, Episode, critic, features
 from convergence_core.rlp.policy import ActionPolicy, ValueFunction
-from tasks.rlp.model_calls import UnreadableAnswerError
+from tasks.calls.model_calls import UnreadableAnswerError
 
 __all__ = ["InformationGain", "PendingGain", "RLPConfig", "RLPMixin"]
 

@@ -33,9 +33,8 @@ from convergence_core.sao.round_result import RoundOutcome, conclude_round
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from convergence_core.search.sampler import SearchState
-from tasks.prompts.writer import DirectAsker
-from tasks.rlp.learner_calls import BoundedAsker
-from tasks.rlp.model_calls import Model
+from tasks.calls.model_calls import Model, ask_directly
+from tasks.rlp.learner_calls import bounded
 from tasks.sao.dataset import Dataset, export
 from tasks.sao.factory import shipped_personas
 from tasks.sao.round import RoundModels, RoundRunner
@@ -236,7 +235,7 @@ class SAOMixin:
         """Play one round if another one may be played."""
         if self._state.stop_reason is not None:
             return SyntheticDataset(pairs=(), stop_reason=self._state.stop_reason)
-        asker = BoundedAsker(DirectAsker(), self.config.batch_size)
+        ask_model = bounded(ask_directly, self.config.batch_size)
         settings = self._source.settings.model_copy(update={"n_samples": n_samples})
         plan = plan_round(
             replace(self._source, settings=settings),
@@ -252,7 +251,7 @@ class SAOMixin:
         filters = FilterChain(
             settings, HeldOut(self._source.held_out), known_prompts=self._history.prompts
         )
-        runner = RoundRunner(self._models, filters, asker)
+        runner = RoundRunner(self._models, filters, ask_model)
         return self._concluded(plan, await runner.run(plan))
 
     def export_dataset(

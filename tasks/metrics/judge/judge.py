@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from convergence_core.budget.bounds import prompt_bound
-from convergence_core.budget.prices import PriceTable, provider_of
+from convergence_core.budget.prices import PriceTable
 from convergence_core.config import JudgeMetric
 from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import (
@@ -16,9 +15,10 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.judges.report import JudgeMode
-from convergence_core.ports import LLM, WorstCase
-from convergence_core.records import Case, Json, Params, Reply, Usage, canonical_json
+from convergence_core.ports import LLM
+from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.calls.metric_calls import Asker, PaidCall
+from tasks.calls.model_calls import Model
 from tasks.json_values import MISSING, as_text, pick
 from tasks.metrics.judge.prompts import (
     EVALUATOR_VERSION,
@@ -77,7 +77,7 @@ class LlmJudge:
     slots: asyncio.Semaphore
     """Limits calls in flight; shared by judges of one model."""
     _rubric: str = field(init=False)
-    _billed_by: str = field(init=False)
+    _model: Model = field(init=False)
     _options: dict[str, Json] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,8 +92,13 @@ class LlmJudge:
         if self.config.mode == "pairwise" and self.champion is None:
             raise ValueError(f"judge `{self.name}` compares pairs and needs a champion")
         self._rubric = text
-        # A compatible endpoint may be that of another provider, at other prices.
-        self._billed_by = provider_of(self.llm.provider, self.llm.base_url)
+        self._model = Model(
+            llm=self.llm,
+            name=self.model,
+            timeout_s=self.llm_config.timeout_seconds,
+            credential=self.llm_config.api_key_env,
+            prices=self.prices,
+        )
         self._options = {"max_tokens": self.llm_config.max_tokens}
         if self.llm_config.temperature is not None:
             self._options["temperature"] = self.llm_config.temperature
@@ -264,54 +269,14 @@ class LlmJudge:
         return judge_messages(self.mode, rubric=self._rubric, blocks=blocks)
 
     def _call(self, messages: Sequence[Mapping[str, Json]], vote: int) -> PaidCall:
-        limit = self.llm_config.max_tokens
-        shown: list[Json] = [dict(message) for message in messages]
-        body: dict[str, Json] = {"model": self.model, "messages": shown, **self._options}
-        n_prompt = prompt_bound(body)
-        return PaidCall(
-            purpose=PURPOSE,
-            provider=self.llm.provider,
-            model=self.model,
-            request={
-                "evaluator_version": EVALUATOR_VERSION,
-                "base_url": self.llm.base_url,
-                "model": self.model,
-                "body": body,
-            },
+        return self._model.call(
+            PURPOSE,
+            messages,
+            self._options,
+            key={"evaluator_version": EVALUATOR_VERSION},
+            read=lambda done: done.text,
             repeat=vote,
-            credential=self.llm_config.api_key_env,
-            worst=WorstCase(
-                usd=self.prices.worst_case(self._billed_by, self.model, n_prompt, limit),
-                tokens=None if n_prompt is None else n_prompt + limit,
-            ),
-            timeout_s=self.llm_config.timeout_seconds,
-            send=lambda: self._send(messages),
         )
-
-    async def _send(self, messages: Sequence[Mapping[str, Json]]) -> Reply:
-        try:
-            done = await self.llm.complete(messages, model=self.model, **self._options)
-        except EvaluationFault as fault:
-            if fault.billed is not None:
-                cost_usd, version = self._priced(fault.billed.usage, fault.billed.cost_usd)
-                fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
-            raise
-        cost_usd, version = self._priced(done.usage, done.cost_usd)
-        return Reply(
-            value=done.text,
-            latency_ms=done.latency_ms,
-            cost_usd=cost_usd,
-            price_version=version,
-            usage=done.usage,
-            model=done.model,
-            provider=self.llm.provider,
-            first_token_ms=done.first_token_ms,
-            dropped=done.dropped,
-        )
-
-    def _priced(self, usage: Usage, reported_usd: float | None) -> tuple[float | None, str | None]:
-        """Return what a call cost, and by which price; ``told``: by the provider itself."""
-        return self.prices.settled(self._billed_by, self.model, usage, reported_usd=reported_usd)
 
 
 _Question: TypeAlias = tuple[list[dict[str, Json]], Literal["A", "B"]]

@@ -1,13 +1,13 @@
-"""Calls of the learners' models, paid only once.
+"""Calls of chat models, paid only once: what a call may cost, and what it was billed.
 
-The journal keeps the part of an answer that scoring reads: a text, or numbers. A resumed run
-therefore reads exactly the committed numbers.
+Judges, agents and learners ask their models through ``Model``. The journal keeps the part of an answer
+that its caller reads: a text, or numbers. A resumed run therefore reads exactly the committed numbers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable, provider_of
@@ -20,27 +20,10 @@ THOUGHT: Final = "thought"
 SAO: Final = "sao"
 WRITING: Final = "writing"
 GAME: Final = "game"
-Purpose: TypeAlias = Literal["thought", "sao", "writing", "game"]
 
 
 class UnreadableAnswerError(ValueError):
     """An answer lacks the requested content."""
-
-
-class ThoughtAsker(Protocol):
-    """Makes paid calls for hypotheses; see ``tasks.calls.metric_calls.Asker.ask``."""
-
-    async def ask(self, call: PaidCall, label: str) -> "Answered":
-        """Return the stored or new answer, and the time when it was durable.
-
-        Args:
-            call: the call.
-            label: purpose, part of the key, so that different purposes share no answer.
-
-        Raises:
-            EvaluationFault: the call failed or was refused, or the budget is exhausted.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +35,25 @@ class Answered:
     """Time when it was durable; ``None`` without a journal."""
 
 
+AskModel: TypeAlias = Callable[[PaidCall, str], Awaitable[Answered]]
+"""(call, label) → the stored or new answer. The label is the purpose and part of the key, so that different
+purposes share no answer. Raises ``EvaluationFault``: the call failed, or the budget is exhausted."""
+
+
+async def ask_directly(call: PaidCall, label: str) -> Answered:  # noqa: ARG001 - of ``AskModel``
+    """Make a call without a run: no journal, no ledger."""
+    return Answered(reply=await call.send(), ended_us=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """Model behind hypotheses, forecasts and judgements."""
+    """Chat model whose calls are bounded before they are sent, and priced after."""
 
     llm: LLM
     name: str
     """Name at the provider."""
-    wording_version: str
+    wording_version: str = ""
+    """Version of the prompts, part of the request of ``chat``."""
     timeout_s: float = 60.0
     credential: str | None = None
     """Environment variable of the key."""
@@ -67,14 +61,14 @@ class Model:
 
     def chat(
         self,
-        purpose: Purpose,
+        purpose: str,
         messages: Sequence[Mapping[str, Json]],
         *,
         limit: int,
         read: Callable[[Completion], Json],
         **options: Json,
     ) -> PaidCall:
-        """Return a call of the chat endpoint.
+        """Return a call of a learner.
 
         Args:
             purpose: paying role.
@@ -83,25 +77,48 @@ class Model:
             read: extracts the part of the answer to keep.
             options: further settings; unsupported ones are omitted.
         """
-        shown: list[Json] = [dict(message) for message in messages]
+        key: dict[str, Json] = {
+            "wording_version": self.wording_version,
+            "path": "chat/completions",
+        }
         settings = {"max_tokens": limit, **options}
+        return self.call(purpose, messages, settings, key=key, read=read)
+
+    def call(
+        self,
+        purpose: str,
+        messages: Sequence[Mapping[str, Json]],
+        settings: Mapping[str, Json],
+        *,
+        key: Mapping[str, Json],
+        read: Callable[[Completion], Json],
+        repeat: int = 0,
+    ) -> PaidCall:
+        """Return a call of the chat endpoint.
+
+        Args:
+            purpose: paying role.
+            messages: the prompt.
+            settings: further fields of the request, with ``max_tokens`` or ``max_completion_tokens``.
+            key: what else makes the call another one, such as the version of the prompts.
+            read: extracts the part of the answer to keep.
+            repeat: number among equal requests.
+        """
+        shown: list[Json] = [dict(message) for message in messages]
         body: dict[str, Json] = {"model": self.name, "messages": shown, **settings}
         n_prompt = prompt_bound(body)
+        limit = settings.get("max_completion_tokens") or settings["max_tokens"]
+        longest = limit if isinstance(limit, int) and limit > 0 else None
         return PaidCall(
             purpose=purpose,
             provider=self.llm.provider,
             model=self.name,
-            request={
-                "wording_version": self.wording_version,
-                "base_url": self.llm.base_url,
-                "path": "chat/completions",
-                "model": self.name,
-                "body": body,
-            },
+            request={**key, "base_url": self.llm.base_url, "model": self.name, "body": body},
+            repeat=repeat,
             credential=self.credential,
             worst=WorstCase(
-                usd=self.prices.worst_case(self._billed_by, self.name, n_prompt, limit),
-                tokens=None if n_prompt is None else n_prompt + limit,
+                usd=self.prices.worst_case(self._billed_by, self.name, n_prompt, longest),
+                tokens=None if n_prompt is None or longest is None else n_prompt + longest,
             ),
             timeout_s=self.timeout_s,
             send=partial(self._reply, messages, settings, read),
@@ -136,6 +153,7 @@ class Model:
             model=done.model,
             provider=self.llm.provider,
             dropped=done.dropped,
+            finish_reason=done.finish_reason,
         )
 
     @property
