@@ -1,7 +1,9 @@
 """``/v1/chat/completions``: whole and streamed."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
@@ -9,19 +11,15 @@ from tasks.mock.protocol import (
     MOST_TOKENS,
     ApiError,
     Attempt,
+    Body,
     Form,
+    Message,
     ModelRequest,
+    Name,
     Payload,
     Tool,
     Written,
-    flag,
-    includes_usage,
-    mapping,
-    messages,
-    refuse_logprobs,
-    sampling,
-    text,
-    whole,
+    texts_of,
 )
 from tasks.mock.responder import Engine, with_tool
 
@@ -34,17 +32,15 @@ def chat(engine: Engine, attempt: Attempt) -> Payload:
     Raises:
         ApiError: the request is wrong, or wants log-probabilities.
     """
-    body = attempt.body
-    refuse_logprobs(body)
-    request = _request(body)
-    n = whole(body, "n", 1, MOST_CHOICES) or 1
+    body = _read(attempt.body)
+    request, n = _request(body), body.n or 1
     request = with_tool(request, engine.first(request, n, attempt.number))
     chosen = engine.choose(request, n, attempt=attempt.number)
     choices = [_Choice(request, written, index) for index, written in enumerate(chosen)]
     tokens = engine.tokens(request, chosen)
     head = {"id": f"chatcmpl-{attempt.digest[:24]}", "created": 0, "model": request.model}
-    if flag(body, "stream"):
-        has_usage = includes_usage(body)
+    if body.stream:
+        has_usage = body.stream_options is not None and body.stream_options.include_usage
         frame = {**head, "object": "chat.completion.chunk", "system_fingerprint": "mock"}
         more = {"usage": None} if has_usage else {}
         parts = [part for choice in choices for part in choice.parts()]
@@ -69,93 +65,131 @@ def chat(engine: Engine, attempt: Attempt) -> Payload:
 # -- reading
 
 
-def _request(body: Mapping[str, Any]) -> ModelRequest:
-    if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:
+class _Function(Body):
+    name: Name
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+    def tool(self, *, by_name: bool) -> Tool:
+        schema = self.parameters or {"type": "object"}
+        return Tool(
+            name=self.name, description=self.description or "", schema=schema, by_name=by_name
+        )
+
+
+class _ToolBody(Body):
+    function: _Function | None = None
+
+
+class _MessageBody(Body):
+    role: str
+    content: Any = None
+    tool_calls: list[_ToolBody] | None = None
+
+
+class _Schema(Body):
+    schema_: dict[str, Any] = Field(alias="schema")
+
+
+class _Format(Body):
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    json_schema: _Schema | None = None
+
+
+class _StreamOptions(Body):
+    include_usage: bool = False
+
+
+class _ChatBody(Body):
+    model: Name
+    messages: list[_MessageBody] = Field(min_length=1)
+    n: int | None = Field(None, ge=1, le=MOST_CHOICES)
+    max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    max_completion_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    temperature: float | None = Field(None, ge=0.0, le=2.0)
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    reasoning_effort: Any = None
+    response_format: _Format | None = None
+    tools: list[_ToolBody] | None = None
+    tool_choice: Any = None
+
+    @property
+    def functions(self) -> list[_Function]:
+        return [tool.function for tool in self.tools or () if tool.function is not None]
+
+
+def _read(body: Mapping[str, Any]) -> _ChatBody:
+    for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
+        if (value := body.get(name)) is not None and value is not False:
+            raise ApiError(f"`{name}` is not known to this mock.", param=name)
+    read = _ChatBody.read(body)
+    if read.max_tokens is not None and read.max_completion_tokens is not None:
         raise ApiError(
             "`max_tokens` and `max_completion_tokens` cannot both be given. Leave one out.",
             param="max_tokens",
         )
-    limit = whole(body, "max_completion_tokens", 1, MOST_TOKENS)
-    limit = limit or whole(body, "max_tokens", 1, MOST_TOKENS)
-    listed = messages(body)
+    return read
+
+
+def _request(body: _ChatBody) -> ModelRequest:
+    messages = tuple(
+        Message(
+            role=message.role,
+            text=texts_of(message.content),
+            calls=tuple(call.function.name for call in message.tool_calls or () if call.function),
+        )
+        for message in body.messages
+    )
     form, schema = _form(body)
-    if form == "json" and "json" not in " ".join(m.text for m in listed).casefold():
+    if form == "json" and "json" not in " ".join(m.text for m in messages).casefold():
         raise ApiError(
             "`messages` must contain the word 'json' to use `response_format` of type "
             "'json_object'.",
             param="messages",
         )
-    effort = body.get("reasoning_effort")
+    effort, stop = body.reasoning_effort, body.stop or []
     return ModelRequest(
-        model=text(body, "model"),
-        messages=listed,
-        limit=limit,
+        model=body.model,
+        messages=messages,
+        limit=body.max_completion_tokens or body.max_tokens,
         effort=effort if isinstance(effort, str) else "",
-        **sampling(body),
+        temperature=1.0 if body.temperature is None else body.temperature,
+        seed=body.seed,
+        stop=tuple(filter(None, [stop] if isinstance(stop, str) else stop)),
         form=form,
         schema=schema,
         tool=_forced_tool(body),
-        offered=_offered_tools(body),
+        offered=tuple(function.tool(by_name=False) for function in body.functions)
+        if body.tool_choice in (None, "auto")
+        else (),
     )
 
 
-def _form(body: Mapping[str, Any]) -> tuple[Form, Mapping[str, Any]]:
-    wanted = mapping(body, "response_format")
-    kind = wanted.get("type", "text")
-    if kind == "text":
-        return "text", {}
-    if kind == "json_object":
-        return "json", {}
-    rule = f"`response_format.type` must be text, json_object or json_schema, but got {kind!r}."
-    if kind == "json_schema":
-        schema = mapping(wanted, "json_schema").get("schema")
-        if isinstance(schema, Mapping):
-            return "schema", schema
-        rule = "`response_format.json_schema.schema` must be a JSON Schema."
-    raise ApiError(rule, param="response_format")
+def _form(body: _ChatBody) -> tuple[Form, Mapping[str, Any]]:
+    wanted = body.response_format or _Format()
+    if wanted.type != "json_schema":
+        return ("json" if wanted.type == "json_object" else "text"), {}
+    if wanted.json_schema is None:
+        rule = "`response_format.json_schema` must be given."
+        raise ApiError(rule, param="response_format")
+    return "schema", wanted.json_schema.schema_
 
 
-def _forced_tool(body: Mapping[str, Any]) -> Tool | None:
+def _forced_tool(body: _ChatBody) -> Tool | None:
     """Return the tool that must be called; ``None`` if the answer is free to be a text."""
-    choice = body.get("tool_choice")
+    choice = body.tool_choice
     if choice in (None, "auto", "none"):
         return None
-    name = mapping(choice, "function").get("name") if isinstance(choice, Mapping) else None
-    for function in _functions(body):
-        if name is None or function.get("name") == name:
-            return _tool(function, by_name=name is not None)
+    named = choice.get("function") if isinstance(choice, Mapping) else None
+    name = named.get("name") if isinstance(named, Mapping) else None
+    for function in body.functions:
+        if name is None or function.name == name:
+            return function.tool(by_name=name is not None)
     raise ApiError(
         f"`tool_choice` must name one of `tools`, but got {name!r}.", param="tool_choice"
-    )
-
-
-def _offered_tools(body: Mapping[str, Any]) -> tuple[Tool, ...]:
-    """Return the tools that may be called, and need not."""
-    if body.get("tool_choice") not in (None, "auto"):
-        return ()
-    return tuple(_tool(function, by_name=False) for function in _functions(body))
-
-
-def _functions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    listed = body.get("tools")
-    functions = (
-        [function for function in listed if isinstance(function, Mapping)]
-        if isinstance(listed, list)
-        else []
-    )
-    return [
-        mapping(function, "function")
-        for function in functions
-        if function.get("function") is not None
-    ]
-
-
-def _tool(function: Mapping[str, Any], *, by_name: bool) -> Tool:
-    return Tool(
-        name=text(function, "name"),
-        description=str(function.get("description") or ""),
-        schema=mapping(function, "parameters") or {"type": "object"},
-        by_name=by_name,
     )
 
 

@@ -9,10 +9,12 @@ import math
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from tasks.mock.prompt_text import count_pieces, words
-from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage, text, whole
+from tasks.mock.protocol import Attempt, Body, Name, Payload, TokenUsage
 from tasks.mock.responder import Engine
 
 DEFAULT_DIMENSIONS = 256
@@ -31,39 +33,38 @@ def embed(content: str, dimensions: int) -> list[float]:
     return [x / length for x in vector]
 
 
+class _EmbeddingsBody(Body):
+    model: Name
+    input: Name | Annotated[list[Name], Field(min_length=1)]
+    dimensions: int | None = Field(None, ge=1, le=MOST_DIMENSIONS)
+    encoding_format: Literal["float", "base64"] = "float"
+
+
 def embeddings(engine: Engine, attempt: Attempt) -> Payload:  # noqa: ARG001 - one signature for all endpoints
     """Embed one or more texts.
 
     Raises:
         ApiError: the request is wrong.
     """
-    body = attempt.body
-    model = text(body, "model")
-    inputs: Any = body.get("input")
-    inputs = inputs if isinstance(inputs, list) else [inputs]
-    if not inputs or not all(isinstance(text, str) and text for text in inputs):
-        raise ApiError("`input` must be a text or a list of texts, none empty.", param="input")
-    dimensions = whole(body, "dimensions", 1, MOST_DIMENSIONS) or DEFAULT_DIMENSIONS
-    form = body.get("encoding_format", "float")
-    if form not in ("float", "base64"):
-        rule = f"`encoding_format` must be float or base64, but got {form!r}."
-        raise ApiError(rule, param="encoding_format")
+    body = _EmbeddingsBody.read(attempt.body)
+    inputs = [body.input] if isinstance(body.input, str) else body.input
+    dimensions = body.dimensions or DEFAULT_DIMENSIONS
     tokens = TokenUsage(prompt=sum(count_pieces(text) for text in inputs))
     return Payload(
         body={
             "object": "list",
-            "model": model,
+            "model": body.model,
             "data": [
                 {
                     "object": "embedding",
                     "index": i,
-                    "embedding": _encoded(embed(text, dimensions), form),
+                    "embedding": _encoded(embed(text, dimensions), body.encoding_format),
                 }
                 for i, text in enumerate(inputs)
             ],
             "usage": {"prompt_tokens": tokens.prompt, "total_tokens": tokens.prompt},
         },
-        model=model,
+        model=body.model,
         tokens=tokens,
     )
 

@@ -13,20 +13,12 @@ beyond these lines, and forecasts as well as they do.
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tasks.mock.prompt_text import content_words, sections
-
 _FORECASTS_WANTED: Final = '"forecasts": {trial: [q10, q50, q90]}'
 _SETTINGS_WANTED: Final = '"settings": up to '
-_OPTIONS: Final = re.compile(r"^(?P<number>\d+): (?P<text>.+)$", re.MULTILINE)
-_N_WEIGHTS: Final = re.compile(r"\"weights\": \[\.\.\.\]\}, (\d+) whole numbers")
-_NOTES_WANTED: Final = re.compile(
-    r"\bwrite notes that help somebody else to predict\b", re.IGNORECASE
-)
 _Z: Final = 1.2816
 """90 % quantile of the standard normal distribution."""
 
@@ -39,14 +31,6 @@ class _Trial:
     params: Mapping[str, str]
     reward: float | None
     """``None``: not evaluated yet."""
-
-
-def answer(system: str, user: str) -> str | None:
-    """Return the answer to what asks for a thought, for weights or for notes; ``None`` if nothing does."""
-    asked_weights = weights(user)
-    if asked_weights is not None:
-        return json.dumps(asked_weights)
-    return thought(user) or notes(system)
 
 
 def thought(user: str) -> str | None:
@@ -71,24 +55,6 @@ def thought(user: str) -> str | None:
         values = {name: _value(text) for name, text in mixed.items() if text != "-"}
         reply["settings"] = [{"values": values, "score": _quantiles(mixed, seen)}]
     return json.dumps(reply)
-
-
-def notes(system: str) -> str | None:
-    """Return notes that say nothing; ``None`` if the request wants no notes."""
-    if _NOTES_WANTED.search(system) is None:
-        return None
-    return "Nothing was measured: expect the middle of what was seen before."
-
-
-def weights(user: str) -> dict[str, list[int]] | None:
-    """Return the weights of all options of a prompt; ``None`` if it asks for none."""
-    wanted = _N_WEIGHTS.search(user)
-    if wanted is None:
-        return None
-    options = [match["text"] for match in _OPTIONS.finditer(user)][: int(wanted[1])]
-    known = set(content_words(sections(user).get("notes", "")))
-    shared = [len(known & set(content_words(option))) for option in options]
-    return {"weights": [20 + 15 * min(n, 4) for n in shared]}
 
 
 def _quantiles(params: Mapping[str, str], seen: Sequence[_Trial]) -> list[float]:

@@ -1,8 +1,11 @@
-"""Shapes of OpenAI's API: fields of request bodies, answers, usage and errors."""
+"""Shapes of OpenAI's API: request bodies, answers, usage and errors."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 Form = Literal["text", "json", "schema"]
 
@@ -93,7 +96,6 @@ class Written:
 
 MOST_CHOICES = 128
 MOST_TOKENS = 1_000_000
-HOTTEST = 2.0
 
 
 class ApiError(Exception):
@@ -188,128 +190,33 @@ class Payload:
     """Whether the client can read the tokens in the answer."""
 
 
-# -- fields of bodies
+# -- bodies
 
 
-def number(body: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
-    """Return an optional number of a body.
+class Body(BaseModel):
+    """Body of a request; fields that are not known are left out."""
 
-    Raises:
-        ApiError: it is no number, or out of range.
-    """
-    value = body.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _wrong(name, "a number", value)
-    if not low <= value <= high:
-        raise ApiError(
-            f"`{name}` must lie between {low:g} and {high:g}, but got {value:g}.", param=name
-        )
-    return float(value)
+    model_config = ConfigDict(strict=True)
 
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> Self:
+        """Return a checked body.
 
-def whole(body: Mapping[str, Any], name: str, low: int, high: int) -> int | None:
-    """Return an optional integer of a body.
-
-    Raises:
-        ApiError: it is no integer, or out of range.
-    """
-    value = number(body, name, low, high)
-    if value is not None and value != int(value):
-        raise ApiError(f"`{name}` must be an integer, but got {value:g}.", param=name)
-    return None if value is None else int(value)
+        Raises:
+            ApiError: a field breaks its rule.
+        """
+        try:
+            return cls.model_validate(body)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            name = str(problem["loc"][0])
+            rule = _SHOULD.sub("must", problem["msg"]).replace("Field required", "must be given")
+            got = "" if problem["type"] == "missing" else f", but got {problem['input']!r:.60}"
+            raise ApiError(f"`{name}` {rule}{got}.", param=name) from None
 
 
-def flag(body: Mapping[str, Any], name: str) -> bool:
-    """Return an optional truth of a body, false by default.
-
-    Raises:
-        ApiError: it is neither true nor false.
-    """
-    value = body.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise _wrong(name, "true or false", value)
-    return value or False
-
-
-def text(body: Mapping[str, Any], name: str) -> str:
-    """Return a required text of a body.
-
-    Raises:
-        ApiError: it is missing, empty or no text.
-    """
-    value = body.get(name)
-    if not isinstance(value, str) or not value:
-        raise _wrong(name, "a text", value)
-    return value
-
-
-def mapping(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an optional object of a body, empty by default.
-
-    Raises:
-        ApiError: it is no object.
-    """
-    value = body.get(name)
-    if value is not None and not isinstance(value, Mapping):
-        raise _wrong(name, "an object", value)
-    return {} if value is None else value
-
-
-def sampling(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a ``ModelRequest`` about sampling: temperature, seed and stop.
-
-    Raises:
-        ApiError: a setting is wrong.
-    """
-    temperature = number(body, "temperature", 0.0, HOTTEST)
-    stop = body.get("stop")
-    seed = whole(body, "seed", -(2**63), 2**63)
-    listed = [stop] if isinstance(stop, str) else stop or []
-    if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
-        raise _wrong("stop", "texts", stop)
-    return {
-        "temperature": 1.0 if temperature is None else temperature,
-        "seed": seed,
-        "stop": tuple(entry for entry in listed if entry),
-    }
-
-
-def includes_usage(body: Mapping[str, Any]) -> bool:
-    """Return whether a stream ends with the tokens used.
-
-    Raises:
-        ApiError: the option is no truth.
-    """
-    return flag(mapping(body, "stream_options"), "include_usage")
-
-
-def messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
-    """Return the messages of a body.
-
-    Raises:
-        ApiError: there are none, or one has no role.
-    """
-    listed = body.get("messages")
-    if not isinstance(listed, list) or not listed:
-        raise ApiError("`messages` must be a list of messages, not empty.", param="messages")
-    messages = []
-    for i, message in enumerate(listed):
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise ApiError(f"`messages[{i}]` must be an object with a role.", param="messages")
-        calls = message.get("tool_calls")
-        functions = [
-            mapping(call, "function") for call in calls or () if isinstance(call, Mapping)
-        ]
-        messages.append(
-            Message(
-                role=message["role"],
-                text=texts_of(message.get("content")),
-                calls=tuple(str(function.get("name")) for function in functions),
-            )
-        )
-    return tuple(messages)
+_SHOULD = re.compile(r"^\w+ should")
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 def texts_of(content: Any) -> str:
@@ -322,19 +229,3 @@ def texts_of(content: Any) -> str:
         else []
     )
     return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
-
-
-def refuse_logprobs(body: Mapping[str, Any]) -> None:
-    """Refuse log-probabilities, which the mock does not have.
-
-    Raises:
-        ApiError: they are asked for.
-    """
-    for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
-        if (value := body.get(name)) is not None and value is not False:
-            raise ApiError(f"`{name}` is not known to this mock.", param=name)
-
-
-def _wrong(name: str, wanted: str, value: Any) -> ApiError:
-    shown = "nothing" if value is None else repr(value)[:60]
-    return ApiError(f"`{name}` must be {wanted}, but got {shown}.", param=name)

@@ -120,7 +120,7 @@ def with_tool(request: ModelRequest, index: int = 0) -> ModelRequest:
 
 
 def _whole(request: ModelRequest, index: int) -> str:
-    written = forecasts.answer(request.system, request.user) or _edit(request.system, request.user)
+    written = forecasts.thought(request.user) or _edit(request.system, request.user)
     if written is not None:
         return written
     schema = _wanted_schema(request)

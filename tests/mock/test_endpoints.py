@@ -95,15 +95,18 @@ def test_forced_tools_are_called(server: MockServer):
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [
-        ({"temperature": 2.5}, "`temperature` must lie between 0 and 2"),
-        ({"max_tokens": 0}, "`max_tokens` must lie between"),
+        ({"temperature": 2.5}, "`temperature` must be less than or equal to 2, but got 2.5."),
+        ({"max_tokens": 0}, "`max_tokens` must be greater than or equal to 1"),
         ({"max_tokens": 5, "max_completion_tokens": 5}, "cannot both be given"),
         ({"logprobs": True}, "`logprobs` is not known to this mock"),
-        ({"messages": []}, "`messages` must be a list of messages"),
-        ({"model": ""}, "`model` must be a text"),
+        ({"messages": []}, "`messages` must have at least 1 item"),
+        ({"model": ""}, "`model` must have at least 1 character"),
         ({"extra_body": {"prompt_logprobs": 0}}, "`prompt_logprobs` is not known"),
-        ({"extra_body": {"n": "two"}}, "`n` must be a number"),
-        ({"extra_body": {"response_format": {"type": "xml"}}}, "must be text, json_object"),
+        ({"extra_body": {"n": "two"}}, "`n` must be a valid integer"),
+        (
+            {"extra_body": {"response_format": {"type": "xml"}}},
+            "must be 'text', 'json_object' or 'json_schema'",
+        ),
     ],
 )
 def test_wrong_requests_are_refused_with_a_reason(server: MockServer, fields, rule):

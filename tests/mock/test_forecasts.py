@@ -2,11 +2,8 @@
 
 import json
 
-from tasks.mock.forecasts import notes, thought, weights
-from tasks.mock.protocol import Message, ModelRequest
-from tasks.mock.responder import respond
+from tasks.mock.forecasts import thought
 
-ROLE = "A system is being tuned. Write notes that help somebody else to predict their rewards."
 PROMPT = """Trials so far:
 trial|evaluations|mean score|standard error|your forecast|model|temperature
 t1|4|0.9|0.01|-|large|0.2
@@ -34,18 +31,5 @@ def test_a_forecast_follows_the_trials_that_are_like_it():
     assert setting["values"] == {"model": "large", "temperature": 0.9}
 
 
-def test_who_asks_for_no_thought_no_notes_and_no_weights_gets_none():
+def test_who_asks_for_no_thought_gets_none():
     assert thought("What is 2 plus 3?") is None
-    assert notes("Answer in one word.") is None
-    assert notes(ROLE) is not None
-    assert weights("What is 2 plus 3?") is None
-
-
-def test_the_responder_answers_with_weights_of_what_the_notes_speak_for():
-    user = (
-        "[[BEGIN NOTES 0123456789abcdef]]\nsunny days follow\n[[END NOTES 0123456789abcdef]]\n\n"
-        "What will happen?\n1: sunny\n2: rain\n\nReply with one JSON object and nothing else: "
-        '{"weights": [...]}, 2 whole numbers from 0 to 100 that say how likely each is.'
-    )
-    request = ModelRequest(model="m", messages=(Message(role="user", text=user),))
-    assert json.loads(respond(request).text) == {"weights": [35, 20]}

@@ -18,12 +18,7 @@ from tasks.mock.protocol import (
     Payload,
     TokenUsage,
     Written,
-    flag,
-    mapping,
-    number,
-    text,
     texts_of,
-    whole,
 )
 from tasks.mock.responder import Engine
 from tasks.mock.service import MockService
@@ -54,7 +49,7 @@ def messages(engine: Engine, attempt: Attempt) -> Payload:
         ApiError: the request is wrong.
     """
     request = _request(attempt.body)
-    is_streamed = flag(attempt.body, "stream")
+    is_streamed = bool(attempt.body.get("stream"))
     (choice,) = chosen = engine.choose(request, 1)
     tokens = engine.tokens(request, chosen)
     reason = "end_turn" if choice.complete else "max_tokens"
@@ -95,7 +90,7 @@ def _request(body: Mapping[str, Any]) -> ModelRequest:
     system = body.get("system")
     system_messages = [] if system is None else [Message(role="system", text=texts_of(system))]
     return ModelRequest(
-        model=text(body, "model"),
+        model=str(body["model"]),
         messages=(*system_messages, *_messages(body)),
         temperature=1.0 if temperature is None else temperature,
         limit=limit,
@@ -188,6 +183,28 @@ def _usage(tokens: TokenUsage) -> dict[str, int]:
         "cache_read_input_tokens": 0,
         "output_tokens": tokens.completion,
     }
+
+
+def number(body: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
+    """Return an optional number of a body."""
+    value = body.get(name)
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high
+    ):
+        raise ApiError(f"{name}: must lie between {low:g} and {high:g}", param=name)
+    return value
+
+
+def whole(body: Mapping[str, Any], name: str, low: int, high: int) -> int | None:
+    """Return an optional integer of a body."""
+    value = number(body, name, low, high)
+    return None if value is None else int(value)
+
+
+def mapping(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an optional object of a body, empty by default."""
+    value = body.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 def anthropic_routes(service: MockService) -> list[BaseRoute]:
