@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from convergence_core.policy import PROMPT_ACTIONS, STOP, LinearThompson, Offer
+from convergence_core.policy import PROMPT_ACTIONS, STOP, Offer
 from convergence_core.policy.distribution import Bools, Ints
 from convergence_core.policy.network import Floats
 
@@ -101,25 +101,42 @@ class CategoryThompson:
 
 
 class StateThompson:
-    """Linear Thompson sampling (LinTS) on the observation."""
+    """Linear Thompson sampling on the observation (S. Agrawal, N. Goyal, 2013, Alg. 1).
+
+    For the state x, with a constant, and each action, A = I + sum x x^T, w = A^-1 sum r x and
+    x . w ~ N(its mean, v x^T A^-1 x), with a reward's variance v in place of the paper's bound with logarithms.
+    """
 
     def __init__(self, n_observed: int, sd: float = REWARD_SD) -> None:
-        self._thompson = LinearThompson(n_observed, N_CHANGES, variance=sd**2)
+        self._sd = sd
+        self._inverse = np.tile(np.eye(n_observed + 1), (N_CHANGES, 1, 1))
+        self._weights = np.zeros((N_CHANGES, n_observed + 1))
 
     def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:  # noqa: ARG002 - looks at none
         """See ``Chooser``."""
         worth = np.zeros((len(offer.legal), N_CHANGES))
-        for row, state in enumerate(offer.observations.astype(np.float64)):
-            mean, sd = self._thompson.moments(state)
-            worth[row] = mean if rng is None else mean + sd * rng.normal(size=N_CHANGES)
+        for row, x in enumerate(_with_constant(offer)):
+            worth[row] = self._weights @ x
+            if rng is not None:
+                sd = np.sqrt(self._sd**2 * ((self._inverse @ x) @ x))
+                worth[row] += sd * rng.normal(size=N_CHANGES)
         return best_of(worth, offer.legal)
 
     def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:  # noqa: ARG002 - looks at none
         """See ``Chooser``."""
-        seen = offer.observations.astype(np.float64)
-        for state, action, reward in zip(seen, actions, rewards, strict=True):
+        for x, action, reward in zip(_with_constant(offer), actions, rewards, strict=True):
             if action != STOPS:
-                self._thompson.tell(state, int(action), float(reward))
+                inverse, weights = self._inverse[action], self._weights[action]
+                along = inverse @ x
+                scale = 1.0 / (1.0 + x @ along)
+                # (A + x x^T)^-1 = A^-1 - A^-1 x x^T A^-1 / (1 + x^T A^-1 x)  (J. Sherman, W. J. Morrison, 1950)
+                inverse -= scale * np.multiply.outer(along, along)
+                weights += along * (scale * (float(reward) - x @ weights))
+
+
+def _with_constant(offer: Offer) -> Floats:
+    ones = np.ones((len(offer.observations), 1))
+    return np.concatenate((ones, offer.observations.astype(np.float64)), axis=1)
 
 
 def best_of(worth: Floats, legal: Bools) -> Ints:

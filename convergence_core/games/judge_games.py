@@ -113,11 +113,6 @@ def _judged(pair: LabelledPair, statements: Sequence[str] = ()) -> Generator[Ask
     yield _question(pair, True, statements)
 
 
-def _check(pairs: Sequence[LabelledPair]) -> None:
-    if not pairs:
-        raise ValueError("`pairs` must hold a pair at least")
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeGame:
     """G4: P(A is right) in both orders, for the log score against executed labels.
@@ -135,7 +130,8 @@ class JudgeGame:
     grounded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check(self.pairs)
+        if not self.pairs:
+            raise ValueError("`pairs` must hold a pair at least")
 
     def protocol(self, rng: np.random.Generator) -> Turns:
         """Ask in both orders; facts: the label, and the item's id where it is known."""
@@ -149,27 +145,20 @@ class JudgeGame:
         return Scores(by_role={"judge": value})
 
 
-@dataclass(frozen=True, slots=True)
-class DebateGame:
+class DebateGame(JudgeGame):
     """G5: two advocates, for what the judge's log score gains.
 
     Not grounded in what the advocates say, only in whom it helps: it takes no more than half of a
     round's plays together with the prompts' game.
-
-    Raises:
-        ValueError: there is no pair.
     """
 
-    pairs: tuple[LabelledPair, ...]
+    __slots__ = ()
     id: ClassVar[str] = "debate"
     version: ClassVar[int] = 1
     roles: ClassVar[tuple[str, ...]] = ("advocate", "judge")
     cost: ClassVar[Mapping[str, int]] = {"advocate": 2, "judge": 4}
     feeds: ClassVar[Feed] = "debate"
     grounded: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _check(self.pairs)
 
     def protocol(self, rng: np.random.Generator) -> Turns:
         """Judge, argue for each answer, judge again unless nothing was said; facts: the label, and the item's id where it is known."""

@@ -4,12 +4,10 @@
 actions, ``collect`` runs environments with a fixed policy, and ``improve`` learns from the
 resulting ``Rollout``. An ``ExperienceBuffer`` builds a rollout from single steps. ``pack`` and
 ``unpack`` convert a state to the bytes of a checkpoint and back. ``PromptEpisode`` is the
-observation of a policy of prompts and ``PromptEnvironment`` its environment. ``LinearThompson``
-is its baseline.
+observation of a policy of prompts and ``PromptEnvironment`` its environment.
 """
 
 from convergence_core.policy.advantage import following_values, generalized_advantages
-from convergence_core.policy.baselines import LinearThompson
 from convergence_core.policy.checkpoint import PolicyIdentity, pack, unpack
 from convergence_core.policy.distribution import MaskedCategorical
 from convergence_core.policy.experience_buffer import (
@@ -52,7 +50,6 @@ __all__ = [
     "ActorCritic",
     "EnvironmentStep",
     "ExperienceBuffer",
-    "LinearThompson",
     "MaskedCategorical",
     "Offer",
     "PPOConfig",

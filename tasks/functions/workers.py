@@ -14,9 +14,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from convergence_core.errors import (
     CandidateFault,
@@ -348,3 +349,29 @@ class LoopPool(_Pool[AsyncWork]):
             return
         self._own_loop.call_soon_threadsafe(self._own_loop.stop)
         await asyncio.to_thread(self._thread.join, 2.0)
+
+
+class FunctionPool:
+    """Threads for functions of the user's, and an event loop for async ones."""
+
+    def __init__(self, n_workers: int, *, name: str) -> None:
+        self._threads = ThreadPool(n_workers, name=name)
+        self._own_loop = LoopPool(n_workers, name=f"{name}-loop")
+
+    async def run(
+        self,
+        call: Callable[[], Any],
+        convert: Callable[[object], object],
+        timeout_s: float,
+        *,
+        is_async: bool,
+    ) -> WorkOutcome:
+        """Call a function and convert its result; see ``_Pool.run``."""
+        if is_async:
+            return await self._own_loop.run(partial(measured_async, call, convert), timeout_s)
+        return await self._threads.run(partial(measured, call, convert), timeout_s)
+
+    async def aclose(self) -> None:
+        """End threads and loop; safe to call twice."""
+        await self._threads.aclose()
+        await self._own_loop.aclose()

@@ -10,10 +10,7 @@ from convergence_core.sao.prompt_shape import shape_of
 from tasks.inputs.loader import Loaded
 from tasks.json_values import answers_of, as_text
 
-_KINDS: Final[Mapping[str, type[JudgeGame] | type[DebateGame]]] = {
-    JudgeGame.id: JudgeGame,
-    DebateGame.id: DebateGame,
-}
+_KINDS: Final[Mapping[str, type[JudgeGame]]] = {kind.id: kind for kind in (JudgeGame, DebateGame)}
 
 
 def game_like_cases(name: str, loaded: Loaded) -> Game:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -179,31 +179,15 @@ class ReasoningGame:
     library: ReasoningLibrary
     generator: str
     version: int = 1
+    roles: ClassVar[tuple[str, ...]] = ("solver",)
+    cost: ClassVar[Mapping[str, int]] = {"solver": 1}
+    feeds: ClassVar[Feed] = "players"
+    grounded: ClassVar[bool] = True
 
     @property
     def id(self) -> str:
         """Name of the generator with ``-`` for ``_``, after ``reasoning-``."""
         return f"reasoning-{self.generator.replace('_', '-')}"
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """Whoever answers."""
-        return ("solver",)
-
-    @property
-    def cost(self) -> Mapping[str, int]:
-        """One answer."""
-        return {"solver": 1}
-
-    @property
-    def feeds(self) -> Feed:
-        """Players."""
-        return "players"
-
-    @property
-    def grounded(self) -> bool:
-        """By the verifier."""
-        return True
 
     def protocol(self, rng: np.random.Generator) -> Turns:
         """Ask one item's question; facts: which item it was, and the verdict."""

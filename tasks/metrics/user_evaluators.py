@@ -20,13 +20,10 @@ from convergence_core.records import Case, Params, Reply
 from tasks.functions.user_functions import UserFunction, arguments_of, describe, is_async
 from tasks.functions.workers import (
     MISSING_PACKAGE,
-    LoopPool,
-    ThreadPool,
+    FunctionPool,
     WorkersHungError,
     WorkOutcome,
     WorkTimeoutError,
-    measured,
-    measured_async,
 )
 from tasks.json_values import NotJsonError, to_json
 from tasks.secrets.process_redaction import redacted_text
@@ -47,8 +44,7 @@ class UserEvaluator:
         self._function = function
         self._arguments = _Arguments(function, key=key)
         self._is_async = is_async(function)
-        self._threads = ThreadPool(n_workers, name="metric")
-        self._own_loop = LoopPool(n_workers, name="metric-loop")
+        self._pool = FunctionPool(n_workers, name="metric")
         self._calls: OrderedDict[tuple[int, str | None], tuple[Reply, asyncio.Task[WorkOutcome]]]
         self._calls = OrderedDict()
 
@@ -82,8 +78,7 @@ class UserEvaluator:
 
     async def aclose(self) -> None:
         """End its threads; safe to call twice."""
-        await self._threads.aclose()
-        await self._own_loop.aclose()
+        await self._pool.aclose()
 
     async def _outcome(self, metric: str, reply: Reply, case: Case, params: Params) -> WorkOutcome:
         """Call the function, or wait for the same call made for another metric."""
@@ -108,12 +103,7 @@ class UserEvaluator:
     async def _call(self, metric: str, reply: Reply, case: Case, params: Params) -> WorkOutcome:
         args, keywords = self._arguments.bind(metric, reply, case, params)
         call = functools.partial(self._function, *args, **keywords)
-        if self._is_async:
-            work = functools.partial(measured_async, call, _plain)
-            return await self._own_loop.run(work, EVALUATOR_TIMEOUT_S)
-        return await self._threads.run(
-            functools.partial(measured, call, _plain), EVALUATOR_TIMEOUT_S
-        )
+        return await self._pool.run(call, _plain, EVALUATOR_TIMEOUT_S, is_async=self._is_async)
 
     def _of_mapping(self, mapping: Mapping[str, Any], metric: str, reply: Reply) -> Any:
         for name in (metric, "score", "value"):

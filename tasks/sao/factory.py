@@ -25,7 +25,6 @@ from tasks.rlp.factory import ANSWER_LIMITS, described, make_model
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.sao.history import history_of, inherited_state
 from tasks.sao.learner import SAO, SaoLearner
-from tasks.sao.round import RoundModels
 from tasks.sao.writer import LONGEST_ANSWER, N_AT_ONCE, AnsweringSystem, Writer
 from tasks.secrets.redaction import secret_name
 from tasks.store import ParquetStore
@@ -127,15 +126,13 @@ def make_sao(parts: LearnerParts) -> SaoLearner | None:
         run_id=record.run_id,
         source=source_of(loaded, shape, seed=record.seed),
         answers=partial(grounded_answers, loaded, store, record.run_id),
-        models=RoundModels(
-            writer=writer,
-            asked=AnsweringSystem(
-                target=parts.target,
-                warm=make_warm_target(loaded, parts.world),
-                shape=shape,
-                credential=secret_name(configuration.api),
-                timeout_s=configuration.api.request.timeout_seconds,
-            ),
+        writer=writer,
+        system=AnsweringSystem(
+            target=parts.target,
+            warm=make_warm_target(loaded, parts.world),
+            shape=shape,
+            credential=secret_name(configuration.api),
+            timeout_s=configuration.api.request.timeout_seconds,
         ),
         calls=parts.calls(
             "SAO",

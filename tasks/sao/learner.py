@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from convergence_core.ports import Row
 from convergence_core.records import Candidate, Params, Trial
 from convergence_core.result.number_text import plural
 from convergence_core.sao.executed_items import GroundedAnswer
@@ -24,18 +23,10 @@ from convergence_core.search.sampler import Advice
 from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from tasks.rlp.learner_calls import LearnerCalls
-from tasks.sao.round import RoundModels, RoundRunner
+from tasks.sao.round import RoundRunner
+from tasks.sao.writer import AnsweringSystem, Writer
 
 SAO: Final = "sao"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingRound:
-    """A round that is not committed yet, and its rows."""
-
-    generation: int
-    finished: SaoRound
-    tables: Mapping[str, Sequence[Row]]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -47,14 +38,15 @@ class SaoLearner:
     source: RoundSource
     answers: Callable[[], Sequence[GroundedAnswer]]
     """Reads those of committed generations, for the judge's audit."""
-    models: RoundModels
+    writer: Writer
+    system: AnsweringSystem
     calls: LearnerCalls
     state: SaoState
     """After the last committed generation; at first with what earlier runs have left."""
     history: RoundHistory
     """Of the rounds before, also in earlier runs."""
-    pending: PendingRound | None = field(default=None, init=False)
-    """Run and not committed yet."""
+    pending: tuple[int, SaoRound] | None = field(default=None, init=False)
+    """Generation that follows a round, and the round: run and not committed yet."""
 
     @property
     def disabled_reason(self) -> str | None:
@@ -69,7 +61,7 @@ class SaoLearner:
     @property
     def _current(self) -> SaoState:
         """The state that the next generation is planned by: after the round that is not committed."""
-        return self.state if self.pending is None else self.pending.finished.state
+        return self.state if self.pending is None else self.pending[1].state
 
     # -- rounds
 
@@ -109,13 +101,11 @@ class SaoLearner:
             answers=[answer.answer for answer in answers],
         )
         outcome = self.calls.run(
-            lambda ask_model: RoundRunner(self.models, filters, ask_model).run(plan),
+            lambda ask_model: RoundRunner(self.writer, self.system, filters, ask_model).run(plan),
             generation,
             scope=f"sao/{plan.round_number}",
         )
-        finished = conclude_round(plan, outcome)
-        tables = round_tables(self.run_id, generation, finished)
-        self.pending = PendingRound(generation=generation, finished=finished, tables=tables)
+        self.pending = generation, conclude_round(plan, outcome)
         return sum(pair.is_kept for pair in outcome.pairs)
 
     # -- a generation
@@ -133,18 +123,16 @@ class SaoLearner:
         trials: Sequence[Trial],  # noqa: ARG002
     ) -> LearnerStep:
         """Return the state after the round before this generation, and its rows."""
-        pending = self.pending
-        is_new = pending is not None and pending.generation == state.next_generation
-        return LearnerStep(
-            learned=self._current.to_json(),
-            tables=pending.tables if pending is not None and is_new else {},
-            summary=_summary(pending.finished) if pending is not None and is_new else None,
-        )
+        learned = self._current.to_json()
+        if self.pending is None or self.pending[0] != state.next_generation:
+            return LearnerStep(learned=learned, tables={})
+        tables = round_tables(self.run_id, *self.pending)
+        return LearnerStep(learned=learned, tables=tables, summary=_summary(self.pending[1]))
 
     def commit(self) -> None:
         """Move on to what the store has made durable."""
         if self.pending is not None:
-            self.state, self.history = self.pending.finished.state, self.pending.finished.history
+            self.state, self.history = self.pending[1].state, self.pending[1].history
         self.pending = None
 
     def take_over(self, state: SaoState, answers: Callable[[], Sequence[GroundedAnswer]]) -> None:
@@ -158,7 +146,7 @@ class SaoLearner:
 
     def close(self) -> None:
         """Close the models' connections; safe to call twice."""
-        self.calls.close(self.models.writer.model.llm, self.models.asked.warm)
+        self.calls.close(self.writer.model.llm, self.system.warm)
 
 
 def _summary(finished: SaoRound) -> str:

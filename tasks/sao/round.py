@@ -44,19 +44,12 @@ def audit_of(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> 
     return audit(p_right, n_new=n_new)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundModels:
-    """Models of the rounds."""
-
-    writer: Writer
-    asked: AnsweringSystem
-
-
 @dataclass(slots=True, eq=False)
 class RoundRunner:
     """One round with its models; what it counts is of this round alone."""
 
-    models: RoundModels
+    writer: Writer
+    system: AnsweringSystem
     filters: FilterChain
     ask_model: AskModel
     _errors: Counter[str] = field(default_factory=Counter, init=False)
@@ -98,7 +91,7 @@ class RoundRunner:
     async def _prompts(self, plan: RoundPlan) -> list[str | None]:
         async def one(k: int, persona: Persona) -> str | None:
             return await self._or_error(
-                self.models.writer.write(
+                self.writer.write(
                     persona.text,
                     temperature=plan.prompt_temperature,
                     failures=plan.failures,
@@ -145,7 +138,7 @@ class RoundRunner:
         completions = await asyncio.gather(
             *(
                 self._or_error(
-                    self.models.asked.answer(
+                    self.system.answer(
                         prompt,
                         author,
                         kind,
@@ -212,7 +205,7 @@ class RoundRunner:
         return tuple(judged)
 
     def _judge(self, comparison: Comparison, label: str) -> Awaitable[Judgement]:
-        return judge(comparison, label, self.models.writer.model, self.ask_model)
+        return judge(comparison, label, self.writer.model, self.ask_model)
 
     # -- distilled texts
 
@@ -225,7 +218,7 @@ class RoundRunner:
         variants: dict[str, str] = {}
         for name, text in plan.mutable.items() if sure else ():
             written = await self._or_error(
-                self.models.writer.distil(
+                self.writer.distil(
                     text, sure, label=f"distilled text/{name}", ask_model=self.ask_model
                 )
             )

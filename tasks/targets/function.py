@@ -1,9 +1,8 @@
 """Python functions as targets: in threads, or in a loop."""
 
 import functools
-from collections.abc import Callable, Set as AbstractSet
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import (
@@ -15,15 +14,7 @@ from convergence_core.records import Case, Json, Params, Reply
 from tasks.functions.call_forms import CallForm, call_form
 from tasks.functions.function_results import reply_of, result_json
 from tasks.functions.user_functions import UserFunction, describe, is_async
-from tasks.functions.workers import (
-    LoopPool,
-    ThreadPool,
-    WorkersHungError,
-    WorkOutcome,
-    WorkTimeoutError,
-    measured,
-    measured_async,
-)
+from tasks.functions.workers import FunctionPool, WorkersHungError, WorkTimeoutError
 from tasks.targets.request_price import RequestPrice
 
 
@@ -42,13 +33,11 @@ class FunctionTarget:
     workers: int
     timeout_s: float
     price: RequestPrice
-    _threads: ThreadPool = field(init=False)
-    _own_loop: LoopPool = field(init=False)
+    _pool: FunctionPool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Prepare the pools, which start nothing yet."""
-        self._threads = ThreadPool(self.workers, name="function")
-        self._own_loop = LoopPool(self.workers, name="function-loop")
+        """Prepare the pool, which starts nothing yet."""
+        self._pool = FunctionPool(self.workers, name="function")
 
     def request(self, params: Params, case: Case) -> Json:
         """Return the function's name, the input and the parameters."""
@@ -77,7 +66,12 @@ class FunctionTarget:
     async def _call(self, params: Params, case: Case) -> Reply:
         args, keywords = self.form.arguments(case.input, params)
         try:
-            outcome = await self._run(functools.partial(self.function, *args, **keywords))
+            outcome = await self._pool.run(
+                functools.partial(self.function, *args, **keywords),
+                result_json,
+                self.timeout_s,
+                is_async=is_async(self.function),
+            )
         except WorkTimeoutError:
             raise CandidateFault(
                 f"{self.name} took longer than api.request.timeout_seconds={self.timeout_s:g}",
@@ -93,18 +87,9 @@ class FunctionTarget:
             raise outcome.failure.fault()
         return reply_of(outcome, provider=self.provider)
 
-    async def _run(self, call: Callable[[], Any]) -> WorkOutcome:
-        if is_async(self.function):
-            work = functools.partial(measured_async, call, result_json)
-            return await self._own_loop.run(work, self.timeout_s)
-        return await self._threads.run(
-            functools.partial(measured, call, result_json), self.timeout_s
-        )
-
     async def aclose(self) -> None:
         """End threads and loop; safe to call twice."""
-        await self._threads.aclose()
-        await self._own_loop.aclose()
+        await self._pool.aclose()
 
 
 def make_function_target(

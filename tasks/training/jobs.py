@@ -15,16 +15,14 @@ fingerprint is the same; otherwise it starts again.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from convergence_core.errors import ConfigurationError
 from tasks.functions.processes import ChildEndedError, ProcessPool
 from tasks.models.files import ModelFiles
 
 Objective = Literal["qrpo", "kto", "dpo"]
-OBJECTIVES: Final[tuple[Objective, ...]] = ("qrpo", "kto", "dpo")
 MODULE: Final = "tasks.training.trainer_process"
 STEP_LIMIT_S: Final = 3600.0
 """Maximum duration of one step in seconds, including loading and the reference; a longer one
@@ -73,32 +71,6 @@ class TrainingSettings:
     """Number of steps between checkpoints."""
     n_threads: int = 1
 
-    def __post_init__(self) -> None:
-        """Validate the settings.
-
-        Raises:
-            ConfigurationError: a value is out of its range.
-        """
-        if self.objective not in OBJECTIVES:
-            rule = f"must be one of {', '.join(OBJECTIVES)}"
-            raise ConfigurationError.of("objective", rule, "Choose one.", value=self.objective)
-        for name in ("learning_rate", "beta", "max_gradient_norm"):
-            _check(name, getattr(self, name), 0.0, is_open=True)
-        for name in ("steps", "lora_rank", "lora_alpha"):
-            _check(name, getattr(self, name), 1)
-        for name in ("checkpoint_steps", "n_threads"):
-            _check(name, getattr(self, name), 1)
-        _check("max_seq_length", self.max_seq_length, 8)
-        # A row compared only with itself teaches nothing.
-        _check("batch_size", self.batch_size, 2 if self.objective == "qrpo" else 1)
-
-
-def _check(name: str, value: float, least: float, *, is_open: bool = False) -> None:
-    if value > least or (value == least and not is_open):
-        return
-    rule = f"must be {'more than' if is_open else 'at least'} {least:g}"
-    raise ConfigurationError.of(name, rule, "Give a larger value.", value=f"{value:g}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
@@ -130,9 +102,9 @@ class TrainingStep:
 class TrainingResult:
     """Result of a job."""
 
-    adapter: Path | None
+    adapter: Path | None = None
     """Folder of the trained adapter; ``None`` if interrupted or failed."""
-    n_steps: int
+    n_steps: int = 0
     """Number of completed steps, including those before an interruption."""
     losses: tuple[float, ...] = ()
     kl_estimate: float | None = None
@@ -152,14 +124,6 @@ class TrainingResult:
     """Why there is no adapter, in words; ``None`` without a failure."""
     resumed_from: int = 0
     """Number of steps completed by an earlier call."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerSettings:
-    """Input of a training process."""
-
-    job: TrainingJob
-    folder: Path = field(default_factory=Path)
 
 
 def never() -> bool:
@@ -193,7 +157,7 @@ def run_training(
         >>> result.adapter, result.losses[-1]
     """
     folder.mkdir(parents=True, exist_ok=True)
-    pool = ProcessPool(module, TrainerSettings(job=job, folder=folder))
+    pool = ProcessPool(module, (job, folder))
     n_steps, failure = 0, ""
     try:
         while not failure:
@@ -210,4 +174,4 @@ def run_training(
         failure = f"the training process ended {code}: too little memory is the usual cause"
     finally:
         pool.close()
-    return TrainingResult(adapter=None, n_steps=n_steps, failure=failure)
+    return TrainingResult(n_steps=n_steps, failure=failure)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from convergence_core.config.feedback import RewardConfig
-from convergence_core.feedback.adapter_records import OpenMark, TrainedMark
+from convergence_core.feedback.adapter_records import TrainedMark
 from convergence_core.feedback.objectives import (
     balanced_weights,
     desirability,
@@ -137,7 +137,15 @@ def collect(
             and not is_held_out(answers[0], held_out)
             and not reward_of[mark.given.chosen_id].flags  # what is unsafe is never preferred
         ):
-            pairs.append(_compared(mark, mark.given, answers))
+            by_id = {answer.interaction_id: answer for answer in answers}
+            pairs.append(
+                ComparedAnswers(
+                    chosen=by_id[mark.given.chosen_id],
+                    rejected=by_id[mark.given.rejected_id],
+                    mark=mark.mark,
+                    is_used=mark.is_used,
+                )
+            )
     return RoleMarks(
         answers=tuple(train), held_out=tuple(kept), pairs=tuple(pairs), n_foreign=n_foreign
     )
@@ -217,18 +225,6 @@ def _targets(
         [interaction for interaction, _ in kept],
         [float(good) for good in goods],
         balanced_weights(goods).tolist(),
-    )
-
-
-def _compared(
-    mark: OpenMark, choice: AnswerComparison, answers: Sequence[Interaction]
-) -> ComparedAnswers:
-    by_id = {answer.interaction_id: answer for answer in answers}
-    return ComparedAnswers(
-        chosen=by_id[choice.chosen_id],
-        rejected=by_id[choice.rejected_id],
-        mark=mark.mark,
-        is_used=mark.is_used,
     )
 
 

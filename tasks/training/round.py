@@ -16,7 +16,7 @@ from convergence_core.feedback.activation_gate import failed_words, lacks_power
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainedMark
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
 from convergence_core.feedback.roles import DEFAULT, persona_of
-from convergence_core.records import Json
+from convergence_core.records import Json, fields_of
 from convergence_core.result.number_text import plural, whole_percent
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
@@ -35,7 +35,6 @@ from tasks.training.jobs import (
     TrainingJob,
     TrainingResult,
     TrainingRow,
-    TrainingSettings,
     TrainingStep,
     never,
     no_report,
@@ -121,12 +120,14 @@ def train_role(
     )
     with alone(feedback.root) as is_alone:
         if not is_alone:
-            return _waiting(role, "another process trains in this store")
+            return RoundReport(
+                role=role, status="waiting", sentence="another process trains in this store"
+            )
         work = _work(marks, options, training_folder(feedback.root) / role)
         reason = _waits_for(work, marks, options, is_forced=is_forced)
         # One that a killed round left is judged before anything is trained.
         if reason is not None and not _unjudged(AdapterStore(feedback), role):
-            return _waiting(role, reason)
+            return RoundReport(role=role, status="waiting", sentence=reason)
         return _Round(
             loaded=loaded, feedback=feedback, role=role, base=base, marks=marks, work=work
         ).run(should_pause, on_step)
@@ -162,9 +163,12 @@ class _Round:
         self._base, self._marks, self._work = base, marks, work
         self._adapters, self._rounds = AdapterStore(feedback), TrainingRounds(feedback)
         self._incumbent = self._adapters.active(role)
+        self._old_version = None if self._incumbent is None else self._incumbent.version
         self._parent = (
-            None if self._incumbent is None else self._adapters.folder(self._incumbent.version)
+            None if self._old_version is None else self._adapters.folder(self._old_version)
         )
+        self._opponent = self._old_version or "the base model"
+        self._result = TrainingResult()
 
     def run(
         self, should_pause: Callable[[], bool], on_step: Callable[[TrainingStep], None]
@@ -174,7 +178,7 @@ class _Round:
             problem = None if contender is None else self._adapters.files_problem(contender)
             if contender is not None and problem is not None:
                 sentence = f"the files of {contender.version} must be those that were registered, but {problem}"
-                return self._report("failed", sentence, TrainingResult(adapter=None, n_steps=0))
+                return self._report("failed", sentence)
         if candidates:
             return self._judged_again(candidates[0])
         rows, used = training_rows(self._work.marks, self._work.objective)
@@ -186,34 +190,36 @@ class _Round:
             model=self._base.files, rows=rows, settings=settings, parent=self._parent
         )
         round_id = self._rounds.begin(
-            self._role, self._work.objective, n_rows=len(rows), settings=_json(settings)
+            self._role, self._work.objective, n_rows=len(rows), settings=asdict(settings)
         )
-        result = run_training(job, self._work.folder, should_pause=should_pause, on_step=on_step)
-        metrics: dict[str, Json] = {
-            "n_steps": result.n_steps,
-            "losses": list(result.losses),
-            "cpu_s": result.cpu_s,
-            "peak_bytes": result.peak_bytes,
-            "kl_estimate": result.kl_estimate,
-            "resumed_from": result.resumed_from,
-        }
+        result = self._result = run_training(
+            job, self._work.folder, should_pause=should_pause, on_step=on_step
+        )
+        names = ("n_steps", "cpu_s", "peak_bytes", "kl_estimate", "resumed_from")
+        metrics: dict[str, Json] = {**fields_of(result, *names), "losses": list(result.losses)}
         if result.interrupted:
             sentence = f"paused after {plural(result.n_steps, 'step')} of {settings.steps}"
             self._rounds.end(round_id, "interrupted", metrics=metrics, reason=sentence)
-            return self._report(
-                "paused", f"{sentence}; the next look continues from there", result
-            )
+            return self._report("paused", f"{sentence}; the next look continues from there")
         if result.adapter is None:
             sentence = result.failure or "the training gave no adapter"
             self._rounds.end(round_id, "failed", metrics=metrics, reason=sentence)
             shutil.rmtree(self._work.folder, ignore_errors=True)
-            return self._report("failed", f"{sentence}. Nothing was changed.", result)
+            return self._report("failed", f"{sentence}. Nothing was changed.")
         try:
-            version = self._registered(result.adapter, used)
-            report = self._judged(version, result)
+            version = self._adapters.register(
+                result.adapter,
+                role=self._role,
+                base_model=self._base.name,
+                objective=self._work.objective,
+                marks=used,
+                parent=self._old_version,
+                by=BY,
+            )
+            report = self._judged(version)
         except (AdapterRefusedError, ModelProcessError) as error:
             self._rounds.end(round_id, "failed", metrics=metrics, reason=str(error))
-            return self._report("failed", f"{error} Nothing was changed.", result)
+            return self._report("failed", f"{error} Nothing was changed.")
         finally:
             shutil.rmtree(self._work.folder, ignore_errors=True)
         self._end(round_id, report, metrics)
@@ -240,11 +246,10 @@ class _Round:
         )
 
     def _judged_again(self, left: AdapterRecord) -> RoundReport:
-        nothing = TrainingResult(adapter=None, n_steps=0)
         try:
-            report = self._judged(left.version, nothing)
+            report = self._judged(left.version)
         except (AdapterRefusedError, ModelProcessError) as error:
-            return self._report("failed", f"{left.version} could not be judged: {error}", nothing)
+            return self._report("failed", f"{left.version} could not be judged: {error}")
         killed = [
             record for record in self._rounds.records(self._role) if record.status == "running"
         ]
@@ -262,25 +267,14 @@ class _Round:
             reason=report.sentence,
         )
 
-    def _registered(self, adapter: Path, used: tuple[TrainedMark, ...]) -> str:
-        return self._adapters.register(
-            adapter,
-            role=self._role,
-            base_model=self._base.name,
-            objective=self._work.objective,
-            marks=used,
-            parent=None if self._incumbent is None else self._incumbent.version,
-            by=BY,
-        )
-
-    def _judged(self, version: str, result: TrainingResult) -> RoundReport:
+    def _judged(self, version: str) -> RoundReport:
         judged = check_adapter(
             self._loaded,
             self._base.files,
             self._marks,
             new=self._adapters.folder(version),
             old=self._parent,
-            old_version=None if self._incumbent is None else self._incumbent.version,
+            old_version=self._old_version,
             weights_problem=weights_problem(self._adapters.folder(version)),
             classifier=safety_classifier(self._feedback, self._role),
         )
@@ -289,15 +283,14 @@ class _Round:
         reason = failed_words(checks)
         if reason is not None:
             if lacks_power(checks):
-                return self._undecided(version, result, judged)
+                return self._undecided(version, judged)
             self._adapters.reject(version, reason, by=BY)
             failed = [check.name for check in checks if not check.passed]
-            opponent = "the base model" if self._incumbent is None else self._incumbent.version
             outcome = (
                 f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
-                f"{opponent} answers as before"
+                f"{self._opponent} answers as before"
             )
-            return self._report("rejected", outcome, result, version, judged)
+            return self._report("rejected", outcome, version, judged)
         live_test = self._loaded.configuration.feedback.training.live_test
         rule = live_test if live_test.enabled else None
         self._adapters.activate(version, by=BY, live_rule=rule)
@@ -307,30 +300,27 @@ class _Round:
                 f"{version} passed every check and answers {whole_percent(rule.share)} of the conversations with "
                 f"{self._role} now, until their ratings decide"
             )
-        return self._report("activated", sentence, result, version, judged)
+        return self._report("activated", sentence, version, judged)
 
-    def _undecided(
-        self, version: str, result: TrainingResult, judged: AdapterJudgement
-    ) -> RoundReport:
+    def _undecided(self, version: str, judged: AdapterJudgement) -> RoundReport:
         more = next((check.n_more for check in judged.checks if check.n_more is not None), None)
         settled = "more ratings settle it"
         settled = settled if more is None else f"about {plural(more, 'more rating')} settle it"
         self._adapters.defer(version, settled, by=BY)
-        opponent = "the base model" if self._incumbent is None else self._incumbent.version
         sentence = (
-            f"{settled}, and {opponent} answers as before. `convergence adapters activate {version}` tries it, "
+            f"{settled}, and {self._opponent} answers as before. `convergence adapters activate {version}` tries it, "
             "blinded, on live traffic until they decide"
         )
-        return self._report("undecided", sentence, result, version, judged)
+        return self._report("undecided", sentence, version, judged)
 
     def _report(
         self,
         status: Status,
         sentence: str,
-        result: TrainingResult,
         version: str | None = None,
         judged: AdapterJudgement | None = None,
     ) -> RoundReport:
+        result = self._result
         return RoundReport(
             role=self._role, status=status, sentence=sentence, version=version,
             checks=() if judged is None else judged.checks,
@@ -346,14 +336,6 @@ def _unjudged(adapters: AdapterStore, role: str) -> list[AdapterRecord]:
         for record in adapters.records(role)
         if record.status == "candidate" and not lacks_power(adapters.checks(record.version))
     ]
-
-
-def _json(settings: TrainingSettings) -> dict[str, Json]:
-    return asdict(settings)
-
-
-def _waiting(role: str, reason: str) -> RoundReport:
-    return RoundReport(role=role, status="waiting", sentence=reason)
 
 
 def _waits_for(

@@ -25,7 +25,6 @@ from convergence_core.feedback.objectives import seeded_order
 from tasks.functions.processes import Parent
 from tasks.training import job_folder
 from tasks.training.jobs import (
-    TrainerSettings,
     TrainingJob,
     TrainingResult,
     TrainingRow,
@@ -68,26 +67,27 @@ def main() -> None:
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
     os.environ["TQDM_DISABLE"] = "1"
     parent = Parent()
-    settings: TrainerSettings = parent.settings
+    job: TrainingJob
+    job, folder = parent.settings
     os.nice(LOWEST_PRIORITY)
     warnings.simplefilter("ignore", FutureWarning)  # of libraries about each other
     exchange = Exchange()
     talk = threading.Thread(target=parent.serve, args=(exchange.answer,), daemon=True)
     talk.start()
-    _run(settings, exchange)  # an error that is not expected ends the process, and so the call
+    _run(job, folder, exchange)  # an error that is not expected ends the process, and so the call
     talk.join()
 
 
-def _run(settings: TrainerSettings, exchange: Exchange) -> None:
+def _run(job: TrainingJob, folder: Path, exchange: Exchange) -> None:
     """Train, and report the end also where it is a failure."""
     if exchange.wants_pause():
-        exchange.report(TrainingResult(adapter=None, n_steps=0, interrupted=True))
+        exchange.report(TrainingResult(interrupted=True))
         return
     try:
-        result = train(settings.job, settings.folder, exchange)
+        result = train(job, folder, exchange)
     except (ValueError, RuntimeError, OSError) as error:
-        n_steps = len(job_folder.read_steps(settings.folder))
-        failed = TrainingResult(adapter=None, n_steps=n_steps, failure=str(error))
+        n_steps = len(job_folder.read_steps(folder))
+        failed = TrainingResult(n_steps=n_steps, failure=str(error))
         result = _measured(failed)
     exchange.report(result)
 

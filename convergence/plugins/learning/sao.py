@@ -37,7 +37,7 @@ from tasks.calls.model_calls import Model, ask_directly
 from tasks.rlp.learner_calls import bounded
 from tasks.sao.dataset import Dataset, export
 from tasks.sao.factory import shipped_personas
-from tasks.sao.round import RoundModels, RoundRunner
+from tasks.sao.round import RoundRunner
 from tasks.sao.writer import LONGEST_ANSWER, N_AT_ONCE, AnsweringSystem, Writer
 
 __all__ = ["SAOConfig", "SAOMixin", "SyntheticDataset"]
@@ -182,13 +182,10 @@ class SAOMixin:
         if self.config.temperature is not None:
             options["temperature"] = self.config.temperature
         target = _Answering(llm, model, options)
-        self._models = RoundModels(
-            writer=Writer(
-                model=Model(llm=llm, name=model, wording_version=TEMPLATES_VERSION),
-                task=task,
-            ),
-            asked=AnsweringSystem(target=target, warm=target, shape=PromptShape()),
+        self._writer = Writer(
+            model=Model(llm=llm, name=model, wording_version=TEMPLATES_VERSION), task=task
         )
+        self._system = AnsweringSystem(target=target, warm=target, shape=PromptShape())
 
     @property
     def pairs(self) -> list[JudgedPair]:
@@ -251,7 +248,7 @@ class SAOMixin:
         filters = FilterChain(
             settings, HeldOut(self._source.held_out), known_prompts=self._history.prompts
         )
-        runner = RoundRunner(self._models, filters, ask_model)
+        runner = RoundRunner(self._writer, self._system, filters, ask_model)
         return self._concluded(plan, await runner.run(plan))
 
     def export_dataset(

@@ -78,6 +78,9 @@ class TreeGame:
 
     tree: GameTree
     version: int = 1
+    roles: ClassVar[tuple[str, ...]] = SEATS
+    feeds: ClassVar[Feed] = "players"
+    grounded: ClassVar[bool] = True
 
     @property
     def id(self) -> str:
@@ -85,24 +88,9 @@ class TreeGame:
         return self.tree.name
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        """Both seats."""
-        return SEATS
-
-    @property
     def cost(self) -> Mapping[str, int]:
         """Moves of each seat at most."""
         return dict(zip(SEATS, self.tree.most_moves, strict=True))
-
-    @property
-    def feeds(self) -> Feed:
-        """Players."""
-        return "players"
-
-    @property
-    def grounded(self) -> bool:
-        """By its rules."""
-        return True
 
     def protocol(self, rng: np.random.Generator) -> Turns:
         """Play to the end, or to the first illegal move; facts: what chance did, by its number."""
