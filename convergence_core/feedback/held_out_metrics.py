@@ -18,7 +18,7 @@ from scipy.stats import t as student_t
 
 from convergence_core.feedback.held_out import LEVEL, HeldOutAnswer
 from convergence_core.feedback.text_features import hashed_ngrams, ngram_similarity
-from convergence_core.records import Json
+from convergence_core.records import Json, fields_of
 from convergence_core.search.recommend import paired_difference
 
 LONGEST_GRAM: Final = 6
@@ -114,14 +114,7 @@ def held_out_metrics(
 def metrics_json(metrics: Sequence[HeldOutMetric]) -> Json:
     """Return metrics as they are stored: name → numbers."""
     return {
-        metric.name: {
-            "before": metric.before,
-            "after": metric.after,
-            "change": metric.change,
-            "low": metric.low,
-            "high": metric.high,
-            "n_prompts": metric.n_prompts,
-        }
+        metric.name: fields_of(metric, "before", "after", "change", "low", "high", "n_prompts")
         for metric in metrics
     }
 

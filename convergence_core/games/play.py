@@ -44,7 +44,8 @@ class OpenPlay:
         protocol, *roles = (np.random.default_rng(stream) for stream in streams)  # noqa: TID251 - functions of the seed
         self._rngs = dict(zip(game.roles, roles, strict=True))
         self._left = dict(game.cost)
-        self._turns: list[Turn] = []
+        self.turns: list[Turn] = []
+        """So far."""
         self._protocol = game.protocol(protocol)
         self._facts: Facts = {}
         self.ask: Ask | None = None
@@ -63,7 +64,7 @@ class OpenPlay:
         if self.ask is None:
             raise GameRuleError(f"`{self.game.id}` has ended and asks nothing any more")
         kept = text if len(text) <= MOST_CHARACTERS else ""
-        self._turns.append(Turn(self.ask, kept))
+        self.turns.append(Turn(self.ask, kept))
         self._go_on(kept)
 
     def transcript(self) -> Transcript:
@@ -74,7 +75,7 @@ class OpenPlay:
         """
         if self.ask is not None:
             raise GameRuleError(f"`{self.game.id}` still waits for a reply of `{self.ask.role}`")
-        scores = self.game.score(tuple(self._turns), self._facts)
+        scores = self.game.score(tuple(self.turns), self._facts)
         for role, value in scores.by_role.items():
             if role not in self.game.roles or not np.isfinite(value):
                 raise GameRuleError(
@@ -85,7 +86,7 @@ class OpenPlay:
             game=self.game.id,
             version=self.game.version,
             key=self.key,
-            turns=tuple(self._turns),
+            turns=tuple(self.turns),
             facts=self._facts,
             scores=scores,
         )

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from scipy.special import stdtrit
@@ -81,40 +81,17 @@ class CoinRecord:
     grounded: bool
     p_keep: float | None = None
     """``None`` if it is off."""
-    coin: Coin | None = None
-    """``None`` if it is off."""
+    probability: float | None = None
+    """Of the coin; ``None`` if the game is off."""
+    is_included: bool = False
+    """Whether the round plays it."""
     n_plays: int = 0
     off_reason: str | None = None
 
-    @property
-    def is_included(self) -> bool:
-        """Whether the round plays it."""
-        return self.coin is not None and self.coin.is_included
-
-    def to_json(self) -> dict[str, Json]:
-        """Return it as a run remembers it."""
-        coin = self.coin
-        return {
-            "game": self.game,
-            "version": self.version,
-            "feeds": self.feeds,
-            "grounded": self.grounded,
-            "p_keep": self.p_keep,
-            "probability": None if coin is None else coin.probability,
-            "is_included": self.is_included,
-            "n_plays": self.n_plays,
-            "off_reason": self.off_reason,
-        }
-
     @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> "CoinRecord":
-        """Rebuild it from ``to_json``, or from its row."""
-        names = ("game", "version", "feeds", "grounded", "p_keep", "n_plays", "off_reason")
-        given: dict[str, object] = {name: value[name] for name in names}
-        p = value["probability"]
-        if p is not None:
-            given["coin"] = Coin(float(str(p)), bool(value["is_included"]))
-        return cls(**given)  # type: ignore[arg-type]  # as it was written
+    def from_json(cls, value: Mapping[str, Any]) -> "CoinRecord":
+        """Rebuild it from what ``asdict`` wrote, or from its row."""
+        return cls(**{f.name: value[f.name] for f in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +115,11 @@ def rounds_with_change(past: Sequence[PastRound], now: HeldOutLook | None) -> li
     rounds = []
     for record, after in zip(past, looks, strict=False):
         change = change_between(record.look, after)
-        coins = {c.game: c.coin for c in record.coins if c.coin is not None}
+        coins = {
+            c.game: Coin(c.probability, c.is_included)
+            for c in record.coins
+            if c.probability is not None
+        }
         if change is not None and coins:
             rounds.append(
                 GameRound(

@@ -48,6 +48,42 @@ def runs_of(text: str, n: int) -> frozenset[str]:
     return frozenset(" ".join(words[i : i + n]) for i in range(len(words) - n + 1))
 
 
+class WordRuns:
+    """Runs of words, and whole texts, that other texts must not hold."""
+
+    def __init__(self, n_run: int) -> None:
+        """Begin with none.
+
+        Args:
+            n_run: words of a run.
+        """
+        self._n_run = n_run
+        self._runs: set[str] = set()
+        self._whole: set[str] = set()
+
+    def add(self, text: str, *, whole: bool) -> None:
+        """Add the runs of a text, and the text itself if it counts as a whole."""
+        self._runs |= runs_of(text, self._n_run)
+        words = normalized(text)
+        if whole and words:
+            self._whole.add(f" {words} ")
+
+    def allow(self, text: str) -> None:
+        """Take out what a text holds that anybody may know."""
+        self._runs -= runs_of(text, self._n_run)
+        words = f" {normalized(text)} "
+        self._whole = {whole for whole in self._whole if whole not in words}
+
+    def shares_run(self, text: str) -> bool:
+        """Return whether a text holds one of the runs."""
+        return not self._runs.isdisjoint(runs_of(text, self._n_run))
+
+    def leak_into(self, text: str) -> bool:
+        """Return whether a text holds one of the runs, or one of the whole texts."""
+        words = f" {normalized(text)} "
+        return self.shares_run(text) or any(whole in words for whole in self._whole)
+
+
 MARK_DIGITS: Final = 16
 _SALT: Final = "judge-1"
 

@@ -11,7 +11,7 @@ Minibatches are drawn again in each epoch; advantages are normalized within each
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -150,15 +150,7 @@ def minibatches(
         order = rng.permutation(n)
         for start in range(0, n, config.batch_size):
             batch = experience.rows(order[start : start + config.batch_size])
-            yield Experience(
-                observations=batch.observations,
-                legal=batch.legal,
-                actions=batch.actions,
-                log_probs=batch.log_probs,
-                values=batch.values,
-                advantages=normalized(batch.advantages),
-                returns=batch.returns,
-            )
+            yield replace(batch, advantages=normalized(batch.advantages))
 
 
 def train(

@@ -11,7 +11,7 @@ the value moved from the old one by at most ``value_clip``. The divergence from 
 mean of (rho - 1) - ln rho (J. Schulman, "Approximating KL divergence", 2020, k3), which is never negative.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -44,15 +44,7 @@ class Experience:
 
     def rows(self, chosen: Ints) -> "Experience":
         """Return some of the transitions."""
-        return Experience(
-            observations=self.observations[chosen],
-            legal=self.legal[chosen],
-            actions=self.actions[chosen],
-            log_probs=self.log_probs[chosen],
-            values=self.values[chosen],
-            advantages=self.advantages[chosen],
-            returns=self.returns[chosen],
-        )
+        return Experience(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

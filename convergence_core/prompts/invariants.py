@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from convergence_core.judges.texts import fingerprint, normalized, words_of
+from convergence_core.judges.texts import WordRuns, fingerprint, normalized, runs_of
 from convergence_core.prompts.shots import TAG, Shot, split
 from convergence_core.records import Case, Json, canonical_json
 
@@ -70,46 +70,27 @@ def texts_in(value: Json) -> Iterable[str]:
             yield from texts_in(item)
 
 
-class HeldOutTexts:
-    """Runs of words, and whole texts, that no written text may hold."""
+def held_out_texts(held_out: Iterable[Case], known: Iterable[str]) -> WordRuns:
+    """Return runs of words, and whole texts, that no written text may hold.
 
-    def __init__(self, held_out: Iterable[Case], known: Iterable[str]) -> None:
-        """Gather them.
-
-        Args:
-            held_out: cases that the search never sees.
-            known: texts of search cases, and those that the user has given.
-        """
-        self._runs: set[str] = set()
-        self._whole: set[str] = set()
-        for case in held_out:
-            for text in (*texts_in(case.input), *texts_in(case.expected)):
-                self._runs |= _runs(text)
-                if len(text.strip()) >= WHOLE and (words := normalized(text)):
-                    self._whole.add(f" {words} ")
-        for text in known:
-            self._runs -= _runs(text)
-            words = f" {normalized(text)} "
-            self._whole = {whole for whole in self._whole if whole not in words}
-
-    def leak_into(self, text: str) -> bool:
-        """Whether a text holds a run of 8 words or the whole of a held-out text."""
-        if not self._runs.isdisjoint(_runs(text)):
-            return True
-        words = f" {normalized(text)} "
-        return any(whole in words for whole in self._whole)
-
-
-def _runs(text: str) -> frozenset[str]:
-    words = words_of(text)
-    return frozenset(" ".join(words[i : i + N_RUN]) for i in range(len(words) - N_RUN + 1))
+    Args:
+        held_out: cases that the search never sees.
+        known: texts of search cases, and those that the user has given.
+    """
+    runs = WordRuns(N_RUN)
+    for case in held_out:
+        for text in (*texts_in(case.input), *texts_in(case.expected)):
+            runs.add(text, whole=len(text.strip()) >= WHOLE)
+    for text in known:
+        runs.allow(text)
+    return runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Invariants:
     """What all texts of a run have to keep."""
 
-    held_out: HeldOutTexts
+    held_out: WordRuns
     max_length: int
     max_shots: int
 
@@ -157,7 +138,7 @@ def is_near_duplicate(text: str, known: Iterable[str]) -> bool:
     Demonstrations count in their order: another order is another text.
     """
     instruction, shots = split(text)
-    key, shingles = fingerprint(instruction), _shingles(instruction)
+    key, shingles = fingerprint(instruction), runs_of(instruction, N_SHINGLE)
     for other in known:
         other_instruction, other_shots = split(other)
         if shots != other_shots:
@@ -166,16 +147,11 @@ def is_near_duplicate(text: str, known: Iterable[str]) -> bool:
             return True
         if instruction.strip() == other_instruction.strip():
             return True
-        others = _shingles(other_instruction)
+        others = runs_of(other_instruction, N_SHINGLE)
         union = len(shingles | others)
         if union and len(shingles & others) / union >= ALIKE:
             return True
     return False
-
-
-def _shingles(text: str) -> frozenset[str]:
-    words = words_of(text)
-    return frozenset(" ".join(words[i : i + N_SHINGLE]) for i in range(len(words) - N_SHINGLE + 1))
 
 
 def _keeps_schemas(text: str, parent: str) -> bool:

@@ -103,9 +103,7 @@ def propensities(
 ) -> np.ndarray:
     """Return p, (n_operators,); it sums to 1. Arguments are those of ``operator_posterior``."""
     means, sds = operator_posterior(operators, category, tried, n_edits)
-    draws = means + sds * rng.standard_normal((N_DRAWS, len(operators)))
-    wins = np.bincount(draws.argmax(axis=1), minlength=len(operators)) / N_DRAWS
-    p = (1.0 - EPSILON) * wins + EPSILON / len(operators)  # (eq. 2)
+    p = _smoothed(_wins(means, sds, rng))
     is_drawn = np.array([name == "examples" for name in operators])
     lacking = LEAST_EXAMPLES - p[is_drawn].sum()
     if lacking > 0.0 and 0 < is_drawn.sum() < len(operators):
@@ -140,9 +138,7 @@ def chances_of_best(
     names = [*values]
     means = np.array([values[name][0] for name in names])
     sds = np.array([values[name][1] for name in names])
-    draws = means + sds * rng.standard_normal((N_DRAWS, len(names)))
-    wins = np.bincount(draws.argmax(axis=1), minlength=len(names)) / N_DRAWS
-    return dict(zip(names, wins.tolist(), strict=True))
+    return dict(zip(names, _wins(means, sds, rng).tolist(), strict=True))
 
 
 def agreed_chances(learned: Mapping[str, float], search: Mapping[str, float]) -> dict[str, float]:
@@ -183,7 +179,15 @@ def parameter_propensities(
             weighted += weight * max(edit.gain, 0.0)
         means.append(weighted / precision)
         sds.append(math.sqrt(1.0 / precision))
-    draws = np.array(means) + np.array(sds) * rng.standard_normal((N_DRAWS, n))
-    wins = np.bincount(draws.argmax(axis=1), minlength=n) / N_DRAWS
-    p = (1.0 - EPSILON) * wins + EPSILON / n
+    p = _smoothed(_wins(np.array(means), np.array(sds), rng))
     return np.asarray(p / p.sum(), np.float64)
+
+
+def _wins(means: np.ndarray, sds: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the share of draws in which each is the largest, (n,)."""
+    draws = means + sds * rng.standard_normal((N_DRAWS, len(means)))
+    return np.asarray(np.bincount(draws.argmax(axis=1), minlength=len(means)) / N_DRAWS)
+
+
+def _smoothed(wins: np.ndarray) -> np.ndarray:
+    return np.asarray((1.0 - EPSILON) * wins + EPSILON / len(wins))  # (eq. 2)

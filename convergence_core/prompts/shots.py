@@ -66,18 +66,3 @@ def joined(instruction: str, shots: Sequence[Shot]) -> str:
         for shot in shots
     )
     return f"{instruction}\n\n<shots>\n{body}\n</shots>"
-
-
-def turns(text: str, *, but: str | None = None) -> list[dict[str, str]]:
-    """Return the demonstrations of a text as chat messages.
-
-    Args:
-        text: as it reached a target.
-        but: input of the case that is asked: a demonstration of it would give its answer away.
-    """
-    return [
-        {"role": role, "content": content}
-        for shot in split(text)[1]
-        if shot.user != but
-        for role, content in (("user", shot.user), ("assistant", shot.assistant))
-    ]

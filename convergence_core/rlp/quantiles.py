@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 Z: Final = 1.2815515655446004
 """90 % quantile of the standard normal distribution."""
 LEAST_SCALE: Final = 1e-3
@@ -85,8 +83,3 @@ class Quantiles:
     def to_json(self) -> list[float]:
         """Return the three numbers."""
         return [self.low, self.median, self.high]
-
-
-def spread(forecasts: Sequence[Quantiles]) -> float:
-    """Return the mean standard deviation of forecasts; 0 for none."""
-    return float(np.mean([math.sqrt(q.variance) for q in forecasts])) if forecasts else 0.0

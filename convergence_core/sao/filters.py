@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias, get_args
 
 from convergence_core.config.optimization import SaoConfig
-from convergence_core.judges.texts import jaccard, normalized, runs_of, word_set
+from convergence_core.judges.texts import WordRuns, jaccard, word_set, words_of
 from convergence_core.sao.duplicates import ALIKE, Duplicates
 from convergence_core.sao.preferences import LEAST_MARGIN, Comparison, JudgedPair
 
@@ -67,29 +67,13 @@ def shortest_answer(answers: Iterable[str]) -> int:
     return max(1, min(USUAL_SHORTEST, lengths[len(lengths) // 10] // 2))
 
 
-class HeldOut:
-    """Runs of words of the held-out cases, which no synthetic text may share."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._runs: set[str] = set()
-        self._short: set[str] = set()
-        for text in texts:
-            runs = runs_of(text, N_RUN)
-            self._runs |= runs
-            words = normalized(text)
-            if not runs and words.count(" ") + 1 >= N_SHORT:
-                self._short.add(f" {words} ")
-
-    def shares(self, text: str) -> bool:
-        """Whether a text holds a run of ``N_RUN`` words of a held-out case."""
-        return not self._runs.isdisjoint(runs_of(text, N_RUN))
-
-    def asks(self, prompt: str) -> bool:
-        """Whether a prompt does, or holds the whole of a short held-out text."""
-        if self.shares(prompt):
-            return True
-        words = f" {normalized(prompt)} "
-        return any(short in words for short in self._short)
+def held_out_runs(texts: Iterable[str]) -> WordRuns:
+    """Return the runs of words of the held-out cases, which no synthetic text may share."""
+    runs = WordRuns(N_RUN)
+    for text in texts:
+        is_short = N_SHORT <= len(words_of(text)) < N_RUN
+        runs.add(text, whole=is_short)
+    return runs
 
 
 class FilterChain:
@@ -98,7 +82,7 @@ class FilterChain:
     def __init__(
         self,
         settings: SaoConfig,
-        held_out: HeldOut,
+        held_out: WordRuns,
         known_prompts: Iterable[str] = (),
         *,
         answers: Iterable[str] = (),
@@ -147,8 +131,8 @@ class FilterChain:
         filter_name = self._quality(comparison) if self._settings.quality_filter else None
         if filter_name is not None:
             return filter_name
-        leaks = self._held_out.asks(comparison.prompt) or any(
-            self._held_out.shares(a.text) for a in answers
+        leaks = self._held_out.leak_into(comparison.prompt) or any(
+            self._held_out.shares_run(a.text) for a in answers
         )
         return "contaminated" if leaks else None
 

@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from convergence_core.records import Json, canonical_json, sha256_hex
-from convergence_core.sao.preferences import (
-    JudgedPair,
-)
+from convergence_core.records import Json, canonical_json, fields_of, sha256_hex
+from convergence_core.sao.preferences import JudgedPair
 
 Format: TypeAlias = Literal["trl", "openai"]
 
@@ -69,17 +67,14 @@ def evidence_of(
     c, j = pair.comparison, pair.judgement
     return {
         "key": row_of(pair).key,
-        "pair_id": c.pair_id,
         "q": max(j.q, 1.0 - j.q),
-        "p12": j.p12,
-        "p21": j.p21,
+        **fields_of(c, "pair_id", "kind", "persona"),
+        **fields_of(j, "p12", "p21"),
         "first_is_chosen": j.log_odds > 0,
         "chosen_length": len(pair.chosen.text),
         "rejected_length": len(pair.rejected.text),
         "chosen_author": pair.chosen.author,
         "rejected_author": pair.rejected.author,
-        "kind": c.kind,
-        "persona": c.persona,
         "split": pair.split,
         "round": pair.round_number,
         "run_id": run_id,

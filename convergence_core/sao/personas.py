@@ -99,14 +99,6 @@ class Grammar:
             chosen.append(texts[place])
         return Persona(index=index, levels=tuple(chosen))
 
-    def places(self, indices: np.ndarray) -> np.ndarray:
-        """Return which level of each factor personas have, (n,) -> (n_factors, n)."""
-        columns, rest = [], indices
-        for texts in self.levels:
-            rest, place = np.divmod(rest, len(texts))
-            columns.append(place)
-        return np.array(columns)
-
     def walk(self, seed: int, start: int, n: int) -> np.ndarray:
         """Return the indices s_start … s_(start+n-1) of the walk, (n,).
 

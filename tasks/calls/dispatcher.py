@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
+from typing import Any
 
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.objective import RewardModel
@@ -20,6 +21,7 @@ from convergence_core.records import (
     Reply,
     Status,
     canonical_json,
+    fields_of,
     sha256_hex,
 )
 from tasks.calls.metric_calls import ComposedTarget, PaidCall, PaidMetric
@@ -91,17 +93,9 @@ class PendingCell:
         if score.fault is not None and score.error_type != CONSTRAINT:
             status = "timeout" if score.error_type in TIMEOUTS else "error"
         cost_usd = None if reply is None else reply.cost_usd
-        intent = self.call.intent
-        return Evaluation(
-            eval_id=intent.eval_id or "",
-            cell=self.cell,
-            generation=self.job.generation,
+        return self._evaluation(
             status=status,
-            fault=score.fault,
-            error_type=score.error_type,
-            error=score.error,
-            reward=score.reward,
-            metrics=score.metrics,
+            **fields_of(score, "fault", "error_type", "error", "reward", "metrics"),
             latency_ms=None if reply is None else reply.latency_ms,
             first_token_ms=None if reply is None else reply.first_token_ms,
             cost_usd=0.0 if record.cached else cost_usd,
@@ -109,8 +103,7 @@ class PendingCell:
             dropped=() if reply is None else reply.dropped,
             recording_url=None if reply is None else reply.recording_url,
             model=None if reply is None else reply.model,
-            provider=intent.provider if reply is None else reply.provider,
-            call_key=intent.call_key,
+            provider=self.call.intent.provider if reply is None else reply.provider,
             cached=record.cached,
             attempt=record.attempt,
             started_us=record.started_us,
@@ -122,17 +115,22 @@ class PendingCell:
 
     def skipped(self, error_type: str, reason: str) -> Evaluation:
         """Return the evaluation of a planned cell that no call was made for."""
+        return self._evaluation(
+            status="skipped",
+            error_type=error_type,
+            error=reason,
+            provider=self.call.intent.provider,
+            attempt=0,
+        )
+
+    def _evaluation(self, **more: Any) -> Evaluation:
         intent = self.call.intent
         return Evaluation(
             eval_id=intent.eval_id or "",
             cell=self.cell,
             generation=self.job.generation,
-            status="skipped",
-            error_type=error_type,
-            error=reason,
-            provider=intent.provider,
             call_key=intent.call_key,
-            attempt=0,
+            **more,
         )
 
 

@@ -19,7 +19,6 @@ from convergence_core.records import (
     fields_of,
     sha256_hex,
 )
-from convergence_core.thought_tags import split_thinking
 from tasks.calls.scorer import CellScore
 from tasks.secrets.redaction import redact_json, shortened
 
@@ -49,20 +48,22 @@ def reply_outcome(reply: Reply) -> dict[str, Json]:
     """Return the JSON form of a reply."""
     return {
         "reply": {
-            "value": reply.value,
-            "latency_ms": reply.latency_ms,
-            "cost_usd": reply.cost_usd,
-            "price_version": reply.price_version,
+            **fields_of(
+                reply,
+                "value",
+                "latency_ms",
+                "cost_usd",
+                "price_version",
+                "model",
+                "provider",
+                "first_token_ms",
+            ),
             "usage": reply.usage.to_json(),
-            "model": reply.model,
-            "provider": reply.provider,
-            "first_token_ms": reply.first_token_ms,
             "dropped": list(reply.dropped),
             "extra": dict(reply.extra),
             **({"finish_reason": reply.finish_reason} if reply.finish_reason else {}),
             **({"recording_url": reply.recording_url} if reply.recording_url else {}),
-            # A chat's reply without it is of a version that left thinking in the answer.
-            **({"thinking": reply.thinking} if reply.thinking or reply.finish_reason else {}),
+            **({"thinking": reply.thinking} if reply.thinking else {}),
         }
     }
 
@@ -72,10 +73,7 @@ def reply_of(outcome: Json) -> Reply | None:
     reply = outcome.get("reply") if isinstance(outcome, dict) else None
     if not isinstance(reply, dict):
         return None
-    dropped, value = reply.get("dropped"), reply.get("value")
-    if isinstance(value, str) and "thinking" not in reply and "finish_reason" in reply:
-        thinking, answer = split_thinking(value)
-        reply = {**reply, "value": answer, "thinking": thinking}
+    dropped = reply.get("dropped")
     return Reply(
         **{  # type: ignore[arg-type]  # as ``reply_outcome`` wrote it
             **reply,
@@ -140,12 +138,7 @@ def redacted(reply: Reply, redact: Redact) -> Reply:
 def billed_of(ending: Reply | EvaluationFault) -> Billed | None:
     """Return what an attempt cost; ``None``: unknown, so its worst case counts."""
     if isinstance(ending, Reply):
-        return Billed(
-            usage=ending.usage,
-            cost_usd=ending.cost_usd,
-            price_version=ending.price_version,
-            model=ending.model,
-        )
+        return Billed(**fields_of(ending, "usage", "cost_usd", "price_version", "model"))
     if ending.billed is None and isinstance(ending, InfrastructureFault) and ending.may_be_billed:
         return None
     return ending.billed or _FREE

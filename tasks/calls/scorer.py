@@ -6,7 +6,7 @@ reply from the journal comes to the same one.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from convergence_core.errors import EvaluationFault, EvaluatorFault
 from convergence_core.objective import RewardModel
@@ -19,39 +19,6 @@ MAX_ERROR_CHARS: Final = 4000
 
 CONSTRAINT: Final = "constraint"
 """Error type of an answer that is well and breaks a hard constraint: reward 0, status ``ok``."""
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """A metric that holds threads or connections."""
-
-    async def aclose(self) -> None:
-        """Free them; safe to call twice."""
-        ...
-
-
-@runtime_checkable
-class FaultMetric(Protocol):
-    """A metric that has a value for a failure of the candidate too."""
-
-    @property
-    def name(self) -> str:
-        """Key under ``evaluation.metrics``."""
-        ...
-
-    @property
-    def value_of_fault(self) -> float:
-        """The value."""
-        ...
-
-
-@runtime_checkable
-class CaseMetric(Protocol):
-    """A metric that may have no share in the reward of a case."""
-
-    def applies(self, case: Case) -> bool:
-        """Whether it is measured on the case."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +64,9 @@ class Scorer:
         self._rewards = rewards
         self._redact = redact
         self._failed: dict[str, float] = {
-            metric.name: metric.value_of_fault
+            metric.name: value
             for metric in metrics
-            if isinstance(metric, FaultMetric)
+            if (value := getattr(metric, "value_of_fault", None)) is not None
         }
 
     def score_of_fault(self, fault: EvaluationFault) -> CellScore:
@@ -126,7 +93,8 @@ class Scorer:
         left_out: set[str] = set()
         for metric in self._metrics:
             try:
-                if isinstance(metric, CaseMetric) and not metric.applies(case):
+                applies = getattr(metric, "applies", None)  # else to every case
+                if applies is not None and not applies(case):
                     left_out.add(metric.name)
                 elif isinstance(metric, PaidMetric):
                     metrics |= await metric.judge(reply, case, params, asker)

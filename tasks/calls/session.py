@@ -28,7 +28,7 @@ from tasks.calls.outcomes import Redact
 from tasks.calls.paid_calls import CallLimits, Calls
 from tasks.calls.pending_calls import TARGET_LANE, CallFactory, Epoch
 from tasks.calls.rate_limiter import EndpointLimiters, SharedRates
-from tasks.calls.scorer import Closable, Scorer
+from tasks.calls.scorer import Scorer
 
 T = TypeVar("T")
 
@@ -243,8 +243,8 @@ class EvaluationSession:
         await self._dispatcher.aclose()
         await self._workload.target.aclose()
         for metric in self._workload.metrics:
-            if isinstance(metric, Closable):
-                await metric.aclose()
+            if (close := getattr(metric, "aclose", None)) is not None:
+                await close()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from convergence_core.config import Configuration
 from convergence_core.config.games import (
@@ -46,8 +46,6 @@ class ConfiguredGame:
     """All other roles."""
     names: Mapping[str, str]
     """Role → who plays it."""
-    reference: Mapping[str, float] = field(default_factory=dict)
-    """Role → what the solver gets against the solver; empty: no solver knows the game."""
     off_reason: str | None = None
     """Why it cannot be played here; ``None`` if it can."""
     dealt: tuple[Game | None, ...] | None = None
@@ -212,14 +210,12 @@ def _with_players(  # noqa: PLR0917 - of one place
         else:
             seats[role] = _seat(wanted, configuration, world, redact, models)
             names[role] = seats[role].name
-    value = None if solver is None else solver.value
     return ConfiguredGame(
         game=game,
         seats=seats,
         of_system=frozenset(of_system),
         players=players,
         names=names,
-        reference={} if value is None else dict(zip(SEATS, (value, -value), strict=True)),
         off_reason=off,
     )
 

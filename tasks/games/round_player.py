@@ -5,7 +5,7 @@ twice and ends with the same plays.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
@@ -105,7 +105,7 @@ class RoundPlayer:
         if seat is None:
             player = play.game.players[ask.role]
             return await asyncio.to_thread(player.answer, ask, play.rng(ask.role))
-        answered = await ask_model(seat.call(ask), f"{play.key.index}/{play.n_turns}")
+        answered = await ask_model(seat.call(ask), f"{play.key.index}/{len(play.turns)}")
         play.pay(answered.reply.cost_usd)
         text = as_text(answered.reply.value)
         return self._redact(text.encode("utf-8", "replace").decode("utf-8"))
@@ -125,8 +125,6 @@ class _Play:
 
     def __init__(self, game: ConfiguredGame, key: PlayKey, redact: Callable[[str], str]) -> None:
         self.game, self.key, self._redact = game, key, redact
-        self.n_turns = 0
-        self._turns: list[Turn] = []
         self._n_calls, self._cost_usd = 0, cast("float | None", 0.0)
         self._broken = ""
         self._open: OpenPlay | None = None
@@ -136,6 +134,11 @@ class _Play:
     def ask(self) -> Ask | None:
         """What waits for a reply; ``None`` if the play has ended."""
         return None if self._broken or self._open is None else self._open.ask
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """Turns so far."""
+        return () if self._open is None else self._open.turns
 
     def rng(self, role: str) -> np.random.Generator:
         """See ``OpenPlay``."""
@@ -152,8 +155,6 @@ class _Play:
         """Hand in the reply to what was asked."""
         going = self._open
         assert going is not None  # noqa: S101 - it asks
-        self._turns.append(Turn(cast("Ask", going.ask), text))
-        self.n_turns += 1
         self._guarded(lambda: going.reply(text))
 
     def record(self) -> PlayRecord:
@@ -182,7 +183,7 @@ class _Play:
                 ask=Ask(role=turn.ask.role, text=self._redact(turn.ask.text)),
                 reply=self._redact(turn.reply),
             )
-            for turn in (self._turns if seen is None else seen.turns)
+            for turn in (self.turns if seen is None else seen.turns)
         ]
         kept = redact_json({} if seen is None else dict(seen.facts), self._redact)
         return PlayRecord(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from convergence_core.games.game import Game, PlayKey, Scores, Turn
@@ -68,9 +69,7 @@ def round_row(  # noqa: PLR0917 - of one row
 
 def coin_rows(run_id: str, number: int, coins: Iterable[CoinRecord]) -> list[Row]:
     """Return the rows of a round's coins."""
-    return [
-        {"run_id": run_id, "generation": 0, "round": number, **coin.to_json()} for coin in coins
-    ]
+    return [{"run_id": run_id, "generation": 0, "round": number, **asdict(coin)} for coin in coins]
 
 
 def play_rows(run_id: str, plays: Iterable[PlayRecord]) -> list[Row]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from convergence_core.errors import ConvergenceError
-from convergence_core.records import Json, canonical_json
+from convergence_core.records import Json, canonical_json, fields_of
 
 CHILD: Final = Path(__file__).with_name("child.py")
 Ending = Literal["ok", "error", "timeout", "memory", "output", "forbidden", "crashed"]
@@ -78,7 +78,7 @@ class Execution:
 
     def to_json(self) -> dict[str, Json]:
         """Return it as a role of a game reports it."""
-        return {"ending": self.ending, "reason": self.reason, "value": self.value}
+        return fields_of(self, "ending", "reason", "value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from convergence_core.config.secrecy import shown
 from convergence_core.errors import ConfigurationError, EvaluatorFault
-from convergence_core.records import Case, Params, Reply
+from convergence_core.records import Case, Params, Reply, fields_of
 from tasks.functions.user_functions import UserFunction, arguments_of, describe, is_async
 from tasks.functions.workers import (
     MISSING_PACKAGE,
@@ -196,8 +196,8 @@ class _Arguments:
         offered: dict[str, Any] = dict(zip(_NAMES, core, strict=True))
         if self._names & frozenset(_MORE_NAMES):
             numbers = {"latency_ms": reply.latency_ms, "cost_usd": reply.cost_usd, **reply.extra}
-            whole = {"id": case.case_id, "input": case.input, "expected": case.expected,
-                     "weight": case.weight, "tags": list(case.tags), "group": case.group, "description": case.description}  # fmt: skip
+            parts = fields_of(case, "input", "expected", "weight", "group", "description")
+            whole = {"id": case.case_id, "tags": list(case.tags), **parts}
             offered |= {
                 "prediction": {"result": reply.value},
                 "context": {"params": plain_params, "test_case": whole, **numbers},

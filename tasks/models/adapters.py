@@ -8,9 +8,10 @@ leaves the scale of an adapter as it is when a request does not list it (its iss
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import httpx
 
@@ -32,9 +33,10 @@ _QUOTED: Final = 300
 """Longest part of a server's words in a message."""
 
 
-class AdapterBackend(Protocol):
+class AdapterBackend(ABC):
     """What answers with adapters that are chosen by request."""
 
+    @abstractmethod
     async def load(self, version: str, folder: Path) -> None:
         """Make an adapter ready; when this returns, the server has answered with it.
 
@@ -42,13 +44,14 @@ class AdapterBackend(Protocol):
             InfrastructureFault: it has not; the message says why.
         """
 
-    async def unload(self, version: str) -> None:
+    async def unload(self, version: str) -> None:  # noqa: B027 - servers that keep all need none
         """Let an adapter go; of one that is not loaded nothing happens.
 
         Raises:
             InfrastructureFault: the server refuses it, or does not answer.
         """
 
+    @abstractmethod
     async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
         """Return the fields by which a request is answered with an adapter.
 
@@ -60,6 +63,7 @@ class AdapterBackend(Protocol):
             InfrastructureFault: the server has no such adapter, or does not answer.
         """
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
 
@@ -69,7 +73,7 @@ def adapter_fault(version: str, reason: str) -> InfrastructureFault:
     return InfrastructureFault(f"the adapter {version} {reason}", error_type=ERROR_TYPE)
 
 
-class LocalAdapters:
+class LocalAdapters(AdapterBackend):
     """Adapters of a model that this process runs.
 
     Args:
@@ -97,12 +101,8 @@ class LocalAdapters:
             reason = answer.error or answer.finish_reason
             raise adapter_fault(version, f"does not answer: {reason}")
 
-    async def unload(self, version: str) -> None:
-        """Do nothing: the process keeps the adapters that were used last."""
-
-    async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
+    async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:  # noqa: ARG002 - of the base
         """See ``AdapterBackend.fields``."""
-        del version
         return {} if folder is None else {"adapter": str(folder)}
 
     async def aclose(self) -> None:
@@ -181,7 +181,7 @@ class _Server:
         return answer
 
 
-class VllmAdapters(_Server):
+class VllmAdapters(_Server, AdapterBackend):
     """Adapters of a vLLM server, which reads them from its own file system; see ``_Server``."""
 
     async def load(self, version: str, folder: Path) -> None:
@@ -210,9 +210,8 @@ class VllmAdapters(_Server):
         if response.status_code != 200 and version in await self._loaded():
             raise adapter_fault(version, f"is not unloaded: {self._words(response)}")
 
-    async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
+    async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:  # noqa: ARG002 - of the base
         """See ``AdapterBackend.fields``."""
-        del folder
         return {} if version is None else {"model": version}
 
     async def _loaded(self) -> dict[str, str]:
@@ -234,7 +233,7 @@ class VllmAdapters(_Server):
         return f"was refused by the server, which reads {path} on its own machine: {words}"
 
 
-class LlamaCppAdapters(_Server):
+class LlamaCppAdapters(_Server, AdapterBackend):
     """Adapters that a llama.cpp server was started with; see ``_Server``.
 
     That server loads none later. Of the file of a version the name, or its folder's, is the version.
@@ -244,9 +243,6 @@ class LlamaCppAdapters(_Server):
         """See ``AdapterBackend.load``."""
         fields = await self.fields(version, folder)
         await self._probe(version, fields)
-
-    async def unload(self, version: str) -> None:
-        """Do nothing: a request names the adapters that it wants."""
 
     async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
         """See ``AdapterBackend.fields``; asked anew each time, for a server that starts again counts anew."""

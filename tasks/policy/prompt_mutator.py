@@ -14,9 +14,9 @@ from convergence_core.policy import REFLECT, STOP
 from convergence_core.policy.network import Floats
 from convergence_core.prompts.editor import LEAST_WORDS, Editor
 from convergence_core.prompts.failures import Category, Observed
-from convergence_core.prompts.invariants import HeldOutTexts, Invariants
+from convergence_core.prompts.invariants import Invariants, held_out_texts
 from convergence_core.prompts.state import KEPT
-from convergence_core.records import Case
+from convergence_core.records import Case, fields_of
 from tasks.calls.model_calls import ask_directly
 from tasks.inputs.environment import Environment
 from tasks.policy.records import Action, MutatedPrompt, PromptFailure
@@ -135,11 +135,7 @@ class PromptMutator:
         )  # fmt: skip
         return MutatedPrompt(
             prompt=mutation.text if mutation.is_kept else None,
-            verdict=mutation.verdict,
-            reason=mutation.reason,
-            diagnosis=mutation.diagnosis,
-            writer=mutation.writer,
-            cost_usd=mutation.cost_usd,
+            **fields_of(mutation, "verdict", "reason", "diagnosis", "writer", "cost_usd"),
         )
 
     async def aclose(self) -> None:
@@ -179,7 +175,7 @@ class PromptMutator:
                 if failure.expected is not None
             },
             invariants=Invariants(
-                held_out=HeldOutTexts([], []),
+                held_out=held_out_texts([], []),
                 max_length=self._settings.max_length,
                 max_shots=self._settings.max_shots,
             ),

@@ -8,7 +8,7 @@ from convergence_core.config.evaluation import BaseMetric, ExpectingMetric
 from convergence_core.config.search_space import TextParam
 from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.prompts.editor import Editor
-from convergence_core.prompts.invariants import HeldOutTexts, Invariants, texts_in
+from convergence_core.prompts.invariants import Invariants, held_out_texts, texts_in
 from convergence_core.prompts.operators import WORDING_VERSION
 from convergence_core.prompts.state import PromptState
 from convergence_core.space import Choice
@@ -155,7 +155,7 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
         expected=expected,
         labels=labels_of([*expected.values()]),
         invariants=Invariants(
-            held_out=HeldOutTexts(loaded.holdout_cases, [*known, *given]),
+            held_out=held_out_texts(loaded.holdout_cases, [*known, *given]),
             max_length=settings.max_length,
             max_shots=settings.max_shots,
         ),

@@ -62,11 +62,9 @@ def make_chat(
         from tasks.providers.local_chat import LocalChat  # noqa: PLC0415 - starts processes
 
         return LocalChat(base_dir or Path(), settings)
-    if mock_url is None and api.kind == "anthropic":
-        return AnthropicChat(url, settings)
-    if mock_url is None and api.kind == "azure":
-        return AzureChat(url, settings, api_version=api.api_version, deployment=api.deployment)
-    return _compatible(api.kind, url, settings, mock_url)
+    return _provider(
+        api.kind, url, settings, mock_url, api_version=api.api_version, deployment=api.deployment
+    )
 
 
 def make_llm(
@@ -116,11 +114,7 @@ def make_llm(
     settings = ChatSettings(
         headers=headers, client=client, secret=variable, unsupported="drop", provider=kind
     )
-    if mock_url is None and kind == "anthropic":
-        return AnthropicChat(endpoint, settings)
-    if mock_url is None and kind == "azure":
-        return AzureChat(endpoint, settings)
-    return _compatible(kind, endpoint, settings, mock_url)
+    return _provider(kind, endpoint, settings, mock_url)
 
 
 def split_model(name: str) -> tuple[str, str]:
@@ -140,8 +134,14 @@ def billing_provider(config: LlmConfig) -> tuple[str, str]:
     return provider_of(provider, config.endpoint), model
 
 
-def _compatible(kind: str, url: str, settings: ChatSettings, mock_url: str | None) -> OpenAIChat:
-    """Return a provider that speaks OpenAI's protocol, or its mock."""
+def _provider(
+    kind: str, url: str, settings: ChatSettings, mock_url: str | None, **azure: str | None
+) -> Provider:
+    """Return the provider of a kind, or its mock, which speaks OpenAI's protocol."""
+    if mock_url is None and kind == "anthropic":
+        return AnthropicChat(url, settings)
+    if mock_url is None and kind == "azure":
+        return AzureChat(url, settings, **azure)
     dialect = _DIALECTS.get(kind) or openai_dialect(url)
     bare = url.rstrip("/")
     if mock_url is not None:

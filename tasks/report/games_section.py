@@ -114,10 +114,10 @@ def verdict_of_game(game: GameSummary, n_measured: int) -> str:
 def game_sentence(game: GameSummary, n_measured: int) -> str:
     """Return whether a game was played, whether it is kept, and why."""
     coin = game.coin
-    if coin.off_reason is not None or coin.coin is None:
+    if coin.off_reason is not None or coin.probability is None:
         return f"{coin.game} is off: {coin.off_reason}."
     text = f"{coin.game} was {'included' if coin.is_included else 'left out'} by a coin of "
-    text += f"{coin.coin.probability:.2f}"
+    text += f"{coin.probability:.2f}"
     if coin.is_included:
         text += f" and given {plural(coin.n_plays, 'play')}"
     if game.effect is None:
@@ -197,7 +197,7 @@ def _reference(pair: tuple[str, RoleScore]) -> str:
 
 _GAMES: Final[Columns[GameSummary]] = {
     "game": lambda row: row.coin.game,
-    "coin": lambda row: UNKNOWN if row.coin.coin is None else f"{row.coin.coin.probability:.2f}",
+    "coin": lambda row: UNKNOWN if row.coin.probability is None else f"{row.coin.probability:.2f}",
     "plays": lambda row: f"{row.n_played:,}",
     "void": lambda row: f"{row.n_void:,}",
     "lost": lambda row: f"{row.n_lost:,}",

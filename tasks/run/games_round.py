@@ -9,7 +9,7 @@ the round continues with the same coins and reads paid answers from the journal.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import numpy as np
@@ -173,7 +173,7 @@ class GamesRound:
         run = self.run
         if self._fixed is None:
             self.coins = self._tossed()
-            coins: list[Json] = [coin.to_json() for coin in self.coins]
+            coins: list[Json] = [asdict(coin) for coin in self.coins]
             text = canonical_json(
                 {
                     "round": self.number,
@@ -315,7 +315,7 @@ class GamesRound:
                 feeds=game.feeds,
                 grounded=game.grounded,
                 p_keep=p_keep.get(game.id),
-                coin=coins.get(game.id),
+                **({} if game.id not in coins else asdict(coins[game.id])),
                 n_plays=min(n_plays.get(game.id, 0), len(items))
                 if game.id in ANSWER_GAMES
                 else n_plays.get(game.id, 0),

@@ -12,7 +12,7 @@ from typing import Final
 from convergence_core.records import Candidate, Params, Trial
 from convergence_core.result.number_text import plural
 from convergence_core.sao.executed_items import GroundedAnswer
-from convergence_core.sao.filters import FilterChain, HeldOut
+from convergence_core.sao.filters import FilterChain, held_out_runs
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.round_plan import RoundSource, plan_round
 from convergence_core.sao.round_result import SaoRound, conclude_round
@@ -96,7 +96,7 @@ class SaoLearner:
             return 0
         filters = FilterChain(
             self.source.settings,
-            HeldOut(self.source.held_out),
+            held_out_runs(self.source.held_out),
             known_prompts=self.history.prompts,
             answers=[answer.answer for answer in answers],
         )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from convergence_core.config.feedback import TrainingConfig
 from convergence_core.errors import ConfigurationError
+from convergence_core.records import fields_of
 from tasks.inputs.loader import Loaded
 from tasks.models.files import ModelFiles, find_model
 from tasks.training.jobs import Objective, TrainingSettings
@@ -41,9 +42,5 @@ def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettin
     """Return a configuration's settings of one round."""
     return TrainingSettings(
         objective=objective,
-        learning_rate=options.learning_rate,
-        beta=options.beta,
-        batch_size=options.batch_size,
-        steps=options.steps,
-        max_seq_length=options.max_seq_length,
+        **fields_of(options, "learning_rate", "beta", "batch_size", "steps", "max_seq_length"),
     )

@@ -12,7 +12,6 @@ from convergence_core.config.schema import METRIC_TYPES
 from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Metric
 from convergence_core.records import Reply
-from tasks.calls.scorer import Closable
 from tasks.inputs.factories import make_metrics
 from tests.support.configurations import chat_api, loaded
 from tests.support.plugin_packages import install
@@ -94,9 +93,10 @@ def measure(metric, case, *values) -> Any:
                 found.append(await metric.measure(Reply(value=value, latency_ms=1.0), case, {}))
             except EvaluationFault as fault:
                 found.append(fault)
-        if isinstance(metric, Closable):
-            await metric.aclose()
-            await metric.aclose()
+        close = getattr(metric, "aclose", None)
+        if close is not None:
+            await close()
+            await close()
         return found
 
     return asyncio.run(go())

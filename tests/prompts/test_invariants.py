@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
+from convergence_core.judges.texts import WordRuns
 from convergence_core.prompts.invariants import (
-    HeldOutTexts,
     Invariants,
+    held_out_texts,
     is_near_duplicate,
     kept_placeholders,
     placeholders_of,
 )
-from convergence_core.prompts.shots import Shot, joined, split, turns
+from convergence_core.prompts.shots import Shot, joined, split
 from convergence_core.records import Case
 
 HIDDEN = "the seventh lighthouse keeper of Skagen never paid his grocer in silver"
@@ -24,7 +25,7 @@ HELD_OUT = Case(
     expected="an unpaid grocery bill",
 )
 PARENT = "Answer the question {input.q} in a {tone} tone."
-NOTHING = HeldOutTexts([], [])
+NOTHING = held_out_texts([], [])
 words = st.lists(st.text(string.ascii_lowercase, min_size=1, max_size=8), min_size=0, max_size=30)
 
 
@@ -34,7 +35,7 @@ def verdict(
     parents: Sequence[str] = (PARENT,),
     known: Sequence[str] = (),
     shots: Sequence[Shot] = (),
-    held_out: HeldOutTexts = NOTHING,
+    held_out: WordRuns = NOTHING,
     **limits: int,
 ) -> str | None:
     rules = Invariants(held_out=held_out, **{"max_length": 1000, "max_shots": 4, **limits})
@@ -82,7 +83,7 @@ def test_a_megabyte_is_too_long():
 
 @given(words, words, st.integers(0, 4))
 def test_eight_words_of_a_held_out_case_are_found_wherever_they_stand(before, after, start):
-    held_out = HeldOutTexts([HELD_OUT], [])
+    held_out = held_out_texts([HELD_OUT], [])
     run = HIDDEN.split()[start : start + 8]
     text = " ".join([*before, "x", *run, "y", *after])
     assert verdict(text, parents=(), held_out=held_out, max_length=10_000) == "held_out"
@@ -93,7 +94,7 @@ def test_eight_words_of_a_held_out_case_are_found_wherever_they_stand(before, af
 
 
 def test_whole_held_out_texts_are_found_however_short():
-    held_out = HeldOutTexts([HELD_OUT], [])
+    held_out = held_out_texts([HELD_OUT], [])
     assert (
         verdict("He left: An unpaid -- grocery bill!", parents=(), held_out=held_out) == "held_out"
     )
@@ -102,13 +103,13 @@ def test_whole_held_out_texts_are_found_however_short():
 
 def test_a_demonstration_that_holds_a_held_out_case_is_refused():
     shot = Shot(user=HIDDEN, assistant="yes")
-    held_out = HeldOutTexts([HELD_OUT], [])
+    held_out = held_out_texts([HELD_OUT], [])
     text = joined("Answer.", [shot])
     assert verdict(text, parents=(), held_out=held_out, shots=[shot]) == "held_out"
 
 
 def test_what_search_cases_hold_too_is_no_leak():
-    held_out = HeldOutTexts([HELD_OUT], [HIDDEN + " as everybody knows"])
+    held_out = held_out_texts([HELD_OUT], [HIDDEN + " as everybody knows"])
     assert verdict(HIDDEN, parents=(), held_out=held_out) is None
 
 
@@ -166,9 +167,3 @@ plain = st.text(st.characters(codec="utf-8", exclude_characters="<>"), min_size=
 def test_demonstrations_are_read_as_they_were_written(instruction, pairs):
     shots = tuple(Shot(user=u, assistant=a) for u, a in pairs)
     assert split(joined(instruction, shots)) == (instruction, shots)
-    assert len(turns(joined(instruction, shots))) == 2 * len(shots)
-
-
-def test_a_demonstration_of_the_case_itself_is_left_out():
-    text = joined("Add.", [Shot(user="1", assistant="2"), Shot(user="3", assistant="4")])
-    assert [turn["content"] for turn in turns(text, but="1")] == ["3", "4"]

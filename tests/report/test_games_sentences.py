@@ -2,14 +2,14 @@
 
 import pytest
 
-from convergence_core.games.meta_critic import Coin, GameEffect
+from convergence_core.games.meta_critic import GameEffect
 from convergence_core.games.round_records import CoinRecord, GameSummary
 from tasks.report.games_section import game_sentence
 
 
 def summary(effect: GameEffect | None) -> GameSummary:
     coin = CoinRecord(
-        game="judge", version=1, feeds="trust", grounded=True, p_keep=0.5, coin=Coin(0.5, False), n_plays=0
+        game="judge", version=1, feeds="trust", grounded=True, p_keep=0.5, probability=0.5, n_plays=0
     )  # fmt: skip
     return GameSummary(
         coin=coin, n_played=0, n_void=0, n_lost=0, scores=(), reasons={}, cost_usd=0.0, effect=effect

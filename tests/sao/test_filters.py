@@ -8,13 +8,13 @@ import pytest
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.texts import jaccard, runs_of
 from convergence_core.sao.duplicates import Duplicates
-from convergence_core.sao.filters import FILTERS, FilterChain, HeldOut, shortest_answer
+from convergence_core.sao.filters import FILTERS, FilterChain, held_out_runs, shortest_answer
 from convergence_core.sao.preferences import Answer, Comparison
 from tests.sao.planted import judged
 
 WORDS = [f"{a}{b}" for a in ("tal", "ven", "mor", "sil", "gar") for b in range(400)]
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-NONE = HeldOut(())
+NONE = held_out_runs(())
 
 
 def prompt(rng: np.random.Generator, n: int = 40) -> list[str]:
@@ -123,7 +123,7 @@ def test_a_prompt_like_an_earlier_one_is_dropped_but_not_its_other_pairs():
 
 
 def test_a_planted_run_of_thirteen_words_is_found():
-    held_out = HeldOut([f"Please note: {LONG}, and so on"])
+    held_out = held_out_runs([f"Please note: {LONG}, and so on"])
     planted = replace(GOOD, prompt=f"Tell me: {LONG.upper()}?")
     filters = FilterChain(SaoConfig(), held_out)
     assert filters.before_judging(planted) == "contaminated"

@@ -13,7 +13,7 @@ from convergence_core.events import GenerationFinished, ThinkingStopped
 from convergence_core.evidence import Archive
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
-from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
+from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of, round_tables
 from convergence_core.search.samplers import make_surrogate
 from tasks.inputs.loader import load
 from tasks.report.markdown import markdown_of, report_markdown
@@ -170,7 +170,7 @@ def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: 
             assert not play_generation(run, stop_before=lambda name: name == step)
             pending = learner_of(run).pending
             assert pending is not None
-            before = dict(world.n_asked), pending
+            before = dict(world.n_asked), round_tables(run.run_id, *pending)
         assert rows(tmp_path, "select * from preferences") == []
         run = go_on(tmp_path)
         with run:
@@ -179,11 +179,11 @@ def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: 
     assert asked == {what: n for what, n in before[0].items() if what != "case"}
     found = rows(tmp_path, "select * from preferences order by position")
     assert [row["pair_id"] for row in found] == [
-        p.comparison.pair_id for p in before[1].finished.outcome.pairs
+        row["pair_id"] for row in before[1]["preferences"]
     ]
     # The very numbers of the round before the kill.
     (kept,) = rows(tmp_path, "select * from preference_rounds")
-    (told,) = before[1].tables["preference_rounds"]
+    (told,) = before[1]["preference_rounds"]
     assert kept["judge"] == told["judge"]
     assert kept["trust"] == told["trust"]
 

@@ -23,7 +23,7 @@ from convergence_core.judges.trust import Audit, Trust
 from convergence_core.ports import LLM, WorstCase
 from convergence_core.records import Candidate, Case, Json, Params, Reply
 from convergence_core.sao.executed_items import GroundedAnswer
-from convergence_core.sao.filters import FilterChain, HeldOut
+from convergence_core.sao.filters import FilterChain, held_out_runs
 from convergence_core.sao.formats import Format, evidence_of, row_of
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.preferences import JudgedPair
@@ -246,7 +246,7 @@ class SAOMixin:
             reason = "all personas have answered (`n_personas`)"
             return SyntheticDataset(pairs=(), stop_reason=reason)
         filters = FilterChain(
-            settings, HeldOut(self._source.held_out), known_prompts=self._history.prompts
+            settings, held_out_runs(self._source.held_out), known_prompts=self._history.prompts
         )
         runner = RoundRunner(self._writer, self._system, filters, ask_model)
         return self._concluded(plan, await runner.run(plan))
