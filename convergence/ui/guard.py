@@ -40,7 +40,7 @@ _BEGIN = (
 )
 NO_WRITES = (
     "Read-only. To make changes, put a token into an environment variable NAME, start `convergence ui` "
-    "with --token NAME=admin, and enter the token."
+    "with `--token NAME=admin`, and enter the token."
 )
 
 

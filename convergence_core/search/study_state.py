@@ -95,10 +95,8 @@ class StopperState:
                 f"considered, tried or not, is more than {gain} better than the leader"
             )
         if self.n_flat >= rule.patience:
-            return (
-                f"in {self.n_flat} generations in a row no configuration was found that is "
-                f"credibly {gain} better than the leader"
-            )
+            last = "generation" if self.n_flat == 1 else f"{self.n_flat} generations"
+            return f"no configuration of the last {last} is credibly {gain} better than the leader"
         return None
 
 

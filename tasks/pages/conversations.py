@@ -66,7 +66,10 @@ def conversation(source: PageSource, conversation_id: str, user: str) -> Page:
     )
     answers = [interaction for interaction in interactions if interaction is not None]
     if feedback is None or not answers:
-        raise RunNotFoundError(f"`conversation` must be one of {line_of(user)!r}, and is none.")
+        raise RunNotFoundError(
+            f"`conversation` must belong to {line_of(user)}, but got {line_of(conversation_id)}. "
+            "Choose one of the list."
+        )
     better = {name for (name,) in feedback.fetch(_BETTER, (user,))}
     return {
         "conversation_id": conversation_id,

@@ -57,7 +57,7 @@ def production(source: PageSource, system: str) -> Page:
     gates = None if served is None else served.gates(system)
     if runtime is None or served is None or gates is None:
         raise RunNotFoundError(
-            f"the system {clean(system)!r} must have served requests, and has not."
+            f"system {clean(system)!r} has served no request. See `convergence promote`."
         )
     champion = champion_of(runtime, system)
     names = _names(source, served, system)

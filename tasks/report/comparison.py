@@ -42,6 +42,7 @@ from tasks.report.blocks import (
     Plot,
     Plots,
     Point,
+    marked,
     table,
 )
 from tasks.report.evidence import mean_of_known, rows_of
@@ -294,9 +295,9 @@ def comparison_blocks(comparison: PairComparison, *notes: str) -> list[Block]:
     """Return a comparison for people, with further notes: A is the first, B the second."""
     a, b = comparison.first, comparison.second
     return [
-        Heading(f"A: {clean(a.name)}    B: {clean(b.name)}"),
+        Heading(f"A: {clean(a.name)}; B: {clean(b.name)}"),
         Paragraph((comparison_sentence(comparison),), "lead"),
-        *(Paragraph((note,)) for note in (*comparison.notes, *notes)),
+        *(Paragraph(marked(note)) for note in (*comparison.notes, *notes)),
         *_rewards(comparison),
         *_parameters(comparison),
         *_money_and_time(comparison),

@@ -218,7 +218,7 @@ def gate_sentence(result: RunResult) -> str | None:
     return (
         f"Promotion gate: {gate_evidence(gate)}. It tests whether the configuration beats "
         f"{opponent}{effect}. A wrong promotion has a probability of at most "
-        f"{percent(gate.alpha)} over all looks at these cases.{alpha_left(gate.level, gate.left)} {CASES}"
+        f"{percent(gate.alpha)} over all checks of these cases.{alpha_left(gate.level, gate.left)} {CASES}"
     )
 
 
@@ -233,8 +233,8 @@ def alpha_left(level: float | None, left: float | None) -> str:
     if level is None or left is None:
         return ""
     return (
-        f" The latest look spent {100 * level:.2g} %; {100 * left:.2g} % is left for later looks at "
-        "these cases. Fresh held-out cases renew it."
+        f" The latest check used {100 * level:.2g} %; {100 * left:.2g} % is left for later checks of "
+        "these cases. New held-out cases start again at the full percentage."
     )
 
 
@@ -248,7 +248,7 @@ def ledgers(looks: "Sequence[GateLook]") -> dict[str, str]:
     for look in looks:
         left = alpha_left(look.details.get("level"), look.details.get("left"))
         if look.kind == "holdout" and left:
-            texts[look.system] = f"Held-out cases of {look.system}:{left}"
+            texts[look.system] = f"Risk of a wrong promotion of {look.system}:{left}"
     return texts
 
 

@@ -93,8 +93,8 @@ def test_the_gates_evidence_is_said_with_its_error():
     assert "+0.120 [+0.030, +0.200] on the 40 held-out cases" in sentence
     assert "evidence 60.3 where a promotion needs 20" in sentence
     assert "beats the defaults by more than 0.05" in sentence
-    assert "at most 5 % over all looks at these cases" in sentence
-    assert "The latest look spent 4.5 %; 0.45 % is left for later looks" in sentence
+    assert "at most 5 % over all checks of these cases" in sentence
+    assert "The latest check used 4.5 %; 0.45 % is left for later checks" in sentence
     assert "better" not in sentence
 
 

@@ -23,6 +23,7 @@ function Piece({ of }: { of: Inline }) {
   if (of.is === "Marked") return <mark>{visible(of.text)}</mark>;
   if (of.is === "WebLink" && of.text.startsWith("https://")) return <a href={of.text} rel="noopener noreferrer">{visible(of.text)}</a>;
   if (of.is === "WebLink") return <>{visible(of.text)}</>;
+  if (of.text.length <= 60 && !of.text.includes("\n")) return <bdi class="one" dir="auto">{visible(of.text)}</bdi>;
   return <details><summary><bdi class="one" dir="auto">{visible(of.preview || `${of.text.slice(0, 60)}…`)}</bdi></summary><Texts text={of.text} label="Whole text" /></details>;
 }
 

@@ -94,7 +94,7 @@ function Theme() {
       aria-label="Colours" value={chosen}
       onChange={(event) => { const next = event.currentTarget.value as Choice; choose(next); set(next); }}
     >
-      <option value="system">System</option>
+      <option value="system">Auto</option>
       <option value="light">Light</option>
       <option value="dark">Dark</option>
     </select>

@@ -42,6 +42,15 @@ export function marked(text: string): string {
 /** A case's input without the braces and the first key of JSON, which all cases have alike. */
 export const inputLine = (title: string) => title.replace(/^\{"[\w -]{1,40}":\s*"?/, "").replace(/"?\}$/, "");
 
+/** A text on one line; if it begins with many words of another, from its first new word. */
+export function since(text: string, other: unknown): string {
+  const [words, others] = [text, typeof other === "string" ? other : ""].map((one) => one.trim().split(/\s+/)) as [string[], string[]];
+  let n = 0;
+  while (n < words.length && words[n] === others[n]) n++;
+  const isAlike = n < words.length && words.slice(0, n).join(" ").length > 20;
+  return isAlike ? `… ${words.slice(n).join(" ")}` : words.join(" ");
+}
+
 /** One line of somebody's text: isolated, in its own direction. */
 export function One({ text, max = 160 }: { text: string | null | undefined; max?: number }) {
   const whole = text ?? "";
@@ -52,7 +61,7 @@ export function One({ text, max = 160 }: { text: string | null | undefined; max?
 /** A sentence of the server; what stands between backticks is a command or a name. */
 export function Sentence({ text }: { text: string | null | undefined }) {
   const parts = (text ?? "").slice(0, 4_000).split(/`([^`\n]+)`/);
-  return <bdi class="one" dir="auto">{parts.map((part, i) => (i % 2 ? <code key={i}>{visible(part)}</code> : visible(part)))}</bdi>;
+  return <bdi class="one" dir="auto">{parts.map((part, i) => (i % 2 ? <code key={i} class={part.length < 24 ? "whole" : undefined}>{visible(part)}</code> : visible(part)))}</bdi>;
 }
 
 /** A whole text in a box of its own, cut where it is long, with a way to see more. */
@@ -154,13 +163,13 @@ export function Strip(p: { mean?: number | null; low?: number | null; high?: num
   );
 }
 
-/** A value of a parameter: short ones as code, long ones folded. */
-export function Value({ value }: { value: unknown }) {
+/** A value of a parameter: short ones as code, long ones folded, from where they differ from another. */
+export function Value({ value, other }: { value: unknown; other?: unknown }) {
   const text = typeof value === "string" ? value : value === null || value === undefined ? "–" : JSON.stringify(value);
   if (text.length <= 80 && !text.includes("\n")) return <code><One text={text} /></code>;
   return (
     <details>
-      <summary><One text={text} max={70} /></summary>
+      <summary><One text={since(text, other)} max={70} /></summary>
       <Texts text={text} label="Value" />
     </details>
   );

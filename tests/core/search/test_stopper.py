@@ -67,7 +67,7 @@ def test_patience_flat_generations_in_a_row_stop_and_say_so():
     assert progress.leader == "a"
     reason = progress.reason(RULE)
     assert reason is not None
-    assert "2 generations in a row" in reason
+    assert "the last 2 generations" in reason
     assert "0.01" in reason
 
 

@@ -165,7 +165,7 @@ def test_a_search_says_why_it_ends():
         replace(ended, stopper=replace(ended.stopper, n_flat=1))
     )
     assert early is not None
-    assert early.text.startswith("early stopping: in 1 generations in a row")
+    assert early.text.startswith("early stopping: no configuration of the last generation ")
     capped = study(max_calls=12)
     assert capped.stop_reason(replace(state, n_calls=12)) == StopReason(
         status="budget", text="budget.max_calls=12 is spent"

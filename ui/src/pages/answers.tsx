@@ -161,7 +161,7 @@ function Summary({ title, column, of, at, rival }: { title: string; column: Cand
       <b class="name" title={column.candidate_id}>{title}{column.name !== title && <>: <One text={column.name} max={60} /></>}</b>
       {of.best && <>mean score on {plural(of.best.n_cases, "case")} ({of.best.kind}){rival && `, where ${rival} has ${reward(of.best.a)}`}; </>}
       {ms(of.per_answer[at].latency_ms)}, {of.per_answer[at].cost_usd === null ? "price unknown" : usd(of.per_answer[at].cost_usd)} an answer
-      {of.parameters.slice(0, 8).map((p) => <div key={p.name}><One text={p.name} max={40} />: <Value value={p[at]} /></div>)}
+      {of.parameters.slice(0, 8).map((p) => <div key={p.name}><One text={p.name} max={40} />: <Value value={p[at]} other={at === "b" ? p.a : undefined} /></div>)}
     </Figure>
   );
 }

@@ -22,10 +22,7 @@ function columns(rows: RunRow[]): Column<RunRow>[] {
   const values = rows.flatMap((r) => [r.best?.low, r.best?.high, r.best?.mean]).filter((x): x is number => typeof x === "number");
   const [from, until] = [Math.min(...values), Math.max(...values)];
   return [
-    { key: "run", title: "Run", by: (r) => r.label, show: (r) => <Link href={to("runs", r.run_id)}><One text={r.label} max={60} /></Link> },
-    { key: "status", title: "Status", by: (r) => r.status, show: (r) => <Status status={r.status} /> },
-    { key: "started", title: "Started", by: (r) => r.started_at, show: (r) => <Time at={r.started_at} /> },
-    { key: "generations", title: "Generations", n: true, by: (r) => r.n_generations, show: (r) => count(r.n_generations) },
+    { key: "run", title: "Run", by: (r) => r.label, show: (r) => <><Link href={to("runs", r.run_id)}><One text={r.label} max={60} /></Link> <Link class="small" href={to("runs", r.run_id, "answers")}>Answers</Link></> },
     {
       key: "best", title: "Reward, with its interval", by: (r) => r.best?.mean,
       show: (r) => r.best && r.best.mean !== null ? (
@@ -33,7 +30,10 @@ function columns(rows: RunRow[]): Column<RunRow>[] {
       ) : <span class="muted">–</span>,
     },
     { key: "name", title: "Configuration", show: (r) => <code><One text={r.best_name} max={60} /></code> },
+    { key: "status", title: "Status", by: (r) => r.status, show: (r) => <Status status={r.status} /> },
     { key: "spent", title: "Spent", by: (r) => r.spent_usd, show: (r) => <Spent run={r} /> },
+    { key: "generations", title: "Generations", n: true, by: (r) => r.n_generations, show: (r) => count(r.n_generations) },
+    { key: "started", title: "Started", by: (r) => r.started_at, show: (r) => <Time at={r.started_at} /> },
   ];
 }
 

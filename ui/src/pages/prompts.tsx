@@ -4,7 +4,7 @@ import { useData } from "../api";
 import { Diff } from "../diff";
 import { Card, Empty, Show } from "../parts";
 import { Link, setQuery, to } from "../router";
-import { count, Interval, One, plural, reward, Strip, Texts } from "../text";
+import { count, Interval, One, plural, reward, since, Strip, Texts } from "../text";
 import type { Prompts as Data } from "../types";
 import { Tabs } from "./tabs";
 
@@ -69,7 +69,7 @@ function One_({ node, parent, range, run }: { node: Node; parent?: Node; range: 
   return (
     <div class="node">
       <div class="row">
-        <button aria-expanded={open} onClick={() => setOpen(!open)}><One text={`${node.number ?? ""} ${node.text.replace(/\s+/g, " ")}`.trim()} max={70} /></button>
+        <button aria-expanded={open} onClick={() => setOpen(!open)}><One text={`${node.number ?? ""} ${since(node.text, parent?.text)}`.trim()} max={70} /></button>
         {node.tags.map((tag) => <span class="tag good" key={tag}>{tag}</span>)}
         <span class="small">{reward(node.mean)} <Interval low={node.low} high={node.high} /></span>
         <Strip mean={node.mean} low={node.low} high={node.high} base={parent?.mean} from={range[0]} to={range[1]} />

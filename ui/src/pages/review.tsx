@@ -27,8 +27,8 @@ export function Review() {
             {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
             {told && <p class="notice" role="status"><One text={told} max={1_000} /></p>}
             {d.system !== null && (
-              <Card title={<>{plural(d.n_proposed, "test case is", "test cases are")} proposed for <One text={d.system} max={80} /></>} note={d.n_proposed > d.proposed.length ? `The oldest ${count(d.proposed.length)} are shown.` : undefined}>
-                {d.proposed.length === 0 ? <Empty command="convergence chat">No answer that was rated 1, 2 or thumbs down waits for a decision.</Empty> : (
+              <Card title={<>{plural(d.n_proposed, "proposed test case")} for <One text={d.system} max={80} /></>} note={d.n_proposed > d.proposed.length ? `The oldest ${count(d.proposed.length)} are shown.` : undefined}>
+                {d.proposed.length === 0 ? <Empty command="convergence chat">No answer rated 1, 2 or thumbs down waits for a decision.</Empty> : (
                   <ul class="plainlist">{d.proposed.map((one) => <Case key={one.interaction_id} one={one} of={d} done={done} />)}</ul>
                 )}
               </Card>
