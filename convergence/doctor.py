@@ -1,4 +1,4 @@
-"""Findings about this machine: what it lacks for the configuration at hand."""
+"""Checks of this machine: what the configuration at hand needs and it lacks."""
 
 import os
 import re

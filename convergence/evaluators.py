@@ -1,4 +1,4 @@
-"""Evaluators that need no code of the user's."""
+"""Built-in evaluators."""
 
 from collections.abc import Mapping
 

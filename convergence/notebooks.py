@@ -1,4 +1,4 @@
-"""Results in notebooks: a card, plots and data frames of what a run found.
+"""Results in notebooks: a card, plots and data frames of a run.
 
 Jupyter and marimo show a result by ``_repr_html_``: the verdict, the defaults beside what was found
 with intervals, and prices, worded and escaped as in the report, without script. Plots are the

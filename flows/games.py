@@ -1,4 +1,4 @@
-"""Language games: a look, coins, plays, and which games are kept."""
+"""Language games: plays, random assignments, and the choice of games to keep."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Upkeep of a store, by night or by hand."""
+"""Upkeep of a store, nightly or on request."""
 
 from pathlib import Path
 from typing import Annotated

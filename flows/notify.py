@@ -1,4 +1,4 @@
-"""Tell people: an automation runs this when something happened to a system."""
+"""Notification of people, started by an automation when a system changes."""
 
 from prefect import flow
 

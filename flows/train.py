@@ -1,4 +1,4 @@
-"""Adapters of a local model, trained on what people rated."""
+"""Training of a local model's adapters on ratings."""
 
 from pathlib import Path
 

@@ -86,7 +86,7 @@ def convergence(
 
     Then test whether they are really better, on cases the search never saw.
 
-    Start with `convergence init`, then `convergence optimize`. Every command:
+    Try `convergence demo`, then `convergence init` and `convergence optimize`. Every command:
     `convergence --help --all`.
     """
     console.settings.debug = debug

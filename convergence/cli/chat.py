@@ -11,7 +11,7 @@ from convergence.cli import options
 
 def chat(
     config: Annotated[
-        Path, typer.Argument(metavar="[CONFIG]", help="optimization.yaml")
+        Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")
     ] = options.CONFIG_FILE,
     role: Annotated[
         str,

@@ -33,7 +33,7 @@ exporting.command("preferences")(preferences.export_preferences)
 
 @importing.command("promptfoo")
 def import_promptfoo(
-    file: Annotated[Path, typer.Argument(help="Configuration of promptfoo.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration of promptfoo.")],
     output: Annotated[
         Path,
         typer.Option(
@@ -231,7 +231,9 @@ def export_ratings(
 
 @importing.command("ratings")
 def import_ratings(
-    file: Annotated[Path, typer.Argument(help="File that the other tool exported.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File that the other tool exported.")
+    ],
     form: Annotated[
         RatingFile,
         typer.Option("--format", "-f", help="JSON lines, or an export of these tools."),

@@ -26,7 +26,7 @@ MOST_REASON = 500
 def promote(  # noqa: PLR0917 - Typer's options
     run: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="Label or id. Default: the latest finished run."),
+        typer.Argument(metavar="RUN", help="Label or id. Default: the latest finished run."),
     ] = None,
     yes: options.Yes = False,
     holdback: Annotated[
@@ -184,7 +184,7 @@ def _look_columns(names: CandidateNames) -> dict[str, Callable[[Any], str]]:
 
 def gates(
     system: Annotated[
-        str | None, typer.Argument(metavar="[SYSTEM]", help="Show only this system (api.name).")
+        str | None, typer.Argument(metavar="SYSTEM", help="Show only this system (api.name).")
     ] = None,
     store: options.Store = None,
     config: options.Config = None,

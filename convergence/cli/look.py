@@ -46,7 +46,7 @@ class ReportFormat(StrEnum):
 
 def runs(
     system: Annotated[
-        str | None, typer.Argument(metavar="[SYSTEM]", help="Show only this system (api.name).")
+        str | None, typer.Argument(metavar="SYSTEM", help="Show only this system (api.name).")
     ] = None,
     store: options.Store = None,
     config: options.Config = None,

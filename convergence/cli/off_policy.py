@@ -35,7 +35,7 @@ def ope(  # noqa: PLR0917 - Typer's options
     ] = 0.95,
     least_ess: Annotated[
         float,
-        typer.Option(min=1, help="Effective sample size that raises the alarm if not reached."),
+        typer.Option(min=1, help="Effective sample size below which the command exits with 100."),
     ] = 100.0,
     store: options.Store = None,
     config: options.Config = None,

@@ -75,9 +75,9 @@ def down(_json: options.AsJson = False) -> None:
 
 
 def deploy(  # noqa: PLR0917 - Typer's options
-    config: Annotated[Path, typer.Argument(help="Configuration of the system.")] = Path(
-        locations.CONFIG_NAME
-    ),
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="Configuration of the system.")
+    ] = Path(locations.CONFIG_NAME),
     cron: Annotated[str, typer.Option(help="Schedule of the nightly run.")] = "0 2 * * *",
     timezone: Annotated[str, typer.Option(help="Time zone of the schedules (IANA name).")] = "UTC",
     keep_days: Annotated[

@@ -86,7 +86,7 @@ def resume(  # noqa: PLR0917 - as above
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]",
+            metavar="RUN",
             help="Label or id, or an unambiguous part. Default: the latest run that can continue.",
         ),
     ] = None,

@@ -71,7 +71,7 @@ AllowHost = Annotated[
 FinishedRun = Annotated[
     str | None,
     typer.Argument(
-        metavar="[RUN]",
+        metavar="RUN",
         help="Label or id, or an unambiguous part. Default: the latest finished run.",
     ),
 ]

@@ -53,7 +53,7 @@ def ui(  # noqa: PLR0917 - Typer's options
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="New folder.")] = Path(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder.")] = Path(
         "prompt-demo"
     ),
     serve: Annotated[

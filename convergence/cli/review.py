@@ -17,9 +17,9 @@ _SHOWN = 200
 
 
 def review(  # noqa: PLR0917 - Typer's options
-    config: Annotated[Path, typer.Argument(help="Configuration that gets the cases.")] = Path(
-        locations.CONFIG_NAME
-    ),
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="Configuration that gets the cases.")
+    ] = Path(locations.CONFIG_NAME),
     approve: Annotated[
         str | None, typer.Option(metavar="ID", help="Make this answer's prompt a test case.")
     ] = None,

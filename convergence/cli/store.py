@@ -75,7 +75,9 @@ def maintain(
 
 @app.command()
 def forget(
-    user: Annotated[str, typer.Argument(help="Name of the user in answers and ratings.")],
+    user: Annotated[
+        str, typer.Argument(metavar="USER", help="Name of the user in answers and ratings.")
+    ],
     yes: options.Yes = False,
     store: options.Store = None,
     config: options.Config = None,
@@ -102,7 +104,8 @@ def forget(
 @app.command()
 def sync(
     config: Annotated[
-        Path, typer.Argument(help="Configuration whose `storage.path` is an address.")
+        Path,
+        typer.Argument(metavar="CONFIG", help="Configuration whose `storage.path` is an address."),
     ] = Path(locations.CONFIG_NAME),
     _json: options.AsJson = False,
 ) -> None:

@@ -1,1 +1,1 @@
-"""Python's interface at run time."""
+"""Python interface at run time."""

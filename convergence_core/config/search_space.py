@@ -24,7 +24,7 @@ class FloatParam(BaseParam):
     """A real number; `continuous` is read too."""
 
     type: Literal["float"]
-    """Also `continuous`."""
+    """Float: also `continuous`."""
     min: FloatBound
     """Smallest value."""
     max: FloatBound
@@ -41,7 +41,7 @@ class IntParam(BaseParam):
     """A whole number."""
 
     type: Literal["int"]
-    """Whole numbers."""
+    """Int: whole numbers."""
     min: IntBound
     """Smallest value."""
     max: IntBound
@@ -58,7 +58,7 @@ class CategoricalParam(BaseParam):
     """One of several values."""
 
     type: Literal["categorical"]
-    """A plain list stands for a categorical parameter."""
+    """A plain list is categorical."""
     choices: list[Choice] = Field(min_length=1, max_length=10_000)
     """Distinct texts, numbers or booleans."""
     default: Choice | None = None
@@ -69,7 +69,7 @@ class BooleanParam(BaseParam):
     """True or false."""
 
     type: Literal["boolean"]
-    """Also `bool`."""
+    """Boolean: also `bool`."""
     default: bool | None = None
     """Current value: the baseline of the report."""
 
@@ -78,7 +78,7 @@ class TextParam(BaseParam):
     """A text, such as a prompt, chosen among variants."""
 
     type: Literal["text"]
-    """Prompts and other texts."""
+    """Text: a prompt, for example."""
     variants: list[Text] = Field(min_length=1, max_length=10_000)
     """Prompts, or paths of `.md`, `.txt` or `.prompt` files."""
     mutate: bool = False

@@ -1,1 +1,1 @@
-"""Agents as targets: their model calls, their tools, and what must not be written."""
+"""Agents as targets: model calls, tools, and protection against writes."""

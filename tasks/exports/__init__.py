@@ -1,1 +1,1 @@
-"""Recommended configurations in the forms of other programs."""
+"""Recommended settings in the formats of other programs."""

@@ -1,1 +1,1 @@
-"""Pages of the web application: what each shows, read from the store's tables."""
+"""Pages of the web application, read from the store's tables."""

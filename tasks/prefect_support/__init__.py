@@ -1,1 +1,1 @@
-"""Plumbing of Prefect: settings, temporary server, heartbeats, names, orphans."""
+"""Prefect support: settings, temporary server, heartbeats, names, orphans."""

@@ -52,13 +52,13 @@ def short(text: str, n: int = _SHORT) -> str:
 def previews(texts: Sequence[str]) -> list[str]:
     """Return each text as one short line.
 
-    Where all words that fit begin an earlier text too, the line starts with the first new word.
+    If a third of the line begins an earlier text too, it starts with the first new word.
     """
     lines = []
     for i, text in enumerate(texts):
         words, line = clean(text).split(), short(text)
         n_shared = max((n_shared_words(words, other.split()) for other in texts[:i]), default=0)
-        if n_shared < len(words) and " ".join(words[:n_shared]).startswith(line[:-1]):
+        if n_shared < len(words) and len(" ".join(words[:n_shared])) > _SHORT // 3:
             line = short(" ".join(["…", *words[n_shared:]]))
         lines.append(line)
     return lines

@@ -1,4 +1,4 @@
-"""Runners: candidates evaluated in other processes, or on a cluster.
+"""Runners: evaluation in other processes or on a cluster.
 
 Prefect's task runs stay in the process of the flow, one thread each; what travels is a *work item*:
 a candidate, its cells, and a part of the budget. So a worker needs no Prefect, and outlives the

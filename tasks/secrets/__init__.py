@@ -1,1 +1,1 @@
-"""Redaction: secrets stay out of every text that is stored or shown."""
+"""Redaction: no stored or shown text holds a secret."""

@@ -1,1 +1,1 @@
-"""Background training of a local model's adapters on what people rate."""
+"""Background training of a local model's adapters on ratings."""

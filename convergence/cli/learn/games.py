@@ -118,7 +118,7 @@ def run(  # noqa: PLR0917 - Typer's options
 def audit(
     generators: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[GENERATOR]...", help="Names of generators. Default: all."),
+        typer.Argument(metavar="GENERATOR", help="Names of generators. Default: all."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Items to try of each generator.")] = 3,
     again: Annotated[

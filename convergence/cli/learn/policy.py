@@ -53,7 +53,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Setting of PPO, e.g. learning_rate=1e-4. May be repeated.",
+            help="Setting of PPO, e.g. learning_rate=1e-4. Repeatable.",
         ),
     ] = None,
     rate: options.Rate = 2_000.0,

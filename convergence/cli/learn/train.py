@@ -25,7 +25,7 @@ _CHECK_S = 60.0
 
 def train(
     config: Annotated[
-        Path, typer.Argument(metavar="[CONFIG]", help="optimization.yaml")
+        Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")
     ] = options.CONFIG_FILE,
     now: Annotated[
         bool,
@@ -48,7 +48,7 @@ def train(
     Runs one round for each role with enough new ratings: trains an adapter, tests it on prompts it never
     trained on, and activates it if it passes every check. Otherwise prints what is missing.
 
-    Exit code 1: the training failed. 100: the new adapter is rejected, or undecided for want of ratings.
+    Exit code 1: the training failed. 100: the new adapter is rejected, or ratings are too few to decide.
     """
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
     from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
