@@ -19,7 +19,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -64,6 +64,8 @@ _TYPES = (
     (r"\bTEXT\b", 'TEXT COLLATE "C"'),
 )
 
+_NAMED = re.compile(r"(?<![:\w]):([a-z]\w*)")
+"""A named value, as SQLite has it; no cast of PostgreSQL."""
 _Locked = TypeVar("_Locked")
 _Result = TypeVar("_Result")
 
@@ -71,7 +73,8 @@ _Result = TypeVar("_Result")
 @lru_cache(512)
 def translated(sql: str, tables: tuple[str, ...]) -> str:
     """Return a statement of SQLite, with the names of its schema's tables, as one of PostgreSQL."""
-    return re.sub(rf"\b({'|'.join(tables)})\b", rf"{PREFIX}\1", sql).replace("?", "%s")
+    named = re.sub(rf"\b({'|'.join(tables)})\b", rf"{PREFIX}\1", sql).replace("?", "%s")
+    return _NAMED.sub(r"%(\1)s", named)
 
 
 def translated_ddl(sqlite_ddl: str, tables: tuple[str, ...]) -> str:
@@ -98,12 +101,6 @@ class PostgresConnection:
         cursor = self.driver.execute(sql.encode(), bindings or None)
         self._changes = max(cursor.rowcount, 0)
         return cursor
-
-    def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for each row of values; none: nothing is sent."""
-        if rows:
-            sql = translated(statement, self._tables)
-            self.driver.cursor().executemany(sql.encode(), rows)
 
     def changes(self) -> int:
         """Return the rows that the last statement changed."""

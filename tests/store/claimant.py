@@ -7,7 +7,7 @@ import signal
 import sys
 
 from tasks.store import PostgresJournal
-from tasks.store.journal import postgres_journal
+from tasks.store.journal import sql_journal
 from tests.store.asker import intent
 
 
@@ -20,7 +20,7 @@ def say_and_wait(moment: str) -> None:
 def main(url: str, moment: str) -> None:
     """Claim call 0."""
     if moment == "locked":
-        setattr(postgres_journal._Writer, "flush", lambda *_: say_and_wait("locked"))  # noqa: B010 - a double
+        setattr(sql_journal, "_note_activity", lambda *_: say_and_wait("locked"))  # noqa: B010 - a double
     journal = PostgresJournal(url)
     journal.claim([intent(0)], "child")
     say_and_wait("claimed")

@@ -17,7 +17,7 @@ from convergence_core.errors import (
 from convergence_core.ports import Settlement
 from tasks.store import PostgresJournal, postgres
 from tasks.store.clock import wall_clock_us
-from tasks.store.journal.postgres_journal import _Writer
+from tasks.store.journal import sql_journal
 from tests.store.asker import RUN, intent
 from tests.store.postgres_server import PASSWORD, PostgresServer, postgres_server
 from tests.support.children import start_child
@@ -155,7 +155,7 @@ def test_a_connection_that_dropped_meanwhile_is_made_again(journal, server):
 
 
 def dropping(
-    kind: type, method: str, server: PostgresServer, *, after: bool
+    kind: object, method: str, server: PostgresServer, *, after: bool
 ) -> Callable[..., object]:
     """Return a method that drops all connections at its first use, before or after it sends."""
     original = getattr(kind, method)
@@ -191,8 +191,8 @@ def test_a_settlement_whose_commit_is_unknown_is_repeated_since_that_changes_not
     journal, server, monkeypatch
 ):
     journal.claim([intent(0)], "me")
-    dropped = dropping(_Writer, "flush", server, after=True)
-    monkeypatch.setattr(_Writer, "flush", dropped)
+    dropped = dropping(sql_journal, "_note_activity", server, after=True)
+    monkeypatch.setattr(sql_journal, "_note_activity", dropped)
     journal.settle([settled(0)])
     assert journal.totals(RUN).n_done == 1
 
@@ -284,8 +284,8 @@ def test_a_changed_row_is_named_by_who_resumes_or_asks_for_its_answer(journal, u
 def test_a_claim_whose_commit_is_unknown_is_an_error_and_not_repeated(
     journal, server, monkeypatch
 ):
-    dropped = dropping(_Writer, "flush", server, after=True)
-    monkeypatch.setattr(_Writer, "flush", dropped)
+    dropped = dropping(sql_journal, "_note_activity", server, after=True)
+    monkeypatch.setattr(sql_journal, "_note_activity", dropped)
     with pytest.raises(StoreWriteError, match="convergence resume"):
         journal.claim([intent(0)], "me")
     assert journal.totals(RUN).n_attempts == 0

@@ -8,11 +8,13 @@ The first answer wins until an evaluation finds it too old. A later answer of an
 lost is paid all the same: it stays with its attempt, for the evaluation that paid.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from convergence_core.ports import CallIntent, Claim, Settlement, StoredAnswer
+from convergence_core.records import fields_of
+from tasks.store.journal.ledger import CACHE_HIT, begun_values, hit_values, settled_values
 
 
 class StoredAttempt(NamedTuple):
@@ -56,26 +58,58 @@ class Call:
     """(run, evaluation, purpose) → attempt whose answer it was given by a hit."""
 
 
-class CallWriter(Protocol):
-    """Changes of a batch, as a database takes them."""
+class CallStatements(NamedTuple):
+    """Statements that change calls and attempts in one database; their values are named."""
+
+    lose: str
+    start: str
+    grant: str
+    settle: str
+    win: tuple[str, ...]
+    """An answer becomes the call's."""
+    fail: str
+    keeps_answers: bool
+    """Whether the answer of a call lies with its attempt."""
+
+
+class CallWriter:
+    """Changes of a batch, in the order in which they are decided."""
+
+    def __init__(
+        self, execute: Callable[[str, dict[str, Any]], object], statements: CallStatements
+    ) -> None:
+        self._execute, self._sql = execute, statements
 
     def lose(self, call: Call) -> None:
         """Give the latest attempt up for lost."""
+        self._execute(self._sql.lose, {"call_key": call.key, "attempt": call.latest})
 
     def start(self, call: Call, intent: CallIntent, now: int) -> None:
         """Record the call's new latest attempt, with its lease."""
+        self._execute(self._sql.start, begun_values(intent, call.latest, now))
+        lease = fields_of(call, "owner", "lease_us", "latest")
+        more = {"call_key": call.key, "request_sha256": intent.request_sha256}
+        self._execute(self._sql.grant, lease | more)
 
     def hit(self, intent: CallIntent, answer: StoredAnswer, now: int) -> None:
         """Record that an answer was used again."""
+        self._execute(CACHE_HIT, hit_values(intent, answer, now))
 
     def settle(self, settlement: Settlement, call: Call, *, wins: bool) -> None:
         """Record how an attempt ended; its answer becomes the call's if it wins."""
+        attempt = call.attempts[settlement.attempt]
+        values = settled_values(settlement, attempt.begun)
+        place = {"call_key": call.key, "attempt": settlement.attempt, "id": attempt.row_id}
+        is_kept = self._sql.keeps_answers or not wins
+        kept = values if is_kept else values | {"outcome": None}
+        self._execute(self._sql.settle, kept | place)
+        if wins:
+            for statement in self._sql.win:
+                self._execute(statement, values | place)
 
     def fail(self, call: Call) -> None:
         """Record that the call failed."""
-
-    def flush(self) -> None:
-        """Send what is not sent yet."""
+        self._execute(self._sql.fail, {"call_key": call.key})
 
 
 def claim(call: Call, intent: CallIntent, owner: str, now: int, writer: CallWriter) -> Claim:

@@ -17,7 +17,7 @@ from typing import Any
 
 from convergence_core.errors import StoreDamagedError
 from convergence_core.ports import CallIntent, CallTotals, Settlement, StoredAnswer
-from convergence_core.records import Json, Usage, canonical_json
+from convergence_core.records import Json, Usage, canonical_json, fields_of
 
 _USAGE = {
     "tokens_in": "prompt_tokens",
@@ -30,7 +30,6 @@ _USAGE = {
 USAGE_COLUMNS = tuple(_USAGE)
 
 ASKED_COLUMNS = ("call_key", "run_id", "eval_id", "purpose", "generation", "provider", "model")
-"""In the order of ``asked``."""
 
 BEGUN_COLUMNS = (*ASKED_COLUMNS, "attempt", "max_usd", "max_tokens")
 """What an attempt keeps from its beginning to its end."""
@@ -99,18 +98,21 @@ LOSE = (
 
 
 def insert_sql(state: str, columns: Sequence[str], constants: Mapping[str, str]) -> str:
-    """Return the INSERT of an attempt in a state; further columns have these expressions."""
+    """Return the INSERT of an attempt in a state, by named values; further columns have these expressions."""
     names = ", ".join((*columns, "state", *constants))
-    marks = ", ".join((*["?"] * len(columns), f"'{state}'", *constants.values()))
+    marks = ", ".join((*(f":{column}" for column in columns), f"'{state}'", *constants.values()))
     return f"INSERT INTO attempts({names}) VALUES ({marks})"  # noqa: S608 - constants
 
 
 NEW_ATTEMPT = (*BEGUN_COLUMNS, "started_us", "digest")
-"""Columns of an attempt that is about to be made."""
+"""Columns of an attempt that is about to be made; see ``begun_values``."""
 
-_HIT = (*ASKED_COLUMNS, "attempt", "payer_run_id", "started_us", "ended_us", "digest")
 CACHE_HIT = (
-    insert_sql("cached", _HIT, dict.fromkeys(("cost_usd", *USAGE_COLUMNS), "0"))
+    insert_sql(
+        "cached",
+        (*ASKED_COLUMNS, "attempt", "payer_run_id", "started_us", "ended_us", "digest"),
+        dict.fromkeys(("cost_usd", *USAGE_COLUMNS), "0"),
+    )
     + " ON CONFLICT DO NOTHING"
 )
 """An answer used again: nothing was used, so that sums stay true. See ``hit_values``."""
@@ -120,7 +122,7 @@ _SETTLED = (
     *("maybe_tokens", "started_us", "ended_us", "model"),
 )
 SETTLE = "UPDATE attempts SET " + ", ".join(  # noqa: S608 - constants
-    f"{column} = ?" for column in (*_SETTLED, "outcome", "digest")
+    f"{column} = :{column}" for column in (*_SETTLED, "outcome", "digest")
 )
 """An attempt that has ended, without WHERE; see ``settled_values``."""
 
@@ -138,47 +140,45 @@ _STARTED = {**_DEFAULTS, "state": "started"}
 _CACHED = {**_DEFAULTS, "state": "cached", "cost_usd": 0.0} | dict.fromkeys(USAGE_COLUMNS, 0)
 
 
-def attempt_values(intent: CallIntent, attempt: int, now: int) -> tuple[Any, ...]:
-    """Return the values of ``NEW_ATTEMPT``."""
-    values = (*asked(intent), attempt, intent.max_usd, intent.max_tokens, now)
-    return (*values, digest_of(_STARTED | dict(zip(NEW_ATTEMPT, values, strict=False))))
+def begun_values(intent: CallIntent, attempt: int, now: int) -> dict[str, Any]:
+    """Return the values of ``NEW_ATTEMPT``, by column."""
+    values = {
+        **asked(intent), "attempt": attempt, "max_usd": intent.max_usd,
+        "max_tokens": intent.max_tokens, "started_us": now,
+    }  # fmt: skip
+    return {**values, "digest": digest_of(_STARTED | values)}
 
 
-def hit_values(intent: CallIntent, answer: StoredAnswer, now: int) -> tuple[Any, ...]:
-    """Return the values of ``CACHE_HIT``."""
-    values = (*asked(intent), answer.attempt, answer.run_id, now, now)
-    return (*values, digest_of(_CACHED | dict(zip(_HIT, values, strict=False))))
+def hit_values(intent: CallIntent, answer: StoredAnswer, now: int) -> dict[str, Any]:
+    """Return the values of ``CACHE_HIT``, by column."""
+    values = {
+        **asked(intent), "attempt": answer.attempt, "payer_run_id": answer.run_id,
+        "started_us": now, "ended_us": now,
+    }  # fmt: skip
+    return {**values, "digest": digest_of(_CACHED | values)}
 
 
-def settled_values(
-    settlement: Settlement, begun: Mapping[str, Any], *, keeps_answer: bool
-) -> tuple[Any, ...]:
-    """Return the values of ``SETTLE``.
+def settled_values(settlement: Settlement, begun: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of ``SETTLE``, by column.
 
     Args:
         settlement: how the attempt ended.
         begun: the stored row of ``BEGUN_COLUMNS``.
-        keeps_answer: whether an answer is kept with the attempt.
     """
-    model = storable(settlement.model)
-    outcome = outcome_text(settlement.outcome)
-    done = settlement.state == "done"
-    values = (
-        settlement.state,
-        None if done else error_type_of(settlement.outcome),
-        None if done else outcome,
-        *(getattr(settlement.usage, name) for name in _USAGE.values()),
-        settlement.cost_usd,
-        storable(settlement.price_version),
-        settlement.maybe_usd,
-        settlement.maybe_tokens,
-        settlement.started_us,
-        settlement.ended_us,
-        begun["model"] if model is None else model,
-    )
-    row = {**_DEFAULTS, **begun, **dict(zip(_SETTLED, values, strict=True))}
-    digest = digest_of(row, outcome if done else "")
-    return (*values, outcome if done and keeps_answer else None, digest)
+    text = outcome_text(settlement.outcome)
+    is_done = settlement.state == "done"
+    values = {
+        **fields_of(settlement, "state", "cost_usd", "maybe_usd", "maybe_tokens"),
+        **fields_of(settlement, "started_us", "ended_us"),
+        "error_type": None if is_done else error_type_of(settlement.outcome),
+        "error": None if is_done else text,
+        **{column: getattr(settlement.usage, name) for column, name in _USAGE.items()},
+        "price_version": storable(settlement.price_version),
+        "model": storable(settlement.model) if settlement.model is not None else begun["model"],
+    }
+    outcome = text if is_done else None
+    digest = digest_of({**_DEFAULTS, **begun, **values}, outcome or "")
+    return {**values, "outcome": outcome, "digest": digest}
 
 
 def digest_of(row: Mapping[str, Any], outcome: str = "") -> int:
@@ -257,17 +257,13 @@ def stored_answer(row: Mapping[str, Any], outcome: str | None) -> StoredAnswer:
     )  # fmt: skip
 
 
-def asked(intent: CallIntent) -> tuple[str | int | None, ...]:
-    """Return what an attempt keeps of its intent, in the order of ``ASKED_COLUMNS``."""
-    return (
-        intent.call_key,
-        intent.run_id,
-        intent.eval_id or "",
-        intent.purpose,
-        intent.generation,
-        intent.provider,
-        storable(intent.model),
-    )
+def asked(intent: CallIntent) -> dict[str, str | int | None]:
+    """Return what an attempt keeps of its intent, by ``ASKED_COLUMNS``."""
+    return {
+        **fields_of(intent, "call_key", "run_id", "purpose", "generation", "provider"),
+        "eval_id": intent.eval_id or "",
+        "model": storable(intent.model),
+    }
 
 
 def error_type_of(outcome: Json) -> str | None:

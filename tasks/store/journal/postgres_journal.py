@@ -9,21 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from convergence_core.ports import CallIntent, Settlement, StoredAnswer
-from tasks.store.journal.calls import Call, StoredAttempt
+from tasks.store.journal.calls import Call, CallStatements, StoredAttempt
 from tasks.store.journal.ledger import (
     BEGUN_COLUMNS,
-    CACHE_HIT,
     LOSE,
     NEW_ATTEMPT,
     ROW_COLUMNS,
     SETTLE,
-    attempt_values,
-    hit_values,
     insert_sql,
     is_whole,
     name_of,
     row_of,
-    settled_values,
     stored_answer,
 )
 from tasks.store.journal.schema import POSTGRES_JOURNAL
@@ -46,14 +42,16 @@ _GRANTED = (
     f"SELECT state, error_type, {', '.join(BEGUN_COLUMNS)} FROM attempts "  # noqa: S608 - constants
     "WHERE call_key = ANY(?) AND state <> 'cached'"
 )
-_LOSE = f"{LOSE} AND call_key = ? AND attempt = ?"
-_NEW_ATTEMPT = insert_sql("started", NEW_ATTEMPT, {})
-_GRANT = (
-    "UPDATE calls SET state = 'started', owner = ?, lease_us = ?, latest = ?, request_sha256 = ? "
-    "WHERE call_key = ?"
+_STATEMENTS = CallStatements(
+    lose=f"{LOSE} AND call_key = :call_key AND attempt = :attempt",
+    start=insert_sql("started", NEW_ATTEMPT, {}),
+    grant="UPDATE calls SET state = 'started', owner = :owner, lease_us = :lease_us, "
+    "latest = :latest, request_sha256 = :request_sha256 WHERE call_key = :call_key",
+    settle=f"{SETTLE} WHERE call_key = :call_key AND attempt = :attempt AND state <> 'cached'",
+    win=("UPDATE calls SET state = 'done', answer = :attempt WHERE call_key = :call_key",),
+    fail="UPDATE calls SET state = 'failed' WHERE call_key = :call_key",
+    keeps_answers=True,
 )
-_SETTLE = f"{SETTLE} WHERE call_key = ? AND attempt = ? AND state <> 'cached'"
-_END = "UPDATE calls SET state = ?, answer = ? WHERE call_key = ?"
 _ANSWERS = (
     f"SELECT a.outcome, {', '.join(f'a.{c}' for c in ROW_COLUMNS)} FROM calls c "  # noqa: S608 - constants
     "JOIN attempts a ON a.call_key = c.call_key AND a.attempt = c.answer "
@@ -67,6 +65,7 @@ class PostgresJournal(SqlJournal):
     Rows are durable as far as the server makes a commit so; ``synchronous_commit`` is on.
     """
 
+    statements = _STATEMENTS
     # Calls before attempts, and in the order of their keys, as everybody locks.
     lock_run = (
         "SELECT call_key FROM calls WHERE state = 'started' AND call_key IN "
@@ -148,46 +147,6 @@ class PostgresJournal(SqlJournal):
             return calls
 
         return fetch
-
-    def _writer(self, connection: PostgresConnection) -> "_Writer":
-        return _Writer(connection)
-
-
-class _Writer:
-    """Changes of a batch, sent together."""
-
-    def __init__(self, connection: PostgresConnection) -> None:
-        self._connection = connection
-        statements = (_LOSE, _NEW_ATTEMPT, CACHE_HIT, _GRANT, _SETTLE)
-        self._rows: dict[str, list[tuple[Any, ...]]] = {sql: [] for sql in statements}
-        self._ended: dict[str, tuple[str, int | None]] = {}
-
-    def lose(self, call: Call) -> None:
-        self._rows[_LOSE].append((call.key, call.latest))
-
-    def start(self, call: Call, intent: CallIntent, now: int) -> None:
-        self._rows[_NEW_ATTEMPT].append(attempt_values(intent, call.latest, now))
-        lease = (call.owner, call.lease_us, call.latest, intent.request_sha256)
-        self._rows[_GRANT].append((*lease, call.key))
-
-    def hit(self, intent: CallIntent, answer: StoredAnswer, now: int) -> None:
-        self._rows[CACHE_HIT].append(hit_values(intent, answer, now))
-
-    def settle(self, settlement: Settlement, call: Call, *, wins: bool) -> None:
-        begun = call.attempts[settlement.attempt].begun
-        values = settled_values(settlement, begun, keeps_answer=True)
-        self._rows[_SETTLE].append((*values, call.key, settlement.attempt))
-        if wins:
-            self._ended[call.key] = ("done", settlement.attempt)
-
-    def fail(self, call: Call) -> None:
-        self._ended[call.key] = ("failed", call.answer)
-
-    def flush(self) -> None:
-        for sql, rows in self._rows.items():
-            self._connection.executemany(sql, rows)
-        ended = [(state, answer, key) for key, (state, answer) in sorted(self._ended.items())]
-        self._connection.executemany(_END, ended)
 
 
 def _calls(rows: Sequence[tuple[Any, ...]]) -> dict[str, Call]:

@@ -8,7 +8,7 @@ the run that paid. So a resumed run ends with the same ledger as the unbroken on
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from convergence_core.ports import (
     CallIntent,
@@ -20,7 +20,7 @@ from convergence_core.ports import (
     StoredAnswer,
 )
 from tasks.store.database import Closing, Connection
-from tasks.store.journal.calls import Call, CallWriter, claim, settle
+from tasks.store.journal.calls import Call, CallStatements, CallWriter, claim, settle
 from tasks.store.journal.ledger import (
     LEDGER,
     LEDGER_ORDER,
@@ -78,7 +78,8 @@ class JournalDatabase(Protocol):
 class SqlJournal(Closing):
     """Journal over a database, whatever its dialect."""
 
-    lock_run: str | None = None
+    statements: ClassVar[CallStatements]
+    lock_run: ClassVar[str | None] = None
     """Statement that locks the calls of a run which are in flight; ``None`` means all is locked.
     """
 
@@ -106,7 +107,6 @@ class SqlJournal(Closing):
         def change(connection: Any, state: tuple[dict[str, Call], int]) -> list[Claim]:
             (calls, now), writer = state, self._writer(connection)
             claims = [claim(calls[i.call_key], i, owner, now, writer) for i in intents]
-            writer.flush()
             _note_activity(connection, {(intent.run_id, owner) for intent in intents}, now)
             return claims
 
@@ -137,7 +137,6 @@ class SqlJournal(Closing):
                 settle(calls[settlement.call_key], settlement, writer)
                 for settlement in settlements
             }
-            writer.flush()
             _note_activity(connection, {worker for worker in workers if worker is not None}, now)
 
         self._database.write(lock, change, is_idempotent=True)
@@ -234,9 +233,8 @@ class SqlJournal(Closing):
     def _load_settled(self, connection: Any, settlements: Sequence[Settlement]) -> Loaded:
         """Lock the calls of these settlements and read their attempts."""
 
-    @abstractmethod
-    def _writer(self, connection: Any) -> CallWriter:
-        """Return what takes the changes of a transaction."""
+    def _writer(self, connection: Connection) -> CallWriter:
+        return CallWriter(connection.execute, self.statements)
 
 
 def _note_activity(connection: Connection, workers: Iterable[tuple[str, str]], now: int) -> None:

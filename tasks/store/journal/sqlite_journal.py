@@ -9,23 +9,18 @@ import apsw
 
 from convergence_core.ports import CallIntent, Claim, Journal, Settlement, StoredAnswer
 from tasks.store.clock import wall_clock_us
-from tasks.store.journal.calls import Call, StoredAttempt, asker, is_paid_by
+from tasks.store.journal.calls import Call, CallStatements, StoredAttempt, asker, is_paid_by
 from tasks.store.journal.ledger import (
     BEGUN_COLUMNS,
-    CACHE_HIT,
     LOSE,
     NEW_ATTEMPT,
     ROW_COLUMNS,
     SETTLE,
-    attempt_values,
     damaged_error,
-    hit_values,
     insert_sql,
     is_whole,
     name_of,
-    outcome_text,
     row_of,
-    settled_values,
     stored_answer,
 )
 from tasks.store.journal.schema import SQLITE_JOURNAL
@@ -64,21 +59,24 @@ _GIVEN = (
     "SELECT attempt FROM attempts WHERE state = 'cached' AND call_key = ? AND run_id = ? "
     "AND eval_id = ? AND purpose = ?"
 )
-_LATEST = "(SELECT latest_id FROM calls WHERE call_key = ?1)"
-_LOSE = f"{LOSE} AND id = {_LATEST}"
-_NEW_ATTEMPT = insert_sql("started", NEW_ATTEMPT, {"previous_id": _LATEST})
-_GRANT = (
-    "INSERT INTO calls(call_key, state, owner, lease_us, latest_id, request_sha256) "
-    "VALUES (?, 'started', ?, ?, last_insert_rowid(), ?) ON CONFLICT(call_key) DO UPDATE SET "
-    "state = 'started', owner = excluded.owner, lease_us = excluded.lease_us, "
-    "latest_id = excluded.latest_id"
+_LATEST = "(SELECT latest_id FROM calls WHERE call_key = :call_key)"
+_STATEMENTS = CallStatements(
+    lose=f"{LOSE} AND id = {_LATEST}",
+    start=insert_sql("started", NEW_ATTEMPT, {"previous_id": _LATEST}),
+    grant="INSERT INTO calls(call_key, state, owner, lease_us, latest_id, request_sha256) "
+    "VALUES (:call_key, 'started', :owner, :lease_us, last_insert_rowid(), :request_sha256) "
+    "ON CONFLICT(call_key) DO UPDATE SET state = 'started', owner = excluded.owner, "
+    "lease_us = excluded.lease_us, latest_id = excluded.latest_id",
+    settle=f"{SETTLE} WHERE id = :id",
+    win=(
+        "UPDATE attempts SET outcome = (SELECT outcome FROM calls WHERE call_key = :call_key) "
+        "WHERE id = (SELECT answer_id FROM calls WHERE call_key = :call_key)",
+        "UPDATE calls SET state = 'done', outcome = :outcome, answer_id = :id "
+        "WHERE call_key = :call_key",
+    ),
+    fail="UPDATE calls SET state = 'failed' WHERE call_key = :call_key",
+    keeps_answers=False,
 )
-_SETTLE = f"{SETTLE} WHERE id = ?"
-_KEEP_REPLACED = (
-    "UPDATE attempts SET outcome = (SELECT outcome FROM calls WHERE call_key = ?1) "
-    "WHERE id = (SELECT answer_id FROM calls WHERE call_key = ?1)"
-)
-_ANSWER_CALL = "UPDATE calls SET state = 'done', outcome = ?, answer_id = ? WHERE call_key = ?"
 
 
 def open_journal(
@@ -104,6 +102,8 @@ def open_journal(
 
 class SqliteJournal(SqlJournal):
     """The ``Journal`` on a local disk, shared by processes of one machine. Thread-safe."""
+
+    statements = _STATEMENTS
 
     def __init__(self, path: Path | str, *, now_us: Callable[[], int] = wall_clock_us) -> None:
         """Open the journal of the store whose root folder is ``path``, creating both.
@@ -187,43 +187,6 @@ class SqliteJournal(SqlJournal):
                 call.latest = max(call.latest, number)
                 attempt_id = previous_id
         return lambda: calls
-
-    def _writer(self, connection: apsw.Connection) -> "_Writer":
-        return _Writer(connection)
-
-
-class _Writer:
-    """Changes of a batch, written as they come."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._execute = connection.execute
-
-    def lose(self, call: Call) -> None:
-        self._execute(_LOSE, (call.key,))
-
-    def start(self, call: Call, intent: CallIntent, now: int) -> None:
-        self._execute(_NEW_ATTEMPT, attempt_values(intent, call.latest, now))
-        self._execute(_GRANT, (call.key, call.owner, call.lease_us, intent.request_sha256))
-
-    def hit(self, intent: CallIntent, answer: StoredAnswer, now: int) -> None:
-        self._execute(CACHE_HIT, hit_values(intent, answer, now))
-
-    def settle(self, settlement: Settlement, call: Call, *, wins: bool) -> None:
-        if wins and call.answer is not None:
-            self._execute(_KEEP_REPLACED, (call.key,))
-        attempt = call.attempts[settlement.attempt]
-        row_id = attempt.row_id
-        # The call's answer lies with the call.
-        values = settled_values(settlement, attempt.begun, keeps_answer=not wins)
-        self._execute(_SETTLE, (*values, row_id))
-        if wins:
-            self._execute(_ANSWER_CALL, (outcome_text(settlement.outcome), row_id, call.key))
-
-    def fail(self, call: Call) -> None:
-        self._execute("UPDATE calls SET state = 'failed' WHERE call_key = ?", (call.key,))
-
-    def flush(self) -> None:
-        """Do nothing: all is written."""
 
 
 def _call(connection: apsw.Connection, key: str) -> Call:
