@@ -373,6 +373,9 @@ def shared(url: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
+)
 def test_processes_that_share_a_state_lose_no_reward_and_count_none_twice(tmp_path: Path):
     processes(tmp_path / "store", 3, 40)
 

@@ -199,15 +199,6 @@ def check_reads_like(expected: ParquetStore, store: ParquetStore) -> None:
         assert store.query(sql).rows == expected.query(sql).rows, table
 
 
-def test_a_run_that_goes_on_from_a_finished_one_is_there_as_here(place: Place, tmp_path: Path):
-    store = opened(tmp_path / "one", place)
-    write(store)
-    later = "01J8ZC0000000000000000WXYZ"
-    store.save_run(run_record(later))
-    store.continue_run(RUN, later)
-    check_reads_like(store, opened(tmp_path / "two", place))
-
-
 def test_sweeping_retention_and_going_on_reach_the_address(place: Place, tmp_path: Path):
     store = opened(tmp_path / "one", place)
     write(store)
