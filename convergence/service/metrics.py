@@ -1,7 +1,7 @@
 """Metrics of the service for Prometheus."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -21,46 +21,39 @@ class Metrics:
             n_open: counts the open connections.
         """
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "convergence_requests", "Requests answered.", ("route", "status"),
-            registry=self._registry,
-        )  # fmt: skip
+        counter = partial(Counter, registry=self._registry)
+        gauge = partial(Gauge, registry=self._registry)
+        self._requests = counter("convergence_requests", "Requests answered.", ("route", "status"))
         self._seconds = Histogram(
             "convergence_request_seconds", "Time to answer.", ("route",), buckets=_SECONDS,
             registry=self._registry,
         )  # fmt: skip
-        self._decisions = Counter(
-            "convergence_decisions", "Arms chosen.", ("system", "arm"), registry=self._registry
+        self._decisions = counter("convergence_decisions", "Arms chosen.", ("system", "arm"))
+        self._rewards = counter(
+            "convergence_rewards", "Rewards by what became of them.", ("system", "status")
         )
-        self._rewards = Counter(
-            "convergence_rewards", "Rewards by what became of them.", ("system", "status"),
-            registry=self._registry,
-        )  # fmt: skip
-        self._alarms = Counter(
-            "convergence_drift_alarms", "Alarms that a mean reward has changed.", ("system",),
-            registry=self._registry,
-        )  # fmt: skip
-        self._feedback = Counter(
-            "convergence_feedback", "Logged answers, ratings and comparisons by what became of them.",
-            ("kind", "status"), registry=self._registry,
-        )  # fmt: skip
-        self._policy = Counter(
+        self._alarms = counter(
+            "convergence_drift_alarms", "Alarms that a mean reward has changed.", ("system",)
+        )
+        self._feedback = counter(
+            "convergence_feedback",
+            "Logged answers, ratings and comparisons by what became of them.",
+            ("kind", "status"),
+        )
+        self._policy = counter(
             "convergence_policy",
             "Decisions, mutations, experiences and updates of the policy by what became of them.",
-            ("kind", "status"), registry=self._registry,
-        )  # fmt: skip
-        waiting = Gauge(
-            "convergence_waiting", "Requests that wait for their commit.", registry=self._registry
+            ("kind", "status"),
         )
+        waiting = gauge("convergence_waiting", "Requests that wait for their commit.")
         waiting.set_function(n_waiting)
-        connections = Gauge(
-            "convergence_connections", "Connections that are open.", registry=self._registry
-        )
+        connections = gauge("convergence_connections", "Connections that are open.")
         connections.set_function(n_open)
-        self._closed = Counter(
-            "convergence_connections_closed", "Connections that a limit closed, by the limit.",
-            ("why",), registry=self._registry,
-        )  # fmt: skip
+        self._closed = counter(
+            "convergence_connections_closed",
+            "Connections that a limit closed, by the limit.",
+            ("why",),
+        )
         # Finding a child by its labels costs more than counting does.
         self._request = lru_cache(1_024)(self._requests.labels)
         self._second = lru_cache(256)(self._seconds.labels)

@@ -26,7 +26,14 @@ from tasks.serving.offers import arm_id_of, decision_id, prob_best
 from tasks.serving.operations import Operation, RewardUpdate, performed
 from tasks.serving.settings import EXPLORE_AFTER_ALARM, RuntimeConfig, read_settings
 from tasks.store.database import Connection
-from tasks.store.runtime.rows import Group, NewDecision, Reward, StoredArm, StoredPolicy
+from tasks.store.runtime.rows import (
+    Group,
+    LoggedDecision,
+    NewDecision,
+    Reward,
+    StoredArm,
+    StoredPolicy,
+)
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard
 from tasks.store.runtime.writes import is_outdated, log_decision
@@ -205,7 +212,7 @@ class Bandit:
 
     def log(
         self, connection: Connection, version: PolicyVersion, new: NewDecision
-    ) -> NewDecision | None:
+    ) -> LoggedDecision | None:
         """Log a decision; ``None``: its policy is not in force any more, and nothing is logged."""
         group = version.group
         if version.number and is_outdated(
@@ -218,7 +225,7 @@ class Bandit:
             return None
         return log_decision(connection, group.group_id, new)
 
-    def answer(self, version: PolicyVersion, logged: NewDecision) -> RuntimeSelection:
+    def answer(self, version: PolicyVersion, logged: LoggedDecision) -> RuntimeSelection:
         """Return what a logged decision means for its request."""
         known = {arm.arm_id: index for index, arm in enumerate(version.arms)}
         index = known.get(logged.arm_id)
@@ -389,7 +396,7 @@ class ArmSelection(Operation[RuntimeSelection]):
         self._bandit: Bandit | None = None
         self._uniform = 0.0
         self._proposed: tuple[PolicyVersion, NewDecision] | None = None
-        self._logged: NewDecision | None = None
+        self._logged: LoggedDecision | None = None
         self._default: RuntimeSelection | None = None
 
     def prepare(self) -> None:

@@ -1,37 +1,64 @@
 """Databases of a store, in a file of it or shared in PostgreSQL."""
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
-from tasks.store.database import Database, Schema
+from tasks.store.clock import wall_clock_us
+from tasks.store.database import Closing, Database, Schema
 from tasks.store.layout import ensure_store, store_root
 from tasks.store.runtime.schema import VARIABLE
 from tasks.store.sqlite import SqliteDatabase
 
 
-def open_shared(path: Path | str, file: str, schema: Schema, url: str | None) -> Database:
-    """Open a database of the store whose root folder is ``path``, creating both.
+class SharedStore(Closing):
+    """What processes of a store share, in a file of it or in PostgreSQL. Thread-safe; blocks."""
 
-    Args:
-        path: root folder of the store.
-        file: its name in that folder, where it is not shared.
-        schema: of the database.
-        url: ``postgresql://`` URL; ``None``: that of the environment variable ``CONVERGENCE_RUNTIME``, and
-            without it the file.
+    file: ClassVar[str]
+    """Name in the store's folder, where it is not shared."""
+    schema: ClassVar[Schema]
 
-    Raises:
-        StoreFormatError: the folder is no store, or of a newer version.
-        StoreDamagedError: the file is no database.
-        StoreWriteError: it cannot be created or written.
-    """
-    root = store_root(path)
-    ensure_store(root)
-    url = url or os.environ.get(VARIABLE)
-    if not url:
-        return SqliteDatabase(root / file, schema)
-    from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        url: str | None = None,
+        now_us: Callable[[], int] = wall_clock_us,
+    ) -> None:
+        """Open the database of a store and create both if necessary.
 
-    return PostgresDatabase(url, schema)
+        Args:
+            path: root folder of the store.
+            url: ``postgresql://`` URL of a database that several machines share; by default the value
+                of ``CONVERGENCE_RUNTIME``, else a file of the store.
+            now_us: clock.
+
+        Raises:
+            StoreFormatError: the folder is no store, or has a newer format.
+            StoreDamagedError: the file is no database.
+            StoreWriteError: the file cannot be created or written.
+        """
+        self.root = store_root(path)
+        ensure_store(self.root)
+        self.now_us = now_us
+        url = url or os.environ.get(VARIABLE)
+        self.database: Database
+        if not url:
+            self.database = SqliteDatabase(self.root / self.file, self.schema)
+        else:
+            from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
+
+            self.database = PostgresDatabase(url, self.schema)
+
+    def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a SELECT."""
+        with self.database.reading() as connection:
+            return list(connection.execute(sql, values).fetchall())
+
+    def close(self) -> None:
+        """Close the database; safe to call twice."""
+        self.database.close()
 
 
 def has_shared(path: Path | str, file: str) -> bool:

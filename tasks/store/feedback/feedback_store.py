@@ -5,7 +5,7 @@ a source once, so a repeated click counts once.
 """
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating, refused
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.clock import wall_clock_us
-from tasks.store.database import Closing, Connection, insert_sql
+from tasks.store.database import Connection, insert_sql
 from tasks.store.feedback.adapter_changes import (
     mark_comparison_stale,
     mark_rating_stale,
@@ -37,8 +37,7 @@ from tasks.store.feedback.schema import (
     comparison_of,
     rating_of,
 )
-from tasks.store.layout import store_root
-from tasks.store.shared_database import has_shared, open_shared
+from tasks.store.shared_database import SharedStore, has_shared
 
 RateStatus = Literal["rated", "edited", "duplicate"]
 CompareStatus = Literal["compared", "edited", "duplicate"]
@@ -81,8 +80,10 @@ class RatedInteraction:
     """``None`` if unrated or undone."""
 
 
-class FeedbackStore(Closing):
+class FeedbackStore(SharedStore):
     """Human feedback, on a local disk or in Postgres. Thread-safe; blocks."""
+
+    file, schema = FEEDBACK_FILE, FEEDBACK
 
     def __init__(
         self,
@@ -92,23 +93,8 @@ class FeedbackStore(Closing):
         now_us: Callable[[], int] = wall_clock_us,
         redact: Callable[[str], str] = redacted_text,
     ) -> None:
-        """Open the feedback of a store and create both if necessary.
-
-        Args:
-            path: root folder of the store.
-            url: ``postgresql://`` URL of feedback that several machines share; by default the
-                value of ``CONVERGENCE_RUNTIME``, else a file of the store.
-            now_us: clock.
-            redact: removes secrets from a text before storage.
-
-        Raises:
-            StoreFormatError: the folder is no store, or has a newer format.
-            StoreDamagedError: the file is no database.
-            StoreWriteError: the file cannot be created or written.
-        """
-        self.root = store_root(path)
-        self.database = open_shared(path, FEEDBACK_FILE, FEEDBACK, url)
-        self.now_us = now_us
+        """Open the feedback of a store; see ``SharedStore``. ``redact`` removes secrets from texts."""
+        super().__init__(path, url=url, now_us=now_us)
         self.clean = clean_text(redact)
         """Removes secrets from a text before storage."""
 
@@ -330,15 +316,6 @@ class FeedbackStore(Closing):
                 mark = _last_rating(connection, answer.interaction_id, user_id)
                 answers.append(RatedInteraction(interaction=answer, rating=mark))
         return answers[::-1]
-
-    def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Return the rows of a SELECT."""
-        with self.database.reading() as connection:
-            return list(connection.execute(sql, values).fetchall())
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        self.database.close()
 
     def _stamped(self, event: Any) -> Any:
         """Return an event with time and name, redacted for storage."""

@@ -6,7 +6,7 @@ that made it; ``policy_exports`` the ranges that went to parquet, each written d
 """
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -15,18 +15,16 @@ import numpy as np
 
 from convergence_core.policy import PROMPT_ACTIONS, PolicyDecision, StepOutcome
 from convergence_core.records import Json
-from tasks.store.clock import wall_clock_us
 from tasks.store.database import (
     NUMBERED,
     RANGES,
-    Closing,
     RecordTable,
     Schema,
     SqlTable,
     insert_sql,
 )
 from tasks.store.runtime.schema import VARIABLE
-from tasks.store.shared_database import has_shared, open_shared
+from tasks.store.shared_database import SharedStore, has_shared
 
 POLICY_FILE = "policy.sqlite"
 
@@ -95,32 +93,10 @@ POLICY: Final = Schema(
 )
 
 
-class ExperienceStore(Closing):
+class ExperienceStore(SharedStore):
     """Experiences and versions, on a local disk or in Postgres. Thread-safe; blocks."""
 
-    def __init__(
-        self,
-        path: Path | str,
-        *,
-        url: str | None = None,
-        now_us: Callable[[], int] = wall_clock_us,
-    ) -> None:
-        """Open the experiences of the store whose root folder is ``path``, creating both.
-
-        Args:
-            path: root folder of the store.
-            url: ``postgresql://`` URL; by default that of the environment variable
-                ``CONVERGENCE_RUNTIME``, and without it a file of the store.
-            now_us: clock.
-
-        Raises:
-            StoreFormatError: the folder is no store, or of a newer version.
-            StoreDamagedError: the file is no database.
-            StoreWriteError: it cannot be created or written.
-        """
-        self.root = Path(path).absolute()
-        self.database = open_shared(path, POLICY_FILE, POLICY, url)
-        self.now_us = now_us
+    file, schema = POLICY_FILE, POLICY
 
     def add(self, experience: PolicyExperience) -> None:
         """Store an experience durably; one whose decision is stored already is left as it is."""
@@ -166,10 +142,6 @@ class ExperienceStore(Closing):
         with self.database.reading() as connection:
             rows = connection.execute(f"{VERSIONS.select} ORDER BY version").fetchall()
         return VERSIONS.records(rows)
-
-    def close(self) -> None:
-        """Close; safe to call twice."""
-        self.database.close()
 
 
 def has_policy(path: Path | str) -> bool:

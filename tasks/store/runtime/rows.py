@@ -106,8 +106,8 @@ class StoredPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewDecision:
-    """Decision to log."""
+class LoggedDecision:
+    """Decision as it is logged."""
 
     decision_id: str
     user_id: str
@@ -119,6 +119,12 @@ class NewDecision:
     expires_us: int | None
     is_fresh: bool = True
     """Whether this request sampled the arm; false if its user or session kept it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDecision(LoggedDecision):
+    """Decision to log."""
+
     unit: str | None = None
     """User or session that keeps its arm; ``None`` if arms are not sticky."""
     request_key: str | None = None
@@ -126,21 +132,12 @@ class NewDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(LoggedDecision):
     """Decision with the first reward that closed it."""
 
-    decision_id: str
     system: str
     agent_type: str
-    user_id: str
-    arm_id: str
     params: Mapping[str, Any]
-    version: int
-    propensity: float
-    is_fresh: bool
-    context_json: str | None
-    created_us: int
-    expires_us: int | None
     reward: float | None
     reward_status: str | None
 

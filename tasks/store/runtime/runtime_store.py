@@ -5,14 +5,14 @@ sync outside it. One transaction stores a reward and its posterior update. After
 posterior therefore equals the base plus the acknowledged rewards, each counted once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from convergence_core.errors import ArmChangedError
 from convergence_core.records import Json, canonical_json
-from tasks.store.clock import wall_clock_us
-from tasks.store.database import Closing, Connection
+from tasks.store.database import Connection
 from tasks.store.runtime.rows import (
     ArmKind,
     ArmOffer,
@@ -24,7 +24,7 @@ from tasks.store.runtime.rows import (
 )
 from tasks.store.runtime.schema import ARMS, DECISIONS, GROUPS, POLICIES, RUNTIME, RUNTIME_FILE
 from tasks.store.runtime.writes import MOST_MISSING, revise, reward_missing
-from tasks.store.shared_database import has_shared, open_shared
+from tasks.store.shared_database import SharedStore, has_shared
 
 _GROUP = f"{GROUPS.select} WHERE system = ? AND agent_type = ?"
 _ARMS = f"{ARMS.select} WHERE group_id = ? ORDER BY position"
@@ -38,8 +38,7 @@ _ADD = (
     "cost = coalesce(excluded.cost, arms.cost)"
 )
 _FIND = (
-    "SELECT d.decision_id, g.system, g.agent_type, d.user_id, d.arm_id, a.params_json, d.version, "
-    "d.propensity, d.fresh, d.context_json, d.created_us, d.expires_us, r.reward, r.status "
+    f"SELECT {DECISIONS.columns_of('d')}, g.system, g.agent_type, a.params_json, r.reward, r.status "  # noqa: S608 - constants
     "FROM decisions d JOIN groups g ON g.id = d.group_id "
     "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
     "LEFT JOIN rewards r ON r.decision_id = d.decision_id AND r.status IN ('ok', 'late') "
@@ -60,32 +59,10 @@ _OPEN = _WITHOUT_REWARD.format("NULL", "(d.expires_us IS NULL OR d.expires_us > 
 _EXPIRED = _WITHOUT_REWARD.format("?", "d.expires_us <= ?")
 
 
-class RuntimeStore(Closing):
+class RuntimeStore(SharedStore):
     """Arms, policies, decisions and rewards, on a local disk or in Postgres. Thread-safe; blocks."""
 
-    def __init__(
-        self,
-        path: Path | str,
-        *,
-        url: str | None = None,
-        now_us: Callable[[], int] = wall_clock_us,
-    ) -> None:
-        """Open the runtime state of a store and create both if necessary.
-
-        Args:
-            path: root folder of the store.
-            url: ``postgresql://`` URL of a state that several machines share; by default the value
-                of ``CONVERGENCE_RUNTIME``, else a file of the store.
-            now_us: clock.
-
-        Raises:
-            StoreFormatError: the folder is no store, or has a newer format.
-            StoreDamagedError: the file is no database.
-            StoreWriteError: the file cannot be created or written.
-        """
-        self.root = Path(path).absolute()
-        self.database = open_shared(path, RUNTIME_FILE, RUNTIME, url)
-        self.now_us = now_us
+    file, schema = RUNTIME_FILE, RUNTIME
 
     def group(self, system: str, agent_type: str) -> Group | None:
         """Return a group; ``None`` if it does not exist."""
@@ -210,8 +187,19 @@ class RuntimeStore(Closing):
 
     def decision(self, decision_id: str) -> Decision | None:
         """Return a decision; ``None`` if it does not exist."""
-        rows = self.fetch(_FIND, (decision_id,))
-        return DECISIONS.record(rows[0]) if rows else None
+        for *row, system, agent_type, params_json, reward, status in self.fetch(
+            _FIND, (decision_id,)
+        ):
+            logged = DECISIONS.record(row)
+            return Decision(
+                **{field.name: getattr(logged, field.name) for field in fields(logged)},
+                system=system,
+                agent_type=agent_type,
+                params=json.loads(params_json),
+                reward=reward,
+                reward_status=status,
+            )
+        return None
 
     def tallies(self, group_id: int, missing_reward: float | None = None) -> list[RewardTally]:
         """Return the outcomes of fresh decisions, counted by version, arm and value.
@@ -233,15 +221,6 @@ class RuntimeStore(Closing):
             with self.database.transaction() as connection:
                 if reward_missing(connection, system, group_id, self.now_us()) < MOST_MISSING:
                     return
-
-    def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Return the rows of a SELECT."""
-        with self.database.reading() as connection:
-            return list(connection.execute(sql, values).fetchall())
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        self.database.close()
 
 
 def has_runtime(path: Path | str) -> bool:

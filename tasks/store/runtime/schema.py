@@ -16,9 +16,9 @@ from typing import Final
 from tasks.store.database import RANGES, RecordTable, Schema, SqlTable
 from tasks.store.runtime.rows import (
     Champion,
-    Decision,
     GateLook,
     Group,
+    LoggedDecision,
     StoredAlarm,
     StoredArm,
     StoredGuard,
@@ -57,12 +57,10 @@ POLICIES = RecordTable(
 )
 DECISIONS = RecordTable(
     "decisions",
-    Decision,
-    "seq INTEGER PRIMARY KEY, decision_id TEXT NOT NULL UNIQUE, group_id INTEGER NOT NULL, "
-    "user_id TEXT NOT NULL, arm_id TEXT NOT NULL, version INTEGER NOT NULL, propensity REAL NOT NULL, "
-    "fresh INTEGER NOT NULL, context_json TEXT, created_us INTEGER NOT NULL, expires_us INTEGER, "
-    "request_key TEXT",
+    LoggedDecision,
+    "seq INTEGER PRIMARY KEY, *, group_id INTEGER NOT NULL, request_key TEXT, UNIQUE (decision_id)",
     "UNIQUE one_request(group_id, request_key) WHERE request_key IS NOT NULL",
+    columns={"is_fresh": "fresh"},
 )
 ALARMS = RecordTable(
     "alarms",

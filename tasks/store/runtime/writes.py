@@ -7,24 +7,16 @@ was given before it writes anything, so a request that is refused leaves the oth
 import json
 from dataclasses import replace
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, Final
 
 from convergence_core.bandit.arms import OpenDecision, Receipt, receive
 from convergence_core.bandit.drift import Alarm, DriftWatch
 from convergence_core.errors import RequestReusedError, WrongUserError
 from tasks.store.database import Connection, insert_sql
-from tasks.store.runtime.rows import NewDecision, Reward
+from tasks.store.runtime.rows import LoggedDecision, NewDecision, Reward
+from tasks.store.runtime.schema import DECISIONS
 
-_DECISION = (
-    "decision_id", "user_id", "arm_id", "version", "propensity", "context_json", "created_us",
-    "expires_us",
-)  # fmt: skip
-_DECIDE = insert_sql("decisions", (*_DECISION, "fresh", "request_key", "group_id"))
-_ANSWERED = (
-    f"SELECT {', '.join(_DECISION)}, fresh FROM decisions WHERE group_id = ? AND request_key = ?"  # noqa: S608 - constants
-)
-_VALUES = attrgetter(*_DECISION)
+_ANSWERED = f"{DECISIONS.select} WHERE group_id = ? AND request_key = ?"
 _STATE = "SELECT revision, n FROM groups WHERE id = ?"
 _WAIT = "SELECT g.id FROM groups g WHERE g.id = ?/*lock*/"
 _KEPT = (
@@ -93,7 +85,7 @@ def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_a
     return bool(stored_revision != revision or n >= stale_at)
 
 
-def log_decision(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
+def log_decision(connection: Connection, group_id: int, new: NewDecision) -> LoggedDecision:
     """Log a decision; a unit that has an arm on offer keeps it.
 
     Returns:
@@ -111,8 +103,7 @@ def log_decision(connection: Connection, group_id: int, new: NewDecision) -> New
             return before
     if new.unit is not None:
         new = _kept(connection, group_id, new)
-    values = (*_VALUES(new), int(new.is_fresh), new.request_key, group_id)
-    connection.execute(_DECIDE, values)
+    connection.execute(DECISIONS.insert, DECISIONS.values(new, group_id, new.request_key))
     return new
 
 
@@ -231,12 +222,11 @@ def _arms(connection: Connection, group_id: int) -> list[str]:
 
 def _answered_before(
     connection: Connection, group_id: int, new: NewDecision
-) -> NewDecision | None:
+) -> LoggedDecision | None:
     row = connection.execute(_ANSWERED, (group_id, new.request_key)).fetchone()
     if row is None:
         return None
-    *values, fresh = row
-    before = replace(new, **dict(zip(_DECISION, values, strict=True)), is_fresh=bool(fresh))
+    before = DECISIONS.record(row)
     if (before.user_id, before.context_json) != (new.user_id, new.context_json):
         raise RequestReusedError(
             "an idempotency key must stand for one request, but this one was used for another "
