@@ -438,10 +438,8 @@ class _Estimator:
         if configuration.llm is None:
             return
         from convergence_core.prompts.editor import N_FAILURES  # noqa: PLC0415 - brings NumPy
-        from tasks.prompts.factory import (  # noqa: PLC0415 - brings clients
-            LONGEST_SHOWN,
-            mutable_parameters,
-        )
+        from tasks.prompts.factory import LONGEST_SHOWN  # noqa: PLC0415 - brings clients
+        from tasks.rlp.factory import mutable_parameters  # noqa: PLC0415
 
         parameters = mutable_parameters(configuration)
         n = prompts.n_texts * -(-(self._schedule.n_generations - 1) // prompts.every)

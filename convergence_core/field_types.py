@@ -1,4 +1,4 @@
-"""Types of fields that come from outside: rules for validation and for the schema of an interface.
+"""Types of fields that come from outside: rules for checks and for schemas.
 
 A record whose fields have these types is at once the body of a request, the row of a table and the
 value in Python. Only the edge validates it: the HTTP service, and whatever stores it.

@@ -222,7 +222,7 @@ class PolicyRoutes:
     async def distribution(self, body: PolicyQuestion, request: Request) -> Response:
         """Return the probabilities of all actions; nothing is kept. Scope: select."""
         require(request, "select")
-        answer = self._policy.distribution(self._embedded(body))
+        answer = self._policy.decide(self._embedded(body), deterministic=True)
         shares = dict(zip(PROMPT_ACTIONS, answer.probabilities, strict=True))
         return json_answer(
             {

@@ -267,7 +267,7 @@ class Dispatcher:
         return self.calls.make(call)
 
     async def ask_standalone(
-        self, call: PaidCall, *, label: str, generation: int
+        self, call: PaidCall, label: str, generation: int
     ) -> tuple[Reply, int]:
         """Make a call for no evaluation, e.g. a thought's; see ``Asker.ask``.
 

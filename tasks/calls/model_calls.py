@@ -1,4 +1,4 @@
-"""Calls of chat models, paid only once: what a call may cost, and what it was billed.
+"""Calls of chat models, paid only once: what each may cost, and what it did.
 
 Judges, agents and learners ask their models through ``Model``. The journal keeps the part of an answer
 that its caller reads: a text, or numbers. A resumed run therefore reads exactly the committed numbers.

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.rate_limit import AddressCheck
@@ -36,14 +36,8 @@ STOP_GRACE_S = 10.0
 """How long calls in flight may continue after ``stop``, so that their answers are kept."""
 
 
-class AskStandalone(Protocol):
-    """Makes a paid call for no evaluation; see ``Dispatcher.ask_standalone``."""
-
-    def __call__(
-        self, call: PaidCall, *, label: str, generation: int
-    ) -> Awaitable[tuple[Reply, int]]:
-        """Return the reply, and when it was durable."""
-        ...
+AskStandalone = Callable[[PaidCall, str, int], Awaitable[tuple[Reply, int]]]
+"""Makes a paid call for no evaluation; see ``Dispatcher.ask_standalone``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -230,12 +230,12 @@ def _seat(
     if configuration.llm is None:
         fix = "Write e.g. `llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}`."
         raise ConfigurationError.of("llm", "is required by games: models play", fix)
-    if wanted.model_name not in models:
-        models[wanted.model_name] = make_model(
-            configuration.llm, wanted.model_name, world, wording_version=WORDING_VERSION
-        )
+    name, config = wanted.model_name, configuration.llm
+    if name not in models:
+        config = config if name is None else config.model_copy(update={"model": name})
+        models[name] = make_model(config, world, wording_version=WORDING_VERSION)
     return ModelSeat(
-        model=models[wanted.model_name],
+        model=models[name],
         persona=wanted.persona or PERSONA,
         temperature=wanted.temperature,
         limit=configuration.society.games.max_tokens,

@@ -11,12 +11,12 @@ from tasks.mock.protocol import (
     MOST_TOKENS,
     ApiError,
     Attempt,
-    Body,
     Form,
     Message,
     ModelRequest,
     Name,
     Payload,
+    RequestBody,
     Tool,
     Written,
     texts_of,
@@ -65,7 +65,7 @@ def chat(engine: Engine, attempt: Attempt) -> Payload:
 # -- reading
 
 
-class _Function(Body):
+class _Function(RequestBody):
     name: Name
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -77,30 +77,30 @@ class _Function(Body):
         )
 
 
-class _ToolBody(Body):
+class _ToolBody(RequestBody):
     function: _Function | None = None
 
 
-class _MessageBody(Body):
+class _MessageBody(RequestBody):
     role: str
     content: Any = None
     tool_calls: list[_ToolBody] | None = None
 
 
-class _Schema(Body):
+class _Schema(RequestBody):
     schema_: dict[str, Any] = Field(alias="schema")
 
 
-class _Format(Body):
+class _Format(RequestBody):
     type: Literal["text", "json_object", "json_schema"] = "text"
     json_schema: _Schema | None = None
 
 
-class _StreamOptions(Body):
+class _StreamOptions(RequestBody):
     include_usage: bool = False
 
 
-class _ChatBody(Body):
+class _ChatBody(RequestBody):
     model: Name
     messages: list[_MessageBody] = Field(min_length=1)
     n: int | None = Field(None, ge=1, le=MOST_CHOICES)

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tasks.mock.prompt_text import count_pieces, words
-from tasks.mock.protocol import Attempt, Body, Name, Payload, TokenUsage
+from tasks.mock.protocol import Attempt, Name, Payload, RequestBody, TokenUsage
 from tasks.mock.responder import Engine
 
 DEFAULT_DIMENSIONS = 256
@@ -33,7 +33,7 @@ def embed(content: str, dimensions: int) -> list[float]:
     return [x / length for x in vector]
 
 
-class _EmbeddingsBody(Body):
+class _EmbeddingsBody(RequestBody):
     model: Name
     input: Name | Annotated[list[Name], Field(min_length=1)]
     dimensions: int | None = Field(None, ge=1, le=MOST_DIMENSIONS)

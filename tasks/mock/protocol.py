@@ -193,7 +193,7 @@ class Payload:
 # -- bodies
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """Body of a request; fields that are not known are left out."""
 
     model_config = ConfigDict(strict=True)
@@ -209,9 +209,9 @@ class Body(BaseModel):
             return cls.model_validate(body)
         except ValidationError as error:
             problem = error.errors()[0]
-            name = str(problem["loc"][0])
+            name, value = str(problem["loc"][0]), problem["input"]
             rule = _SHOULD.sub("must", problem["msg"]).replace("Field required", "must be given")
-            got = "" if problem["type"] == "missing" else f", but got {problem['input']!r:.60}"
+            got = "" if problem["type"] == "missing" else f", but got {repr(value)[:60]}"
             raise ApiError(f"`{name}` {rule}{got}.", param=name) from None
 
 

@@ -9,7 +9,8 @@ import hashlib
 import threading
 import uuid
 from collections import OrderedDict
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -210,14 +211,6 @@ class ServedPolicy(Closing):
             self._change(after, "updated", statistics=statistics)
             return statistics
 
-    def distribution(self, question: PolicyQuestion) -> ChosenAction:
-        """Return the probabilities of all actions and the value; nothing is kept.
-
-        Raises:
-            PolicyRequestError: the embedding is none.
-        """
-        return self.decide(question, deterministic=True)
-
     def save(self, name: str) -> int:
         """Save the policy under a name, durably; return its version.
 
@@ -225,7 +218,7 @@ class ServedPolicy(Closing):
             PolicyRequestError: the name is no plain word.
         """
         with self._alone():
-            self._files.save(name, self._packed(self._state))
+            self._files.save(name, self._packed(self._state, self._learning_rng))
             return self._state.version
 
     def load(self, name: str) -> int:
@@ -239,9 +232,7 @@ class ServedPolicy(Closing):
             PolicyBusyError: an update runs.
         """
         with self._alone():
-            state, generator = self._unpacked(self._files.load(name))
-            if generator is not None:
-                self._learning_rng.bit_generator.state = generator
+            state = self._unpacked(self._files.load(name), self._learning_rng)
             state = replace(state, version=self._state.version + 1)
             self._change(state, "loaded", checkpoint=name)
             return state.version
@@ -286,10 +277,7 @@ class ServedPolicy(Closing):
                 f"the file of version {latest.version} must be as it was written, but it was changed. "
                 "Restore it from a backup"
             )
-        state, generator = self._unpacked(data)
-        if generator is not None:
-            rng.bit_generator.state = generator
-        return state, rng
+        return self._unpacked(data, rng), rng
 
     def _rebuilt(self) -> ExperienceBuffer:
         buffer = ExperienceBuffer(self._state.version)
@@ -303,7 +291,8 @@ class ServedPolicy(Closing):
             buffer.report(experience.decision.decision_id, experience.outcome)
         return buffer
 
-    def _unpacked(self, data: bytes) -> tuple[PPOState, dict[str, Any] | None]:
+    def _unpacked(self, data: bytes, rng: np.random.Generator) -> PPOState:
+        """Return the state of a file, and let its generator go on where it was."""
         state, config, generator = unpack(data, self.identity)
         ppo = self.settings.ppo
         for name in ("input_dim", "hidden_dim"):
@@ -312,7 +301,9 @@ class ServedPolicy(Closing):
                     f"a checkpoint's `{name}` must be {getattr(ppo, name)}, but got {getattr(config, name)}. "
                     "Train again, or serve with that one"
                 )
-        return state, generator
+        if generator is not None:
+            rng.bit_generator.state = generator
+        return state
 
     # -- decisions and reports
 
@@ -406,13 +397,10 @@ class ServedPolicy(Closing):
         self,
         state: PPOState,
         kind: VersionKind,
-        *,
         checkpoint: str | None = None,
         statistics: UpdateStatistics | None = None,
     ) -> None:
-        self._written(
-            state, self._learning_rng, kind, checkpoint=checkpoint, statistics=statistics
-        )
+        self._written(state, self._learning_rng, kind, checkpoint, statistics)
         with self._lock:
             self._state = state
             self._buffer.advance(state.version)
@@ -424,11 +412,10 @@ class ServedPolicy(Closing):
         state: PPOState,
         rng: np.random.Generator,
         kind: VersionKind,
-        *,
         checkpoint: str | None = None,
         statistics: UpdateStatistics | None = None,
     ) -> None:
-        data = pack(state, self.settings.ppo, self.identity, dict(rng.bit_generator.state))
+        data = self._packed(state, rng)
         self._files.write_version(state.version, data)
         self._store.record_version(
             PolicyVersionRecord(
@@ -442,26 +429,18 @@ class ServedPolicy(Closing):
             )
         )
 
-    def _packed(self, state: PPOState) -> bytes:
-        generator = dict(self._learning_rng.bit_generator.state)
-        return pack(state, self.settings.ppo, self.identity, generator)
+    def _packed(self, state: PPOState, rng: np.random.Generator) -> bytes:
+        return pack(state, self.settings.ppo, self.identity, dict(rng.bit_generator.state))
 
-    def _alone(self) -> "_Alone":
-        return _Alone(self._updating)
-
-
-class _Alone:
-    """Holds a lock that no one waits for."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other update run, and wait for none."""
+        if not self._updating.acquire(blocking=False):
             raise PolicyBusyError("an update of the policy runs. Ask again when it has ended")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        try:
+            yield
+        finally:
+            self._updating.release()
 
 
 def _decision(

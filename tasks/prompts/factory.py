@@ -5,7 +5,6 @@ from typing import Final
 
 from convergence_core.config import Configuration
 from convergence_core.config.evaluation import BaseMetric, ExpectingMetric
-from convergence_core.config.search_space import TextParam
 from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.prompts.editor import Editor
 from convergence_core.prompts.invariants import Invariants, held_out_texts, texts_in
@@ -18,7 +17,7 @@ from tasks.inputs.loader import Loaded
 from tasks.json_values import answers_of, as_text
 from tasks.prompts.learner import PROMPTS, PromptLearner
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
-from tasks.rlp.factory import ANSWER_LIMITS, make_model
+from tasks.rlp.factory import ANSWER_LIMITS, make_model, mutable_parameters
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.secrets.redaction import shortened
 
@@ -49,24 +48,6 @@ _COMPARED: Final = ("exact_match", "contains", "numeric", "similarity")
 """Metrics that compare an answer with what a case expects."""
 
 
-def mutable_parameters(configuration: Configuration) -> tuple[str, ...]:
-    """Return the text parameters with ``mutate``."""
-    return tuple(
-        name
-        for name, parameter in configuration.search_space.parameters.items()
-        if isinstance(parameter, TextParam) and parameter.mutate
-    )
-
-
-def make_text_writer(configuration: Configuration, world: Environment) -> TextWriter | None:
-    """Return the writer of texts in a run; ``None`` if the run writes none, or could not.
-
-    Raises:
-        ConfigurationError: no endpoint is known.
-    """
-    return configured_writer(configuration, world) if configuration.writes_prompts else None
-
-
 def configured_writer(configuration: Configuration, world: Environment) -> TextWriter | None:
     """Return the configured writer; ``None`` if it is a model and there is no ``llm``.
 
@@ -82,7 +63,7 @@ def configured_writer(configuration: Configuration, world: Environment) -> TextW
         return RulesWriter()
     if llm is None:
         return None
-    model = make_model(llm, None, world, wording_version=WORDING_VERSION)
+    model = make_model(llm, world, wording_version=WORDING_VERSION)
     return ModelWriter(model=model, settings=settings)
 
 
@@ -94,7 +75,8 @@ def make_prompts(parts: LearnerParts) -> PromptLearner | None:
     """
     configuration, record = parts.loaded.configuration, parts.record
     settings = configuration.prompts
-    writer = make_text_writer(configuration, parts.world)
+    writes = configuration.writes_prompts
+    writer = configured_writer(configuration, parts.world) if writes else None
     if writer is None:
         lacks = configuration.llm is None and settings.enabled is not False
         if lacks and mutable_parameters(configuration) and not configuration.society.prefers:

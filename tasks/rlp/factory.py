@@ -4,6 +4,7 @@ from typing import Final
 
 from convergence_core.config import Configuration
 from convergence_core.config.evaluation import BaseMetric, LlmConfig
+from convergence_core.config.search_space import TextParam
 from convergence_core.records import canonical_json
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.rows import commitment_rows
@@ -23,21 +24,13 @@ ANSWER_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_token
 NO_LLM: Final = "RLP off: no `llm` is configured"
 
 
-def make_thought_writer(configuration: Configuration, world: Environment) -> ThoughtWriter | None:
-    """Return the model of the thoughts; ``None`` if none is configured.
-
-    Args:
-        configuration: with ``society`` enabled, or not.
-        world: keys and prices, and who answers in the model's place.
-
-    Raises:
-        ConfigurationError: no endpoint is known.
-    """
-    if not configuration.society.thinks or configuration.llm is None:
-        return None
-    settings, version = configuration.society.rlp, RlpPrompts.version
-    model = make_model(configuration.llm, None, world, wording_version=version)
-    return ThoughtWriter(model=model, settings=settings, wording=prompts_of(configuration))
+def mutable_parameters(configuration: Configuration) -> tuple[str, ...]:
+    """Return the text parameters with ``mutate``."""
+    return tuple(
+        name
+        for name, parameter in configuration.search_space.parameters.items()
+        if isinstance(parameter, TextParam) and parameter.mutate
+    )
 
 
 def described(configuration: Configuration) -> str:
@@ -69,14 +62,11 @@ def _rule(name: str, metric: BaseMetric) -> str:
     return f"- {name}: weight {metric.weight:g}{rule}"
 
 
-def make_model(
-    config: LlmConfig, name: str | None, world: Environment, *, wording_version: str
-) -> Model:
-    """Return the model that a part of ``society`` calls.
+def make_model(config: LlmConfig, world: Environment, *, wording_version: str) -> Model:
+    """Return the model that a learner calls.
 
     Args:
         config: of ``llm``.
-        name: in place of that of ``llm``; ``None`` means the same.
         world: keys and prices, and who answers in the model's place.
         wording_version: of the texts that it is asked.
 
@@ -85,8 +75,6 @@ def make_model(
     """
     from tasks.providers import make_llm, split_model  # noqa: PLC0415 - brings httpx
 
-    if name is not None:
-        config = config.model_copy(update={"model": name})
     return Model(
         llm=make_llm(config, world.secrets, mock_url=world.mock_url),
         name=split_model(config.model)[1],
@@ -104,19 +92,21 @@ def make_rlp(parts: LearnerParts) -> RlpLearner | None:
         ConfigurationError: no endpoint is known.
     """
     configuration = parts.loaded.configuration
-    writer = make_thought_writer(configuration, parts.world)
-    if writer is None:
-        if configuration.society.thinks:
-            parts.tell(NO_LLM)
+    settings = configuration.society.rlp
+    if not configuration.society.thinks:
         return None
+    if configuration.llm is None:
+        parts.tell(NO_LLM)
+        return None
+    model = make_model(configuration.llm, parts.world, wording_version=RlpPrompts.version)
     run_id, store = parts.record.run_id, parts.store
     return RlpLearner(
         run_id=run_id,
         seed=parts.record.seed,
-        writer=writer,
+        writer=ThoughtWriter(model=model, settings=settings, wording=prompts_of(configuration)),
         calls=parts.calls(
             "RLP",
-            writer.settings.max_share_usd,
+            settings.max_share_usd,
             (THOUGHT,),
             owner="thoughts",
             key="society.rlp.max_share_usd",

@@ -112,9 +112,7 @@ class LearnerCalls:
                 reserved = self.budget.reserve(call.worst)
                 paid: float | None = 0.0
                 try:
-                    reply, ended_us = await ask_once(
-                        call, label=f"{where}/{label}", generation=generation
-                    )
+                    reply, ended_us = await ask_once(call, f"{where}/{label}", generation)
                     paid = reply.cost_usd
                 except EvaluationFault as fault:
                     paid = 0.0 if fault.billed is None else fault.billed.cost_usd

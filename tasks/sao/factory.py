@@ -8,7 +8,6 @@ import yaml
 
 from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
-from convergence_core.config.search_space import TextParam
 from convergence_core.ports import RunRecord, Target
 from convergence_core.records import Json
 from convergence_core.sao.executed_items import EXECUTED, GroundedAnswer
@@ -21,7 +20,7 @@ from tasks.calls.model_calls import SAO as CALLS
 from tasks.inputs.environment import Environment, shipped
 from tasks.inputs.loader import Loaded
 from tasks.json_values import answers_of, as_text
-from tasks.rlp.factory import ANSWER_LIMITS, described, make_model
+from tasks.rlp.factory import ANSWER_LIMITS, described, make_model, mutable_parameters
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.sao.history import history_of, inherited_state
 from tasks.sao.learner import SAO, SaoLearner
@@ -66,22 +65,6 @@ def first_state(
     return state or SaoState(limit=sao.iterative_rounds, walk_to=sao.n_personas)
 
 
-def make_writer(configuration: Configuration, world: Environment) -> Writer | None:
-    """Return who writes and judges; ``None`` if no one is configured.
-
-    Raises:
-        ConfigurationError: no endpoint is known.
-    """
-    if not configuration.society.prefers or configuration.llm is None:
-        return None
-    model = make_model(configuration.llm, None, world, wording_version=TEMPLATES_VERSION)
-    api = configuration.api
-    return Writer(
-        model=model,
-        task=api.description or api.name,
-    )
-
-
 def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
     """Return the target at the temperature of answers; ``None`` if it is no chat model."""
     configuration = loaded.configuration
@@ -117,22 +100,25 @@ def make_sao(parts: LearnerParts) -> SaoLearner | None:
     configuration = loaded.configuration
     if not configuration.society.prefers:
         return None
-    writer, shape = make_writer(configuration, parts.world), shape_of(loaded.cases)
-    if writer is None or shape is None:
-        parts.tell(NO_LLM if writer is None else NO_PROMPT)
+    llm, shape = configuration.llm, shape_of(loaded.cases)
+    if llm is None or shape is None:
+        parts.tell(NO_LLM if llm is None else NO_PROMPT)
         return None
-    sao = configuration.society.sao
+    sao, api = configuration.society.sao, configuration.api
     return SaoLearner(
         run_id=record.run_id,
         source=source_of(loaded, shape, seed=record.seed),
         answers=partial(grounded_answers, loaded, store, record.run_id),
-        writer=writer,
+        writer=Writer(
+            model=make_model(llm, parts.world, wording_version=TEMPLATES_VERSION),
+            task=api.description or api.name,
+        ),
         system=AnsweringSystem(
             target=parts.target,
             warm=make_warm_target(loaded, parts.world),
             shape=shape,
-            credential=secret_name(configuration.api),
-            timeout_s=configuration.api.request.timeout_seconds,
+            credential=secret_name(api),
+            timeout_s=api.request.timeout_seconds,
         ),
         calls=parts.calls(
             "SAO",
@@ -171,11 +157,7 @@ def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
         is_chat=configuration.api.kind in CHAT_KINDS,
         prompt_of={case.case_id: prompts[case.case_id] for case in loaded.search_cases},
         held_out=(*hidden_prompts, *expected),
-        mutable=tuple(
-            name
-            for name, parameter in configuration.search_space.parameters.items()
-            if isinstance(parameter, TextParam) and parameter.mutate
-        ),
+        mutable=mutable_parameters(configuration),
     )
 
 

@@ -174,9 +174,9 @@ class _Round:
         self, should_pause: Callable[[], bool], on_step: Callable[[TrainingStep], None]
     ) -> RoundReport:
         candidates = _unjudged(self._adapters, self._role)
-        for contender in (self._incumbent, *candidates[:1]):
-            problem = None if contender is None else self._adapters.files_problem(contender)
-            if contender is not None and problem is not None:
+        for contender in filter(None, (self._incumbent, *candidates[:1])):
+            problem = self._adapters.files_problem(contender)
+            if problem is not None:
                 sentence = f"the files of {contender.version} must be those that were registered, but {problem}"
                 return self._report("failed", sentence)
         if candidates:
@@ -201,12 +201,11 @@ class _Round:
             sentence = f"paused after {plural(result.n_steps, 'step')} of {settings.steps}"
             self._rounds.end(round_id, "interrupted", metrics=metrics, reason=sentence)
             return self._report("paused", f"{sentence}; the next look continues from there")
-        if result.adapter is None:
-            sentence = result.failure or "the training gave no adapter"
-            self._rounds.end(round_id, "failed", metrics=metrics, reason=sentence)
-            shutil.rmtree(self._work.folder, ignore_errors=True)
-            return self._report("failed", f"{sentence}. Nothing was changed.")
         try:
+            if result.adapter is None:
+                sentence = result.failure or "the training gave no adapter"
+                self._rounds.end(round_id, "failed", metrics=metrics, reason=sentence)
+                return self._report("failed", f"{sentence}. Nothing was changed.")
             version = self._adapters.register(
                 result.adapter,
                 role=self._role,

@@ -96,7 +96,7 @@ def test_used_and_excluded_actions_are_never_chosen(policy: ServedPolicy):
     for _ in range(50):
         drawn = policy.decide(asked)
         assert drawn.action not in {"context-reduction", "reflect", "expansion"}
-    answer = policy.distribution(asked)
+    answer = policy.decide(asked, deterministic=True)
     assert answer.decision_id is None
     assert answer.mask[PROMPT_ACTIONS.index(STOP)]
     assert [answer.probabilities[PROMPT_ACTIONS.index(n)] for n in ("reflect", "expansion")] == [
@@ -140,14 +140,14 @@ def test_it_learns_what_is_rewarded_and_each_update_is_a_version(
     policy: ServedPolicy, store: ExperienceStore
 ):
     at = PROMPT_ACTIONS.index("expansion")
-    before = policy.distribution(question()).probabilities[at]
+    before = policy.decide(question(), deterministic=True).probabilities[at]
     for _ in range(8):
         play(policy, 64)
         seen = policy.update()
         assert seen is not None
         assert seen.first_ratio_error < 1e-5
         assert seen.n_steps == 64 * seen.version
-    assert policy.distribution(question()).probabilities[at] > max(0.6, before)
+    assert policy.decide(question(), deterministic=True).probabilities[at] > max(0.6, before)
     assert [(v.version, v.kind) for v in store.versions()][:2] == [(0, "begun"), (1, "updated")]
     assert store.versions()[-1].statistics["n_steps"] == 512
     assert policy.update() is None
@@ -169,10 +169,10 @@ def test_another_process_goes_on_where_one_ended(tmp_path: Path, store: Experien
         play(policy, 8)
         policy.update()
         play(policy, 5)
-        expected = policy.distribution(question())
+        expected = policy.decide(question(), deterministic=True)
     with ServedPolicy(store, settings()) as again:
         assert again.version == 1
-        assert again.distribution(question()).probabilities == expected.probabilities
+        assert again.decide(question(), deterministic=True).probabilities == expected.probabilities
         assert again.stats()["n_ready"] == 5
         seen = again.update()
     assert seen is not None
@@ -180,13 +180,13 @@ def test_another_process_goes_on_where_one_ended(tmp_path: Path, store: Experien
 
 
 def test_a_saved_policy_is_loaded_as_a_new_version(policy: ServedPolicy, store: ExperienceStore):
-    saved = policy.distribution(question())
+    saved = policy.decide(question(), deterministic=True)
     assert policy.save("first") == 0
     play(policy, 8)
     policy.update()
-    assert policy.distribution(question()).probabilities != saved.probabilities
+    assert policy.decide(question(), deterministic=True).probabilities != saved.probabilities
     assert policy.load("first") == 2
-    loaded = policy.distribution(question())
+    loaded = policy.decide(question(), deterministic=True)
     assert loaded.probabilities == saved.probabilities
     assert [(v.kind, v.checkpoint) for v in store.versions()][-1] == ("loaded", "first")
     play(policy, 8)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,7 @@ def test_a_planted_held_out_text_is_never_evaluated_nor_stored(tmp_path):
     assert not any(leak in request for request in scribe.asked)
 
 
-LIES = {
+LIES: dict[str, Callable[[str, int], str]] = {
     "noise": lambda _, n: f"<prompt>{{place}} zq{n} vrr{n * 7} lorem {n}</prompt>",
     "empty": lambda _, n: "",
     "refusal": lambda _, n: f"I'm sorry, but I can't help with that ({n}).",
@@ -212,19 +213,30 @@ def test_only_what_stands_between_the_tags_becomes_a_prompt(answer, text):
     assert [one.text for one in read_answers(answer)] == [text]
 
 
-QUICK = {"megabyte", "broken placeholders", "foreign"}
-"""Answers that the default suite tries."""
-
-
-@pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in LIES]
-)
-def test_whatever_a_writer_answers_the_run_ends_and_keeps_the_invariants(tmp_path, name):
-    scribe = Scribe(LIES[name])
+def verdicts_on(folder: Path, answer: Callable[[str, int], str]) -> set[str]:
+    """Return the verdicts on a writer's answers in a run, which keeps the invariants."""
+    scribe = Scribe(answer)
     with scribe.server() as server:
-        write_project(tmp_path, server.url, optimization__evolution__generations=3)
-        play(begin(tmp_path))
-    verdicts = Counter(r["verdict"] for r in mutations(tmp_path) if r["writer"] == "scribe")
+        write_project(folder, server.url, optimization__evolution__generations=3)
+        play(begin(folder))
+    for text in asked_texts(folder):
+        assert "{place}" in text
+        assert len(text) <= 4000
+    return {row["verdict"] for row in mutations(folder) if row["writer"] == "scribe"}
+
+
+def test_a_writer_that_lies_by_turns_ends_no_run(tmp_path):
+    lies = [
+        LIES[name] for name in ("megabyte", "broken placeholders", "foreign", "control characters")
+    ]
+    verdicts = verdicts_on(tmp_path, lambda text, n: lies[n % len(lies)](text, n))
+    assert verdicts & {"too_long", "placeholders", "unprintable"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIES)
+def test_whatever_a_writer_answers_the_run_ends_and_keeps_the_invariants(tmp_path, name):
+    verdicts = verdicts_on(tmp_path, LIES[name])
     assert verdicts
     wanted = {
         "empty": "no_answer", "refusal": "untagged",
@@ -236,10 +248,7 @@ def test_whatever_a_writer_answers_the_run_ends_and_keeps_the_invariants(tmp_pat
         missing = (
             {"no_answer"} if name == "refusal" else set()
         )  # one answer to a request for several
-        assert {*verdicts} - missing == {wanted}
-    for text in asked_texts(tmp_path):
-        assert "{place}" in text
-        assert len(text) <= 4000
+        assert verdicts - missing == {wanted}
 
 
 @pytest.mark.slow
