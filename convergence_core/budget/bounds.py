@@ -9,6 +9,7 @@ Overestimates English about fourfold, which only costs room in the budget until 
 import json
 from collections.abc import Mapping, Sequence
 
+from convergence_core.budget.usage import sum_of
 from convergence_core.records import Json
 
 TOKENS_PER_MESSAGE = 16
@@ -53,19 +54,12 @@ def prompt_bound(body: Json) -> int | None:
     if isinstance(body, str):
         return TOKENS_PER_REQUEST + TOKENS_PER_MESSAGE + _n_bytes(body)
     if isinstance(body, Sequence):
-        messages = _messages(body)
-        return None if messages is None else TOKENS_PER_REQUEST + messages
+        return sum_of(TOKENS_PER_REQUEST, _messages(body))
     if not isinstance(body, Mapping):
         return TOKENS_PER_REQUEST
     if any(body.get(key) for key in _REFERENCES) or isinstance(body.get("prompt"), Mapping):
         return None
-    total = TOKENS_PER_REQUEST
-    for key, value in body.items():
-        part = _field(key, value)
-        if part is None:
-            return None
-        total += part
-    return total
+    return sum_of(TOKENS_PER_REQUEST, *(_field(key, value) for key, value in body.items()))
 
 
 def _field(key: str, value: Json) -> int | None:
@@ -83,13 +77,7 @@ def _field(key: str, value: Json) -> int | None:
 
 
 def _messages(messages: Sequence[Json]) -> int | None:
-    total = 0
-    for message in messages:
-        part = _message(message)
-        if part is None:
-            return None
-        total += TOKENS_PER_MESSAGE + part
-    return total
+    return sum_of(TOKENS_PER_MESSAGE * len(messages), *map(_message, messages))
 
 
 def _message(message: Json) -> int | None:
@@ -102,14 +90,8 @@ def _message(message: Json) -> int | None:
         return _n_shown(message)
     if _MEDIA_KEYS & message.keys() or message.get("type", "text") not in _TEXT_TYPES:
         return None
-    total = 0
-    for key, value in message.items():
-        nests = key in ("content", "parts") and isinstance(value, (list, str))
-        part = _message(value) if nests else _n_shown({key: value})
-        if part is None:
-            return None
-        total += part
-    return total
+    nested = {k for k in ("content", "parts") if isinstance(message.get(k), (list, str))}
+    return sum_of(*(_message(v) if k in nested else _n_shown({k: v}) for k, v in message.items()))
 
 
 def _are_local(tools: Json) -> bool:

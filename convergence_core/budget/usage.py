@@ -118,10 +118,10 @@ def _anthropic(block: _Block) -> Usage:
     cached = _part(block, "cache_read_input_tokens")
     cache_write = _part(block, "cache_creation_input_tokens")
     if block.get("cache_creation_input_tokens") is None and by_age:
-        cache_write = _sum(*(_part(by_age, key) for key in by_age))
+        cache_write = sum_of(*(_part(by_age, key) for key in by_age))
     written = _mapping(block, "output_tokens_details")
     return Usage(
-        prompt_tokens=_sum(_count(block, "input_tokens"), cached, cache_write),
+        prompt_tokens=sum_of(_count(block, "input_tokens"), cached, cache_write),
         cached_tokens=cached,
         cache_write_tokens=cache_write,
         completion_tokens=_count(block, "output_tokens"),  # thinking included
@@ -171,7 +171,7 @@ def _first(*numbers: int | None) -> int | None:
     return next((number for number in numbers if number is not None), None)
 
 
-def _sum(*numbers: int | None) -> int | None:
+def sum_of(*numbers: int | None) -> int | None:
     """Return the sum, unknown as soon as one of the numbers is."""
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None

@@ -44,7 +44,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     check_evaluation(configuration, report, allow_callable=allow_callable)
     check_llm(configuration, report)
     _check_prices(configuration, report)
-    _check_society(configuration, report)
+    _check_kept_texts(configuration, report)
     check_games(configuration, report)
     _check_prompts(configuration, report)
     _check_evolution(configuration, report)
@@ -179,7 +179,6 @@ def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
 
 
 def _check_prompts(configuration: Configuration, report: Report) -> None:
-    """Texts are read again after a resume, so they must be kept."""
     prompts = configuration.prompts
     if prompts.enabled and not configuration.has_mutable_texts:
         report.no_effect(
@@ -196,27 +195,26 @@ def _check_prompts(configuration: Configuration, report: Report) -> None:
     if prompts.enabled and prompts.writer == "llm" and configuration.llm is None:
         fix = "Write an `llm`, or `writer: rules`, which needs none."
         report.require("llm", "by `prompts.enabled`", fix)
-    if configuration.writes_prompts and not configuration.storage.keep_text:
-        rule = "must be true where prompts are written: their texts are read again after a resume"
-        fix = "Remove it, or write `prompts: {enabled: false}`."
-        report.add("storage.keep_text", rule, fix, value="false")
 
 
-# -- society
-
-
-def _check_society(configuration: Configuration, report: Report) -> None:
-    """Its texts are read again after a resume, so they must be kept."""
+def _check_kept_texts(configuration: Configuration, report: Report) -> None:
+    """Check that texts are kept where a resume, a judge or a page reads them again."""
     society = configuration.society
-    if not (society.thinks or society.prefers):
-        return
-    if not configuration.storage.keep_text:
-        rule = (
-            "must be true with `society.enabled`: thoughts and preferences are read again after a "
-            "resume"
-        )
-        fix = "Remove it, or write `society: {enabled: false}`."
-        report.add("storage.keep_text", rule, fix, value="false")
+    judges, plays = configuration.evaluation.judges, society.games != GamesConfig()
+    readers = (
+        ("written prompts", configuration.writes_prompts, "write `prompts: {enabled: false}`"),
+        (
+            "`society.enabled`",
+            society.thinks or society.prefers,
+            "write `society: {enabled: false}`",
+        ),
+        ("`society.games`", plays, "remove `society.games`"),
+        ("a metric of type `llm_judge`", bool(judges), "measure by another type"),
+    )
+    for reader, reads, alternative in readers:
+        if reads and not configuration.storage.keep_text:
+            rule = f"must be true with {reader}: the texts are read again"
+            report.add("storage.keep_text", rule, f"Remove it, or {alternative}.", value="false")
 
 
 # -- optimization
@@ -389,10 +387,6 @@ def check_games(configuration: Configuration, report: Report) -> None:
     games = configuration.society.games
     if games == GamesConfig():
         return
-    if not configuration.storage.keep_text:
-        rule = "must be true with `society.games`: plays are read again after a resume, and shown"
-        fix = "Remove it, or remove `society.games`."
-        report.add("storage.keep_text", rule, fix, value="false")
     if games.asks_llm(if_unknown=False) and configuration.llm is None:
         fix = "Write e.g. `llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}`."
         report.require("llm", "by `society.games`: models play", fix)

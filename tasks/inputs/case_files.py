@@ -77,26 +77,9 @@ class Reporter:
     key: str
     """What messages name; places within it are appended."""
 
-    def problem(
-        self,
-        rule: str,
-        fix: str,
-        *,
-        value: str = "",
-        line: int | None = None,
-        column: int | None = None,
-        at: str = "",
-    ) -> Problem:
-        """Return a problem of the file, or of a place in it."""
-        return Problem(
-            key=f"{self.key}{at}",
-            rule=rule,
-            value=value,
-            fix=fix,
-            file=self.file,
-            line=line,
-            column=column,
-        )
+    def problem(self, rule: str, fix: str, *, at: str = "", **place: Any) -> Problem:
+        """Return a problem of the file, or of a place in it: its value, line and column."""
+        return Problem(key=f"{self.key}{at}", rule=rule, fix=fix, file=self.file, **place)
 
     def error(self, rule: str, fix: str, **place: Any) -> FileProblem:
         """Return the error of a file that cannot be read; see ``problem``."""

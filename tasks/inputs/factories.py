@@ -184,8 +184,7 @@ def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> T
     from tasks.targets.browserbase import BrowserbaseTarget  # noqa: PLC0415 - as above
 
     api = loaded.configuration.api
-    if api.function is None:
-        raise ConfigurationError.of(_FUNCTION, "is required", "Write `function:`.")
+    assert api.function is not None  # noqa: S101 - the configuration was checked
     from tasks.http.clients import CONNECT_S  # noqa: PLC0415 - brings httpx
 
     check_playwright()  # before the script, which may import it

@@ -381,13 +381,6 @@ class _Loader:
             *judge.label_problems(configuration, cases),
         ]
         self._problems += map(self.source.located, missing)
-        if configuration.evaluation.judges and not configuration.storage.keep_text:
-            self._problem(
-                ("storage", "keep_text"),
-                "must be true with a metric of type `llm_judge`: its verdicts are read from text",
-                "Remove it, or measure by another type.",
-                value="false",
-            )
 
     def _check_request_templates(self, cases: tuple[Case, ...]) -> None:
         """Check that placeholders of a request are parameters, or inputs that all test cases have."""

@@ -111,7 +111,7 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> G
         n_calls=state.n_calls,
         cost_usd=run.journal.totals(run.run_id).cost_usd,
         warm_start=run.past.describe_agreement(state.search),
-        learning=step.summaries,
+        learning=tuple(s.summary for s in step.learners.values() if s.summary is not None),
     )
     run.emit(finished)
     return finished

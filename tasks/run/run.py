@@ -50,13 +50,6 @@ class StepResult:
     learners: Mapping[str, LearnerStep] = field(default_factory=dict)
     """Learner → its result."""
 
-    @property
-    def summaries(self) -> tuple[str, ...]:
-        """Lines of the learners for the console."""
-        return tuple(
-            learned.summary for learned in self.learners.values() if learned.summary is not None
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResources:
@@ -442,19 +435,13 @@ def _is_by_signal(error: BaseException) -> bool:
 
 
 _ACTIVE: dict[str, Run] = {}
-_LOCK = threading.Lock()
+"""Open runs of this process by id."""
 
 
 def register(run: Run) -> None:
     """Let a run be found by its id until it is closed."""
-    with _LOCK:
-        _ACTIVE[run.run_id] = run
-    run.held.callback(_unregister, run.run_id)
-
-
-def _unregister(run_id: str) -> None:
-    with _LOCK:
-        _ACTIVE.pop(run_id, None)
+    _ACTIVE[run.run_id] = run
+    run.held.callback(_ACTIVE.pop, run.run_id, None)
 
 
 def run_of(run_id: str) -> Run:
@@ -463,8 +450,7 @@ def run_of(run_id: str) -> Run:
     Raises:
         RunNotFoundError: this process holds no such run.
     """
-    with _LOCK:
-        run = _ACTIVE.get(run_id)
+    run = _ACTIVE.get(run_id)
     if run is None:
         raise RunNotFoundError(
             f"run {run_id} is not open in this process. "
@@ -475,5 +461,4 @@ def run_of(run_id: str) -> Run:
 
 def is_open(run_id: str) -> bool:
     """Whether this process holds the run."""
-    with _LOCK:
-        return run_id in _ACTIVE
+    return run_id in _ACTIVE

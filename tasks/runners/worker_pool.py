@@ -29,8 +29,6 @@ from tasks.version import install_command
 _PATIENCE_S: Final = 15.0
 """What a worker process has to end by itself: its calls in flight, and its journal."""
 _KEY = "optimization.execution.runner"
-_NEEDS = {"ray": "ray"}
-"""Runner → package that it cannot do without; the extra has the runner's name."""
 
 
 class Runner(Protocol):
@@ -64,11 +62,9 @@ def check_runner(configuration: Configuration, *, is_by_name: bool) -> None:
         ConfigurationError: its package is missing, or a callable cannot travel.
     """
     execution = configuration.optimization.execution
-    package = _NEEDS.get(execution.runner)
-    if package is not None and importlib.util.find_spec(package) is None:
-        rule = f"needs the package {package}, which is not installed"
-        fix = f"Install it: {install_command(execution.runner)}"
-        raise ConfigurationError.of(_KEY, rule, fix, value=execution.runner)
+    if execution.runner == "ray" and importlib.util.find_spec("ray") is None:
+        rule, fix = "needs the package ray, which is not installed", install_command("ray")
+        raise ConfigurationError.of(_KEY, rule, f"Install it: {fix}", value="ray")
     if execution.runner != "threads" and not is_by_name:
         rule = "needs a function that other processes can import, not a callable of this one"
         fix = "Put the function into a file and name it: `api.function: path/file.py:name`."
