@@ -125,10 +125,7 @@ def _known_fields(path: tuple[str, ...]) -> list[str]:
 
 
 def check_session(api: ApiConfig, report: Report) -> None:
-    """Check the session that a target of kind ``browserbase`` asks for, and that it has a script."""
-    if api.function is None:
-        fix = "Add `function:` with the script, e.g. `scrape.py:run`."
-        report.require("api.function", "by kind `browserbase`", fix)
+    """Check the session that a target of kind ``browserbase`` asks for."""
     for problem in session_problems(api.request.body):
         path: Path = ("api", "request", "body", *filter(None, problem.key.split(".")))
         is_key = not problem.value
@@ -141,6 +138,19 @@ _UNUSED_FIX = {
     **dict.fromkeys(("messages", "options"), "Use `request.body`, or `kind: openai`."),
 }
 """What to write instead of a key, where that is another key."""
+_NEEDED_BY = {
+    "function": (
+        "function",
+        "Add `function:`, e.g. `my_module:answer` or `answer.py:answer`.",
+    ),
+    "agno": ("function", "Add `function:` with what makes the agent, e.g. `agents.py:make`."),
+    "browserbase": ("function", "Add `function:` with the script, e.g. `scrape.py:run`."),
+    "plugin": (
+        "plugin",
+        "Add `plugin:` with the name of an entry point of the group `convergence.targets`.",
+    ),
+}
+"""Kind → the key that it cannot do without, and what to write."""
 
 
 def check_api(configuration: Configuration, report: Report, *, allow_callable: bool) -> None:
@@ -149,12 +159,10 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
     _check_unused(api, report)
     if api.kind not in URLLESS_KINDS:
         _check_endpoints(api, report)
-    if api.kind == "agno" and api.function is None:
-        fix = "Add `function:` with what makes the agent, e.g. `agents.py:make`."
-        report.require("api.function", "by kind `agno`", fix)
-    elif api.kind == "function" and api.function is None and not allow_callable:
-        fix = "Add `function:`, e.g. `my_module:answer` or `answer.py:answer`."
-        report.require("api.function", "by kind `function`", fix)
+    if api.kind in _NEEDED_BY and not (api.kind == "function" and allow_callable):
+        key, fix = _NEEDED_BY[api.kind]
+        if getattr(api, key) is None:
+            report.require(("api", key), f"by kind `{api.kind}`", fix)
     if api.models and api.kind not in URLLESS_KINDS:
         _check_models(api, space, report)
     model = space.parameters.get("model")
@@ -162,9 +170,6 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
         _check_deployment(api.deployment, model, report)
     if api.kind == "browserbase":
         check_session(api, report)
-    if api.kind == "plugin" and api.plugin is None:
-        fix = "Add `plugin:` with the name of an entry point of the group `convergence.targets`."
-        report.require("api.plugin", "by kind `plugin`", fix)
     if api.kind not in {"function", "local"}:
         _check_auth(api.auth, report)
     _check_headers(api, report)

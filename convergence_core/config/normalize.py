@@ -124,7 +124,10 @@ def _evaluation(n: Report, *, allow_callable: bool) -> None:
         evaluation["test_cases"] = {key: cases}
         n.renamed["evaluation", "test_cases", key] = ("evaluation", "test_cases")
     metrics = mapping_at(evaluation, "metrics")
-    if costs_unknown(n.data) and _others_weigh(metrics):
+    others = [metric for name, metric in metrics.items() if name != "cost_usd"]
+    if costs_unknown(n.data) and any(  # without a weight the default is 1
+        isinstance(metric, dict) and metric.get("weight") != 0 for metric in others
+    ):
         metrics["cost_usd"]["weight"] = 0
     for name, metric in metrics.items():
         if isinstance(metric, dict):
@@ -160,14 +163,6 @@ def costs_unknown(data: dict[str, Any]) -> bool:
         and api.get("kind") == "http"
         and not data.get("prices")
         and mapping_at(api, "response").get("cost_field") is None
-    )
-
-
-def _others_weigh(metrics: dict[str, Any]) -> bool:
-    """Whether another metric than ``cost_usd`` has a weight; without one the default is 1."""
-    return any(
-        name != "cost_usd" and isinstance(metric, dict) and metric.get("weight") != 0
-        for name, metric in metrics.items()
     )
 
 

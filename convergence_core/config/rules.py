@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from convergence_core.config.api import CHAT_KINDS, URLLESS_KINDS, ApiKind
+from convergence_core.config.api import CHAT_KINDS, URLLESS_KINDS
 from convergence_core.config.api_rules import check_api, check_url
 from convergence_core.config.evaluation_rules import check_evaluation, check_llm
 from convergence_core.config.games import (
@@ -121,58 +121,55 @@ def _check_headers(configuration: Configuration, report: Report) -> None:
 
 # -- prices
 
-_REQUEST_PRICES = (
+_PER_REQUEST = (
     ("request",),
-    "request",
+    "by request",
     "Write only e.g. `request: 0.002`, US dollars for each request.",
 )
-_SESSION_PRICES = (
-    ("minute", "proxy_gb"),
-    "the minute",
-    "Write e.g. `{minute: 0.002, proxy_gb: 12}`, in US dollars, as your plan says.",
-)
-"""Keys that a kind of target reads, the required one first; the unit of its price; the fix."""
+_KIND_PRICES = {
+    **dict.fromkeys(("http", "function", "plugin"), _PER_REQUEST),
+    "browserbase": (
+        ("minute", "proxy_gb"),
+        "by the minute",
+        "Write e.g. `{minute: 0.002, proxy_gb: 12}`, in US dollars, as your plan says.",
+    ),
+}
+"""Kind of target → keys that it reads, the required one first; how it is priced; the fix."""
 
 
 def _check_prices(configuration: Configuration, report: Report) -> None:
+    kind = configuration.api.kind
     for name, price in configuration.prices.items():
         path: Path = ("prices", name)
-        if name in ("http", "function", "plugin", "browserbase"):
-            _check_kind_price(name, price, configuration.api.kind, report)
-        elif name in CHAT_KINDS:
+        if name in CHAT_KINDS:
             rule = "must be the name of a model, not of a provider"
             report.add(path, rule, "Write e.g. `gpt-4o-mini`.", of_key=True)
-        else:
+        elif name not in _KIND_PRICES:
             _check_model_price(price, path, report)
-
-
-def _check_kind_price(name: str, price: PriceConfig, kind: ApiKind, report: Report) -> None:
-    path: Path = ("prices", name)
-    if kind != name:
-        report.no_effect(path, f"with kind `{kind}`", "Remove it.")
-        return
-    keys, unit, fix = _SESSION_PRICES if name == "browserbase" else _REQUEST_PRICES
-    for key in fields_of(PriceConfig):
-        if key not in keys and not is_default(price, key):
-            report.no_effect((*path, key), f"on kind `{name}`, which is priced by {unit}", fix)
-    if getattr(price, keys[0]) is None:
-        report.require((*path, keys[0]), f"by kind `{name}`", fix)
+        elif kind != name:
+            report.no_effect(path, f"with kind `{kind}`", "Remove it.")
+        else:
+            keys, how, fix = _KIND_PRICES[name]
+            for key in fields_of(PriceConfig):
+                if key not in keys and not is_default(price, key):
+                    report.no_effect((*path, key), f"on kind `{name}`, which is priced {how}", fix)
+            if getattr(price, keys[0]) is None:
+                report.require((*path, keys[0]), f"by kind `{name}`", fix)
 
 
 def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
-    for key in _SESSION_PRICES[0]:
+    for key in ("minute", "proxy_gb"):
         if not is_default(price, key):
             report.no_effect((*path, key), "on a model", "Remove it; it is for `browserbase`.")
-    of_tokens = ("input", "output", "cached_input", "cache_write")
-    written = [key for key in of_tokens if getattr(price, key) is not None]
+    written = [*price.model_dump(exclude_none=True, exclude={"request", "max_output_tokens"})]
     lacking = [key for key in ("input", "output") if key not in written]
-    if written and lacking:
-        fix = "Write both `input` and `output`, in US dollars per million tokens."
-        report.require((*path, lacking[0]), f"beside `{written[0]}`", fix)
-    elif all(is_default(price, key) for key in fields_of(PriceConfig)):
+    if not price.model_dump(exclude_none=True):
         rule = "must tell a price, or something else of the model"
         fix = "Write e.g. `{input: 0.15, output: 0.6}`, US dollars per million tokens."
         report.add(path, rule, fix, of_key=True)
+    elif written and lacking:
+        fix = "Write both `input` and `output`, in US dollars per million tokens."
+        report.require((*path, lacking[0]), f"beside `{written[0]}`", fix)
 
 
 # -- prompts

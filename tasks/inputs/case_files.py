@@ -9,11 +9,11 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from convergence_core.config.secrecy import shown
 from convergence_core.config.source import ConfigSource, read_yaml, shown_key
@@ -52,12 +52,8 @@ class Retyped:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RawCases:
-    """The test cases of a file, and what is wrong with others."""
-
-    cases: tuple[RawCase, ...]
-    problems: tuple[Problem, ...] = ()
+RawCases: TypeAlias = tuple[Sequence[RawCase], Sequence[Problem]]
+"""The test cases of a file, and what is wrong with others."""
 
 
 class FileProblem(Exception):  # noqa: N818 - it carries a Problem
@@ -234,7 +230,7 @@ def _json(text: str, report: Reporter) -> RawCases:
     cases, key = _cases_of(load_json(text, report, read_float=_WrittenFloat), report)
     places = _places(text, _starts(text, key))
     pairs = zip(cases, places, strict=True)
-    return RawCases(tuple(_of_json(value, line, column) for value, (_, line, column) in pairs))
+    return [_of_json(value, line, column) for value, (_, line, column) in pairs], ()
 
 
 def _places(text: str, starts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
@@ -288,7 +284,7 @@ def _jsonl(text: str, report: Reporter) -> RawCases:
                 cases.append(_of_json(value, number))
             except FileProblem as error:
                 problems.append(error.problem)
-    return RawCases(tuple(cases), tuple(problems))
+    return cases, problems
 
 
 # -- YAML and tables
@@ -297,10 +293,10 @@ def _jsonl(text: str, report: Reporter) -> RawCases:
 def _yaml(text: str, report: Reporter) -> RawCases:
     source = read_yaml(text, report.file)
     if source.problems:
-        return RawCases((), tuple(map(report.below, source.problems)))
+        return (), [*map(report.below, source.problems)]
     cases, key = _cases_of(source.data, report)
     above: tuple[str, ...] = (key,) if key else ()
-    return RawCases(tuple(raw_case(source, (*above, i), value) for i, value in enumerate(cases)))
+    return [raw_case(source, (*above, i), value) for i, value in enumerate(cases)], ()
 
 
 def raw_case(source: ConfigSource, path: tuple[str | int, ...], value: Any) -> RawCase:
@@ -432,7 +428,7 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
         reason, _, line_text = str(error).rstrip(")").rpartition(" (line ")
         rule, fix = f"must be valid CSV: {reason}", "Check the double quotes before this line."
         problems.append(report.problem(rule, fix, line=int(line_text)))
-    return RawCases(tuple(cases), tuple(problems))
+    return cases, problems
 
 
 def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
@@ -548,7 +544,7 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
         except NotJsonError as error:
             rule = f"must hold values that JSON can carry, but in row {number} {error}"
             problems.append(report.problem(rule, "Convert the column to text or numbers."))
-    return RawCases(tuple(cases), tuple(problems))
+    return cases, problems
 
 
 _READERS: dict[str, Callable[[str, Reporter], RawCases]] = {

@@ -23,7 +23,6 @@ from tasks.http.request_templates import Placeholder, placeholders
 from tasks.inputs.case_files import (
     FileProblem,
     RawCase,
-    RawCases,
     Reporter,
     decode,
     load_json,
@@ -327,15 +326,16 @@ class _Loader:
             raw = self._collect(lambda: read_cases(file, report))
         else:
             report = Reporter(file=self.source.file, key=f"{_CASES}.inline")
-            raw = RawCases(tuple(self._inline(i, v) for i, v in enumerate(config.inline or ())))
+            raw = [self._inline(i, v) for i, v in enumerate(config.inline or ())], ()
         if raw is None:
             return ()
-        self._problems += raw.problems
-        cases, problems = build_cases(raw.cases, self.configuration.evaluation, report)
+        raw_cases, unread = raw
+        self._problems += unread
+        cases, problems = build_cases(raw_cases, self.configuration.evaluation, report)
         # A file without a readable line needs no message about missing cases.
-        self._problems += [] if raw.problems and not raw.cases else problems
+        self._problems += [] if unread and not raw_cases else problems
         cases += self._approved(cases)
-        self._warnings += retyped_warnings(raw.cases, self.configuration, report)
+        self._warnings += retyped_warnings(raw_cases, self.configuration, report)
         self._warnings += leak_warnings(cases, report)
         units = {case.group or (case.case_id,) for case in cases}
         if config.holdout > 0 and len(units) == 1 and not problems:
@@ -354,8 +354,8 @@ class _Loader:
         raw = self._collect(lambda: read_cases(self.base_dir / name, report))
         if raw is None:
             return ()
-        cases, problems = build_cases(raw.cases, self.configuration.evaluation, report)
-        self._problems += [*raw.problems, *problems]
+        cases, problems = build_cases(raw[0], self.configuration.evaluation, report)
+        self._problems += [*raw[1], *problems]
         cases = limited_weights(cases, others)
         known = {case.case_id for case in others}
         for twice in (case.case_id for case in cases if case.case_id in known):
