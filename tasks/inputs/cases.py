@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy.sparse import csr_array
 
 from convergence_core.config import Configuration, EvaluationConfig, MetricConfig
@@ -224,6 +225,36 @@ def hash_of(cases: Sequence[Case]) -> str:
     return sha256_hex(canonical_json(rows))
 
 
+class _Fields(BaseModel):
+    """Fields of a test case but what it expects; further ones are left alone."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: Annotated[str, Field(min_length=1)] | int | None = None
+    input: str | bool | int | float | list[Any] | dict[str, Any]
+    weight: float = Field(default=1.0, gt=0, le=MAX_WEIGHT)
+    tags: str | list[str] | None = None
+    group: Annotated[str, Field(pattern=r"\S")] | int | None = None
+    description: str | None = None
+
+
+_RULES = {
+    "id": ("must be a text that is not empty", "Write e.g. `id: refund-1`, or leave it out."),
+    "input": ("is required", "Add `input:`, the question."),
+    "weight": (
+        f"must be a number above 0 and at most {MAX_WEIGHT:,}",
+        "Write e.g. 1, or remove the case.",
+    ),
+    "tags": ("must be a list of texts", "Write e.g. `[easy, english]`."),
+    "group": (
+        "must be a text that is not empty",
+        "Write one name for all cases that are alike, or remove it.",
+    ),
+    "description": ("must be a text", "Put it in quotes."),
+}
+"""Field → its rule, and what to write instead."""
+
+
 class _Builder:
     """Checks raw cases one after the other."""
 
@@ -252,39 +283,32 @@ class _Builder:
             return
         assert isinstance(value, dict)  # noqa: S101 - a mapping stays one
         self._check_keys(value)
-        if value.get("input") is None:
-            self._refuse(".input", "is required", "Add `input:`, the question.")
-        weight, tags = value.get("weight", 1.0), _tags(value.get("tags"))
-        if not _is_positive(weight):
-            rule = f"must be a number above 0 and at most {MAX_WEIGHT:,}"
-            self._refuse(".weight", rule, "Write e.g. 1, or remove the case.", weight)
-        if tags is None:
-            fix = "Write e.g. `[easy, english]`."
-            self._refuse(".tags", "must be a list of texts", fix, value.get("tags"))
-        group = value.get("group")
-        if isinstance(group, int) and not isinstance(group, bool):
-            group = str(group)
-        if group is not None and (not isinstance(group, str) or not group.strip()):
-            fix = "Write one name for all cases that are alike, or remove it."
-            self._refuse(".group", "must be a text that is not empty", fix, group)
-        description = value.get("description") or ""
-        if not isinstance(description, str):
-            self._refuse(".description", "must be a text", "Put it in quotes.", description)
+        fields = self._fields(value)
         self._check_expected(value)
-        case_id = self._id(value)
-        if len(self.problems) == n_before:
-            assert case_id is not None and tags is not None  # noqa: S101, PT018 - no problem
-            self.cases.append(
-                Case(
-                    case_id=case_id,
-                    input=value["input"],
-                    expected=value.get("expected"),
-                    weight=float(weight),  # type: ignore[arg-type]  # checked above
-                    tags=tags,
-                    group=None if group is None else str(group),
-                    description=str(description),
-                )
+        case_id = None if fields is None else self._id(value)
+        if fields is None or case_id is None or len(self.problems) > n_before:
+            return
+        self.cases.append(
+            Case(
+                case_id=case_id,
+                input=value["input"],
+                expected=value.get("expected"),
+                weight=fields.weight,
+                tags=(fields.tags,) if isinstance(fields.tags, str) else tuple(fields.tags or ()),
+                group=None if fields.group is None else str(fields.group),
+                description=fields.description or "",
             )
+        )
+
+    def _fields(self, value: dict[str, Any]) -> "_Fields | None":
+        """Return a case's fields; ``None`` where one is of another type, which is refused."""
+        try:
+            return _Fields.model_validate(value)
+        except ValidationError as error:
+            for key in dict.fromkeys(str(item["loc"][0]) for item in error.errors()):
+                rule, fix = _RULES[key]
+                self._refuse(f".{key}", rule, fix, *([] if key == "input" else [value[key]]))
+            return None
 
     def _check_keys(self, value: dict[str, Any]) -> None:
         """Refuse misspelt keys; others, such as further columns of a table, are left alone."""
@@ -299,13 +323,9 @@ class _Builder:
             content = [value.get("input"), value.get("expected")]
             case_id = f"case-{sha256_hex(canonical_json(content))[:12]}"
             rule, fix = "must differ from all others", "Remove it, or give both an `id`."
-        elif isinstance(written, (str, int)) and not isinstance(written, bool) and written != "":
+        else:
             case_id = str(written)
             rule, fix = "must be unique", "Give each case an id of its own."
-        else:
-            fix = "Write e.g. `id: refund-1`, or leave it out."
-            self._refuse(".id", "must be a text that is not empty", fix, written)
-            return None
         if case_id in self._id_to_place:
             at = ".id" if written is not None else ""
             rule += f", but {self._id_to_place[case_id]} has the same"
@@ -335,21 +355,6 @@ class _Builder:
         self.problems.append(
             self._report.problem(rule, fix, value=written, line=line, column=column, at=at)
         )
-
-
-def _is_positive(value: object) -> bool:
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= MAX_WEIGHT
-    )
-
-
-def _tags(value: object) -> tuple[str, ...] | None:
-    if value is None:
-        return ()
-    tags = [value] if isinstance(value, str) else value
-    if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
-        return tuple(tags)
-    return None
 
 
 MOST_SHOWN = 5

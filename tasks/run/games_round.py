@@ -92,7 +92,9 @@ class GamesRound:
         self.is_finished = any(record.run_id == run.run_id for record in past)
         """Whether its plays are published: it was killed after that."""
         self.past = [record for record in past if record.run_id != run.run_id]
-        self._fixed = self._kept()
+        text = run.record.tags.get(COINS_TAG)
+        self._fixed: dict[str, Any] | None = None if text is None else json.loads(text)
+        """What the round had fixed before it was killed."""
         self.number = (
             1 + max((record.round_number for record in self.past), default=-1)
             if self._fixed is None
@@ -220,19 +222,15 @@ class GamesRound:
 
     # -- parts
 
-    def _kept(self) -> dict[str, Any] | None:
-        """Return what the round had fixed before it was killed; ``None``: nothing."""
-        text = self.run.record.tags.get(COINS_TAG)
-        return None if text is None else dict(json.loads(text))
-
     def _evaluate_incumbent(self, incumbent: Candidate) -> Trial | None:
         """Return the incumbent's answers to held-out cases; ``None``: the round's share has no room for them."""
         run, budget = self.run, self._calls.budget
-        cases = run.loaded.holdout_cases
+        cases, n_calls = run.loaded.holdout_cases, run.study.schedule.calls_per_cell
+        # The most that the answers may cost, as far as it is known; judges are left out.
+        worst_usd = [run.session.target.worst_case(incumbent.params, case).usd for case in cases]
+        worst = WorstCase(usd=sum(usd or 0.0 for usd in worst_usd))
         try:
-            reserved = budget.reserve(
-                self._worst(incumbent), n_calls=len(cases) * run.study.schedule.calls_per_cell
-            )
+            reserved = budget.reserve(worst, n_calls=len(cases) * n_calls)
         except EvaluatorFault as fault:
             self._limit = limit_words(str(fault))
             return None
@@ -247,12 +245,6 @@ class GamesRound:
         run.check_stop()
         budget.settle(reserved, self._price_of(trial))
         return trial
-
-    def _worst(self, incumbent: Candidate) -> WorstCase:
-        """Return the most that the incumbent's answers may cost, as far as it is known; judges left out."""
-        target, params = self.run.session.target, incumbent.params
-        worst_usd = [target.worst_case(params, case).usd for case in self.run.loaded.holdout_cases]
-        return WorstCase(usd=sum(usd or 0.0 for usd in worst_usd))
 
     def _price_of(self, trial: Trial) -> float | None:
         """Return what a look has cost with its judges; ``None`` if a price is unknown."""
@@ -324,15 +316,12 @@ class GamesRound:
             for game in games
         )
 
-    def _cost_usd(self) -> float | None:
-        """Return what the round has cost; ``None`` if a price is unknown."""
-        totals = self.run.journal.totals(self.run_id)
-        return None if totals.n_unpriced else totals.cost_usd or 0.0
-
     def _tables(self) -> dict[str, Sequence[Row]]:
         run_id, look = self.run_id, self.look
         assert look is not None  # noqa: S101 - a round begins with it
-        seed, n_plays, cost = self.run.record.seed, len(self._plays), self._cost_usd()
+        seed, n_plays = self.run.record.seed, len(self._plays)
+        totals = self.run.journal.totals(self.run_id)
+        cost = None if totals.n_unpriced else totals.cost_usd or 0.0
         return {
             "game_rounds": [
                 round_row(run_id, self.number, seed, look, n_plays, cost, self._limit)
