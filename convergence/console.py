@@ -133,6 +133,17 @@ def emit(value: object, show: Callable[[], None] | str) -> None:
         show()
 
 
+def write(text: str, output: Path | None) -> None:
+    """Write a text to a file and name it, or to standard output without one."""
+    from tasks.store.layout import write_file  # noqa: PLC0415 - with its only user
+
+    if output is None:
+        sys.stdout.write(text)
+        return
+    write_file(output, text)
+    say(f"Wrote {output}.")
+
+
 def answer_json(value: object) -> None:
     """Write a value as one JSON document to standard output."""
     sys.stdout.write(json_text(value))

@@ -12,9 +12,9 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import comb
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -106,22 +106,6 @@ class RunEstimate:
     """Most calls, with every allowed retry."""
     unaffordable: str | None
     """Purposes of which `budget.max_usd` affords no call, and the fix; ``None`` if it affords one of each."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON value; `validate --json` has the sizes."""
-        names = (
-            "config",
-            "system",
-            "notes",
-            "price_version",
-            "calls_with_retries",
-            "unaffordable",
-        )
-        return {
-            **{name: getattr(self, name) for name in names},
-            "roles": [asdict(role) for role in self.roles],
-            "total": asdict(self.total),
-        }
 
 
 def estimate(loaded: "Loaded") -> RunEstimate:

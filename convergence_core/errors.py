@@ -39,6 +39,7 @@
 Messages name the key, the rule, the value and the fix, in that order.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -113,6 +114,22 @@ class ConfigurationError(ConvergenceError):
     def __reduce__(self) -> tuple[type["ConfigurationError"], tuple[tuple[Problem, ...]]]:
         """Pickle the problems, because the message derives from them."""
         return type(self), (self.problems,)
+
+
+def run_checks(checks: Iterable[Callable[[], object]]) -> None:
+    """Run all checks.
+
+    Raises:
+        ConfigurationError: a check fails; holds the problems of all, each once.
+    """
+    problems: list[Problem] = []
+    for check in checks:
+        try:
+            check()
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(list(dict.fromkeys(problems)))
 
 
 class ForeignPackageError(ConvergenceError):

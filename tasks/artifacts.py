@@ -27,6 +27,7 @@ from convergence_core.result import RunResult, number_text
 from convergence_core.result.number_text import plural
 from convergence_core.result.verdict import verdict_of
 from tasks.notify.system_events import budget_events
+from tasks.report.blocks import Grid
 from tasks.report.games_section import games_blocks
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.phrases import ending, named_label, spend
@@ -246,9 +247,11 @@ def show_thought(run_id: str) -> None:
         "weight in the draws before": f"{row['weight']:.3f}",
         **{name: f"{stats[name]:.3f}" for name in sorted(stats) if name.startswith(("p_", "w_"))},
     }
-    lines = "\n".join(f"| {name} | {value} |" for name, value in numbers.items())
     text = _block(redacted_text(str(payloads[0]["text"]))) if payloads else str(row["reason"])
-    markdown = f"| number | value |\n|---|---|\n{lines}\n\n{text}\n"
+    grid = Grid(
+        ("number", "value"), tuple((name, str(number)) for name, number in numbers.items())
+    )
+    markdown = f"{markdown_of([grid])}\n{text}\n"
     title = f"Thought of generation {row['generation']:02d} of {run.label}"
     _show_text(run, "thought", markdown, title)
 

@@ -1,7 +1,6 @@
 """``init``, ``validate`` and ``schema``: commands before a run."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ import typer
 from convergence import console
 from convergence.cli import locations, options
 from convergence.cli.locations import load_with
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError, run_checks
 
 if TYPE_CHECKING:
     from convergence.cost_estimate import RunEstimate
@@ -230,7 +229,7 @@ def _build_parts(loaded: "Loaded") -> None:
         finally:
             asyncio.run(target.aclose())
 
-    parts: list[Callable[[], object]] = [
+    checks: list[Callable[[], object]] = [
         lambda: check_destinations(configuration, loaded.base_dir),
         lambda: journal_url(configuration),
         lambda: check_judges(configuration),
@@ -241,14 +240,7 @@ def _build_parts(loaded: "Loaded") -> None:
         lambda: make_metrics(loaded, world),
         *_learning_parts(loaded, world),
     ]
-    problems: list[Problem] = []
-    for make in parts:
-        try:
-            make()
-        except ConfigurationError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise ConfigurationError(list(dict.fromkeys(problems)))
+    run_checks(checks)
 
 
 def _learning_parts(loaded: "Loaded", world: "Environment") -> Iterator[Callable[[], object]]:
@@ -368,8 +360,5 @@ def schema(
     """Print the JSON Schema of optimization.yaml, for editors."""
     from convergence.templates import schema_text  # noqa: PLC0415 - loads the schema's models
 
-    if output is None:
-        sys.stdout.write(schema_text())
-        return
-    output.write_text(schema_text(), encoding="utf-8")
+    console.write(schema_text(), output)
     console.say(f"Wrote {output}.")

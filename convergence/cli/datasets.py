@@ -1,7 +1,6 @@
 """``export`` and ``import``: settings, test cases, answers, ratings, preferences."""
 
 import json
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,7 +93,6 @@ def export_config(
     from tasks.exports.run_winner import winner_of  # noqa: PLC0415 - as above
     from tasks.exports.winner_forms import WinnerForm, winner_text  # noqa: PLC0415 - as above
     from tasks.run.adoption import stored_result  # noqa: PLC0415 - as above
-    from tasks.store.layout import write_file  # noqa: PLC0415 - as above
 
     if form not in set(WinnerForm):
         fix = f"Write one of: {', '.join(WinnerForm)}."
@@ -106,12 +104,7 @@ def export_config(
     if winner is None:
         console.say("The run recommends no settings.")
         raise typer.Exit(EXIT_NO)
-    text = winner_text(winner, WinnerForm(form))
-    if output is None:
-        sys.stdout.write(text)
-        return
-    write_file(output, text)
-    console.say(f"Wrote {output}.")
+    console.write(winner_text(winner, WinnerForm(form)), output)
 
 
 @exporting.command("games")

@@ -13,6 +13,7 @@ from convergence.cli.options import EXIT_NO
 from convergence.finished_runs import CandidateNames
 from convergence_core.caveats import CASES, TRAFFIC
 from convergence_core.errors import RunNotFoundError
+from convergence_core.records import fields_of
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
@@ -84,28 +85,24 @@ def promote(  # noqa: PLR0917 - Typer's options
                 holdback=holdback,
                 tolerance=tolerance,
             )
-    if why is not None:
-        if why == "is_champion":
-            _answer(promoted=False, run=result.label, decision=decision)
-        console.say(describe_obstacle(why, result))
-        if why == "changed":
-            raise typer.Exit(EXIT_NO)
-    else:
-        _answer(
-            promoted=True,
-            run=result.label,
-            decision=decision,
-            candidate_id=best.candidate_id,
-            params=best.params,
-            arm_id=arm,
-            watched_against=rival,
-        )
-        console.say(f"{best.label} is the champion of {result.system} now.")
+    answered = {"promoted": why is None, "run": result.label, "decision": decision}
+    if why is None:
+        answered |= {
+            **fields_of(best, "candidate_id", "params"),
+            "arm_id": arm,
+            "watched_against": rival,
+        }
+        text = f"{best.label} is the champion of {result.system} now."
         if rival is not None:
-            console.say(
-                f"Live. The old settings keep {100 * holdback:.0f} % of the requests as control; "
+            text += (
+                f"\nLive. The old settings keep {100 * holdback:.0f} % of the requests as control; "
                 "`convergence fold` compares them."
             )
+    else:
+        text = describe_obstacle(why, result)
+    console.emit(answered, text)
+    if why == "changed":
+        raise typer.Exit(EXIT_NO)
     _release(record.tags.get(FLOW_RUN_TAG))
 
 
@@ -134,13 +131,13 @@ def _grounds(result: "RunResult", unproven: str | None) -> str:
             f"{one_line(unproven, MOST_REASON, redacted_text)}"
         )
     else:
-        _answer(promoted=False, run=result.label, decision=gate.decision)
-        console.say(f"{verdict.sentence} {verdict.next_step} {CASES}")
+        text = f"{verdict.sentence} {verdict.next_step} {CASES}"
         if verdict.kind in {"likely", "cheaper"}:
-            console.say(
-                "To use the settings found without proof: "
+            text += (
+                "\nTo use the settings found without proof: "
                 f"`convergence promote {result.label} --unproven REASON`."
             )
+        console.emit({"promoted": False, "run": result.label, "decision": gate.decision}, text)
     raise typer.Exit(EXIT_NO)
 
 
@@ -159,8 +156,8 @@ def rollback(
         name = CandidateNames(state.root).of(former.candidate_id, former.params)
         console.confirm(f"Restore {name} as champion of {system}?", yes=yes)
         roll_back(state, system)
-    _answer(system=system, candidate_id=former.candidate_id, params=former.params)
-    console.say(f"{name} is the champion of {system} again.")
+    restored = {"system": system, **fields_of(former, "candidate_id", "params")}
+    console.emit(restored, f"{name} is the champion of {system} again.")
 
 
 def _evidence_of(look: Any) -> str:
@@ -281,9 +278,3 @@ def _release(flow_run_id: str | None) -> None:
         console.say("The waiting flow run continues.")
     elif state == "unreachable":
         console.say("Prefect's server does not answer: the flow run still waits.")
-
-
-def _answer(**value: object) -> None:
-    """Print a JSON object with ``--json``, else nothing."""
-    if console.settings.json:
-        console.answer_json(value)

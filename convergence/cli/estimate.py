@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from convergence import console
 from convergence.cli import options
 from convergence.cli.locations import load_with
+from convergence_core.records import fields_of
 
 if TYPE_CHECKING:
     from convergence.cost_estimate import RoleEstimate, RunEstimate
@@ -51,7 +52,8 @@ def emit_estimate(
 
     configuration = with_overrides(loaded.configuration, generations=generations, budget=budget)
     run = estimate_run(replace(loaded, configuration=configuration))
-    console.emit(run.to_json(), lambda: _show(run))
+    names = ("config", "system", "notes", "price_version", "calls_with_retries", "unaffordable")
+    console.emit(fields_of(run, *names, "roles", "total"), lambda: _show(run))
 
 
 def _show(run: "RunEstimate") -> None:

@@ -4,22 +4,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import IO, Protocol
+from typing import IO, TypeAlias
 
 _MOST_PASTED = 4_096
 """Most bytes to read at once."""
-
-
-class Keyboard(Protocol):
-    """Lines and keys that a user types."""
-
-    is_terminal: bool
-
-    def line(self, prompt: str) -> str | None:
-        """Return the next line without its end, or ``None`` at the end of input."""
-
-    def choice(self, prompt: str, keys: str) -> str | None:
-        """Return one of ``keys``, or ``None`` if the user skips."""
 
 
 class PipedLines:
@@ -32,7 +20,7 @@ class PipedLines:
         self._kept: str | None = None
 
     def line(self, prompt: str) -> str | None:  # noqa: ARG002 - a pipe shows no prompt
-        """Return the next line; see ``Keyboard``."""
+        """Return the next line without its end, or ``None`` at the end of input."""
         if self._kept is not None:
             kept, self._kept = self._kept, None
             return kept
@@ -40,7 +28,7 @@ class PipedLines:
         return line.rstrip("\r\n") if line else None
 
     def choice(self, prompt: str, keys: str) -> str | None:
-        """Return the next line if it is one of ``keys``; skips an empty line."""
+        """Return the next line if it is one of ``keys``, else ``None``; skips an empty line."""
         line = self.line(prompt)
         if line is None or not line.strip():
             return None
@@ -63,7 +51,7 @@ class TerminalKeyboard:
         self._start = ""
 
     def line(self, prompt: str) -> str | None:
-        """Return the next line; see ``Keyboard``."""
+        """Return the next line without its end, or ``None`` at the end of input."""
         start, self._start = self._start, ""
         readline = getattr(self, "_readline", None)
         if start and readline is not None:
@@ -78,7 +66,7 @@ class TerminalKeyboard:
                 readline.set_startup_hook()
 
     def choice(self, prompt: str, keys: str) -> str | None:
-        """Return one of ``keys``, pressed without Enter; another key starts the next line."""
+        """Return one of ``keys``, pressed without Enter, else ``None``; another key starts the next line."""
         with _single_keys() as has_keys:
             sys.stdout.write(prompt)
             sys.stdout.flush()
@@ -112,6 +100,10 @@ def _single_keys() -> Iterator[bool]:
         yield True
     finally:
         termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+Keyboard: TypeAlias = PipedLines | TerminalKeyboard
+"""Lines and keys that a user types."""
 
 
 def keyboard() -> Keyboard:

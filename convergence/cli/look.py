@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,6 @@ from convergence import console
 from convergence.cli import locations, options
 from convergence.finished_runs import finished_run
 from convergence_core.errors import QueryError
-from tasks.store.layout import write_file
 from tasks.store.tables.csv_cells import csv_writer
 
 if TYPE_CHECKING:
@@ -158,50 +157,42 @@ def query(  # noqa: PLR0917 - Typer's options
     parameters = _parameters(param or [])
     text = sys.stdin.read() if sql == "-" else sql
     opened = locations.open_store(store, config)
-    if output is None:
-        _print(opened.query(text, parameters), form)
+    if form is QueryFormat.PARQUET and output is not None:
+        opened.export(text, output, parameters)
+        console.say(f"Wrote {output}.")
         return
+    result = opened.query(text, parameters)
     match form:
         case QueryFormat.JSON:
-            write_file(output, console.json_text(_records(opened.query(text, parameters))))
+            rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+            console.write(console.json_text(rows), output)
         case QueryFormat.CSV:
-            lines = io.StringIO()
-            _write_csv(opened.query(text, parameters), lines)
-            write_file(output, lines.getvalue())
+            console.write(_csv_text(result), output)
         case _:
-            opened.export(text, output, parameters)
-    console.say(f"Wrote {output}.")
+            _show_table(result)
 
 
-def _print(result: "QueryResult", form: QueryFormat) -> None:
-    match form:
-        case QueryFormat.JSON:
-            console.answer_json(_records(result))
-        case QueryFormat.CSV:
-            _write_csv(result, sys.stdout)
-        case _:
-            numeric = [
-                name
-                for name, kind in zip(result.columns, result.types, strict=True)
-                if kind.startswith(("DOUBLE", "FLOAT", "DECIMAL")) or "INT" in kind
-            ]
-            cells = [[_cell(value) for value in row] for row in result.rows[:MOST_ROWS]]
-            console.show(console.simple_table(result.columns, cells, right=numeric))
-            n = len(result.rows)
-            console.say(f"{n:,} row{'' if n == 1 else 's'}")
-            if n > MOST_ROWS:
-                console.say(f"Shown: the first {MOST_ROWS:,}; --format csv or json has all.")
+def _show_table(result: "QueryResult") -> None:
+    numeric = [
+        name
+        for name, kind in zip(result.columns, result.types, strict=True)
+        if kind.startswith(("DOUBLE", "FLOAT", "DECIMAL")) or "INT" in kind
+    ]
+    cells = [[_cell(value) for value in row] for row in result.rows[:MOST_ROWS]]
+    console.show(console.simple_table(result.columns, cells, right=numeric))
+    n = len(result.rows)
+    console.say(f"{n:,} row{'' if n == 1 else 's'}")
+    if n > MOST_ROWS:
+        console.say(f"Shown: the first {MOST_ROWS:,}; --format csv or json has all.")
 
 
-def _write_csv(result: "QueryResult", stream: TextIO) -> None:
-    write_row = csv_writer(stream)
+def _csv_text(result: "QueryResult") -> str:
+    text = io.StringIO()
+    write_row = csv_writer(text)
     write_row(result.columns)
     for row in result.rows:
         write_row([_csv_cell(value) for value in row])
-
-
-def _records(result: "QueryResult") -> list[dict[str, object]]:
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    return text.getvalue()
 
 
 def _parameters(assignments: Sequence[str]) -> dict[str, object]:
@@ -263,12 +254,7 @@ def report(  # noqa: PLR0917 - Typer's options
     from tasks.run.adoption import stored_result  # noqa: PLC0415 - brings pydantic
 
     record = finished_run(opened, run)
-    text = _rendered(stored_result(record, opened.path), form)
-    if output is None:
-        sys.stdout.write(text)
-        return
-    write_file(output, text)
-    console.say(f"Wrote {output}.")
+    console.write(_rendered(stored_result(record, opened.path), form), output)
 
 
 def _rendered(result: "RunResult", form: ReportFormat) -> str:

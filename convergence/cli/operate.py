@@ -123,7 +123,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
         raise ConfigurationError.of("--training-pool", rule, fix, value=training_pool)
     with _server():
         from deployments.nightly import deploy  # noqa: PLC0415 - only where it is needed
-        from deployments.nightly.plan import Notified, plan  # noqa: PLC0415 - as above
+        from deployments.nightly.plan import plan  # noqa: PLC0415 - as above
 
         suffix = "" if name is None else f"-{name}"
         store = (loaded.base_dir / loaded.configuration.storage.folder).resolve()
@@ -137,7 +137,8 @@ def deploy(  # noqa: PLR0917 - Typer's options
             trains=trains,
             plays_games=loaded.configuration.society.games.enabled,
             training_pool=training_pool,
-            notified=Notified(webhook_env=notify_webhook, slack_env=notify_slack),
+            webhook_env=notify_webhook,
+            slack_env=notify_slack,
             suffix=suffix,
         )
         automations = deploy.deploy(

@@ -17,7 +17,6 @@ from convergence_core.result.run_result import (
     ResultStatus,
     RoleCost,
     RunResult,
-    VolumePoint,
 )
 from convergence_core.result.verdict import Verdict, is_offline, result_json, verdict_of
 
@@ -37,7 +36,6 @@ __all__ = [
     "RoleCost",
     "RunResult",
     "Verdict",
-    "VolumePoint",
     "Within",
     "case_names",
     "is_offline",

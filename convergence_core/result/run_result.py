@@ -91,17 +91,6 @@ class FrontPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VolumePoint:
-    """How much the candidates known after a generation dominate."""
-
-    generation: int
-    """From 0."""
-    hypervolume: float
-    """Share of the unit cube of all objectives that lies below one of them, by what is believed of
-    them now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
     """What a Pareto run found: trade-offs that no evaluated candidate beats in every objective."""
 
@@ -116,7 +105,6 @@ class Front:
     n_dominated: int = 0
     n_infeasible: int = 0
     """Candidates that probably break a hard constraint too often; in neither list."""
-    volume: tuple[VolumePoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,18 +28,6 @@ ALERTS = "alerts"
 """Name of the deployment that notifies people."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notified:
-    """Who is notified: environment variables of the worker that hold addresses."""
-
-    webhook_env: str | None = None
-    slack_env: str | None = None
-
-    def __bool__(self) -> bool:
-        """Whether anybody is notified."""
-        return self.webhook_env is not None or self.slack_env is not None
-
-
 @dataclass(frozen=True, slots=True)
 class Planned:
     """One deployment."""
@@ -79,7 +67,8 @@ def plan(
     trains: bool = False,
     plays_games: bool = False,
     training_pool: str | None = None,
-    notified: Notified = Notified(),
+    webhook_env: str | None = None,
+    slack_env: str | None = None,
     suffix: str = "",
 ) -> tuple[Planned, ...]:
     """Return the deployments of one optimized system.
@@ -94,11 +83,13 @@ def plan(
         trains: whether its configuration has `feedback.training`.
         plays_games: whether its configuration has ``society.games.enabled``.
         training_pool: work pool whose workers train; ``None``: that of all.
-        notified: who is notified when something happens; nobody: there is no deployment for it.
+        webhook_env: environment variable of the worker that holds a webhook's address. Without this and
+            ``slack_env`` there is no deployment that notifies people.
+        slack_env: the same of a webhook in Slack's format.
         suffix: appended to each name, so that several systems have deployments of their own.
     """
     of_config, of_store = {"config": str(config)}, {"store": str(store)}
-    addresses = {"webhook_env": notified.webhook_env, "slack_env": notified.slack_env}
+    addresses = {"webhook_env": webhook_env, "slack_env": slack_env}
     planned = [
         Planned("optimize", "nightly", of_config, cron, description=
                 f"Optimize {system} every night; parameters override its configuration."),
@@ -121,7 +112,7 @@ def plan(
     if plays_games:
         text = f"Play a round of language games of {system}, and say which of them are kept."
         planned.append(Planned("games", "weekly", of_config, GAMES_CRON, description=text))
-    if notified:
+    if webhook_env is not None or slack_env is not None:
         text = f"Tell people what happened to {system}; automations start it."
         planned.append(Planned("notify", ALERTS, addresses, description=text))
     tags = ("convergence", f"system:{system}")

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from convergence_core.config import ApiConfig, Configuration
 from convergence_core.config.evaluation_rules import check_judges
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import run_checks
 from tasks.secrets.redaction import Secrets, journal_url
 
 
@@ -78,14 +78,7 @@ def check_environment(configuration: Configuration, secrets: Secrets | None = No
         needed.append(partial(secrets.get, variable, key=key))
     needed.append(partial(check_judges, configuration))
     needed.append(partial(journal_url, configuration, secrets))
-    problems: list[Problem] = []
-    for read in needed:
-        try:
-            read()
-        except ConfigurationError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
+    run_checks(needed)
 
 
 def _judge_keys(configuration: Configuration) -> dict[str, str]:

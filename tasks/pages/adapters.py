@@ -12,7 +12,7 @@ from convergence_core.feedback.adapter_records import (
     TrainingRoundRecord,
     answering_words,
 )
-from convergence_core.records import Json
+from convergence_core.records import Json, fields_of
 from convergence_core.result.number_text import distinguish
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.pages.writes import check_confirmed
@@ -45,6 +45,7 @@ MOST: Final = 200
 """Adapters and rounds that are shown, the latest ones."""
 MOST_STEPS: Final = 500
 """Steps of a loss curve that are shown; of longer ones evenly spaced ones."""
+_MEASURED: Final = ("reward", "latency_s", "n_output_tokens")
 _LONGEST = 2_000
 """Characters of a verdict."""
 
@@ -102,8 +103,7 @@ def trained_role(source: PageSource, role: str) -> Page:
         "sentences": [line_of(sentence, _LONGEST) for sentence in sentences],
         "live_tests": [
             {
-                "version": live_test.version,
-                "status": live_test.status,
+                **fields_of(live_test, "version", "status"),
                 "sentence": line_of(live_test.words, _LONGEST),
                 "at": time_of(live_test.ended_us or live_test.started_us),
             }
@@ -123,11 +123,8 @@ def trained_role(source: PageSource, role: str) -> Page:
         ],
         "answered_by": [
             {
-                "version": answers.version,
-                "n_answers": answers.n_answers,
-                "reward": _interval(answers.reward),
-                "latency_s": _interval(answers.latency_s),
-                "n_output_tokens": _interval(answers.n_output_tokens),
+                **fields_of(answers, "version", "n_answers"),
+                **{name: _interval(getattr(answers, name)) for name in _MEASURED},
             }
             for answers in answers_by_adapter(feedback, role)
         ],
@@ -179,31 +176,20 @@ def _adapters(source: PageSource, role: str) -> AdapterStore:
 
 def _adapter(adapter: AdapterRecord, checks: Sequence[GateCheck]) -> Page:
     return {
-        "version": adapter.version,
-        "status": adapter.status,
+        **fields_of(adapter, "version", "status"),
         "meaning": STATUSES[adapter.status],
         "sentence": line_of(adapter.status_words, _LONGEST),
         "origin": line_of(adapter.origin_words, _LONGEST),
-        "objective": adapter.objective,
-        "parent": adapter.parent,
-        "n_rows": adapter.n_rows,
-        "created_at": time_of(adapter.created_us),
-        "decided_at": time_of(adapter.decided_us),
         "may_activate": adapter.status in {"candidate", "inactive", "rolled_back"}
         and bool(checks)
         and all(check.passed for check in checks),
         "checks": [
             {
-                "name": check.name,
-                "passed": check.passed,
-                "value": check.value,
+                **fields_of(check, "name", "passed", "value", "low", "high", "unit"),
                 "value_text": None
                 if check.value is None
                 else distinguish(check.value, check.threshold),
-                "low": check.low,
-                "high": check.high,
                 "limit": check.threshold,
-                "unit": check.unit,
                 "sentence": line_of(check.words, _LONGEST),
             }
             for check in checks
@@ -215,21 +201,14 @@ def _round(training_round: TrainingRoundRecord) -> Page:
     losses = training_round.metrics.get("losses")
     curve = _thinned(losses if isinstance(losses, list) else [])
     return {
-        "round_id": training_round.round_id,
-        "version": training_round.version,
-        "objective": training_round.objective,
-        "status": training_round.status,
-        "n_rows": training_round.n_rows,
+        **fields_of(training_round, "round_id", "version", "objective", "status", "n_rows"),
         "started_at": time_of(training_round.started_us),
         "took": None
         if training_round.ended_us is None
         else duration(training_round.started_us, training_round.ended_us),
         "reason": line_of(training_round.reason, _LONGEST),
         "losses": curve,
-        **{
-            name: training_round.metrics.get(name)
-            for name in ("n_steps", "kl_estimate", "cpu_s", "peak_bytes")
-        },
+        **{name: training_round.metrics.get(name) for name in ("n_steps", "kl_estimate", "cpu_s")},
     }
 
 
@@ -241,6 +220,7 @@ def _thinned(losses: Sequence[Json]) -> list[tuple[int, Json]]:
 
 
 def _interval(interval: MeanInterval | None) -> Page:
-    if interval is None:
-        return {"n": 0, "mean": None, "low": None, "high": None}
-    return {"n": interval.n, "mean": interval.mean, "low": interval.low, "high": interval.high}
+    names = ("mean", "low", "high")
+    return (
+        {"n": 0, **dict.fromkeys(names)} if interval is None else fields_of(interval, "n", *names)
+    )

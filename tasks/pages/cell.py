@@ -6,11 +6,10 @@ from typing import Any
 
 from convergence_core.errors import RunNotFoundError
 from convergence_core.ports import RunRecord
-from convergence_core.result import CaseAnswer
 from tasks.json_values import as_text
 from tasks.pages.files import PageFile
 from tasks.pages.source import Page, PageSource
-from tasks.report.answers import EvaluatedCase, with_judges_reasons
+from tasks.report.answers import judges_reasons
 from tasks.report.evidence import parsed_text
 from tasks.report.phrases import ROLES
 from tasks.secrets.process_redaction import redacted_text
@@ -69,7 +68,8 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
     attempts: dict[str, list[Page]] = {}
     for row in source.rows(_ATTEMPTS, run=record.run_id, evaluations=names):
         attempts.setdefault(row.pop("eval_id"), []).append(row)
-    judged = _judged(source, record, repeats)
+    configuration = source.configuration(record)
+    reasons = judges_reasons(source.store, record.run_id, configuration, names)
     params = source.rows(
         "SELECT params_json FROM candidates WHERE run_id = $run AND candidate_id = $candidate",
         run=record.run_id,
@@ -77,7 +77,7 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
     )
     given = json.loads(params[0]["params_json"]) if params else {}
     case = source.cases(record).get(case_id)
-    keeps = source.configuration(record).storage.keep_text
+    keeps = configuration.storage.keep_text
     return {
         "candidate": {
             "candidate_id": candidate_id,
@@ -92,7 +92,7 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
         if case is not None and case.expected is not None and keeps
         else None,
         "repeats": [
-            _repeat(record, row, attempts.get(row["eval_id"], []), judged.get(row["eval_id"], ()))
+            _repeat(record, row, attempts.get(row["eval_id"], []), reasons.get(row["eval_id"], ()))
             for row in repeats
         ],
     }
@@ -111,23 +111,6 @@ def whole_text(source: PageSource, record: RunRecord, eval_id: str, kind: str) -
         raise RunNotFoundError(f"the evaluation {eval_id} has no {kind} that was kept.")
     content = redacted_text(str(rows[0]["text"])).encode()
     return PageFile(name=f"{kind}.txt", content=content, media_type="text/plain; charset=utf-8")
-
-
-def _judged(
-    source: PageSource, record: RunRecord, repeats: Sequence[Mapping[str, Any]]
-) -> dict[str, tuple[str, ...]]:
-    """Return evaluation → what judges wrote of it."""
-    cells: Any = {
-        (row["eval_id"], row["role"]): EvaluatedCase(
-            answer=CaseAnswer(text=None, reward=None),
-            weight=1.0,
-            request=None,
-            eval_ids=(row["eval_id"],),
-        )
-        for row in repeats
-    }
-    judged = with_judges_reasons(source.store, record.run_id, source.configuration(record), cells)
-    return {str(eval_id): cell.answer.reasons for (eval_id, _), cell in judged.items()}
 
 
 def _repeat(

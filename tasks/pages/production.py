@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convergence_core.errors import NoArmsError, RunNotFoundError
+from convergence_core.records import fields_of
 from convergence_core.result.number_text import plural, whole_percent
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean, ledgers, moment, settings_text
+from tasks.serving.answers import Arm
 from tasks.serving.systems import Systems
 from tasks.store.runtime.promotions import champion_of, champions, looks, previous_champion
 from tasks.store.runtime.rows import Champion
@@ -16,7 +18,8 @@ from tasks.store.runtime.watches import alarms
 
 BEGIN = "convergence promote"
 _DECISIONS = (
-    "SELECT g.agent_type, d.arm_id, count(*) FROM decisions d JOIN groups g ON g.id = d.group_id "
+    "SELECT g.agent_type, d.arm_id, count(*), sum(count(*)) OVER (PARTITION BY g.agent_type) "
+    "FROM decisions d JOIN groups g ON g.id = d.group_id "
     "WHERE g.system = ? GROUP BY g.agent_type, d.arm_id"
 )
 _HOURLY = (
@@ -100,11 +103,7 @@ def _live(source: PageSource, champion: Champion | None, arms: Sequence[Page]) -
 def _names(source: PageSource, served: Systems, system: str) -> dict[str, str]:
     """Return arm → its name as in the run that offered it, else its id, or its values if that is a hash."""
     names = {}
-    try:
-        arms = served.arms(system)
-    except NoArmsError:
-        return {}
-    for arm in arms:
+    for arm in _arms_of(served, system):
         is_hash = re.fullmatch(r"[0-9a-f]{16}", arm.arm_id)
         names[arm.arm_id] = settings_text(arm.params) if is_hash else arm.arm_id
         try:
@@ -139,8 +138,6 @@ def _watched(
                 "sentence": f"{_name(names, guard['promoted'])} is live ({guard['decision']}). The old "
                 f"settings, {_name(names, guard['champion'])}, keep {whole_percent(guard['holdback'])} of "
                 "requests as control.",
-                "status": guard["decision"],
-                "at": None,
             }
             for guard in guards
         ],
@@ -156,43 +153,38 @@ def _arms(
     *,
     names: Mapping[str, str],
 ) -> list[Page]:
-    counts = {(kind, arm): n for kind, arm, n in runtime.fetch(_DECISIONS, (system,))}
-    totals: dict[str, int] = {}
-    for (kind, _), n in counts.items():
-        totals[kind] = totals.get(kind, 0) + n
+    counts = {(kind, arm): n for kind, arm, *n in runtime.fetch(_DECISIONS, (system,))}
+    totals = {kind: int(total) for (kind, _), (_, total) in counts.items()}
     rows = []
-    try:
-        known = served.arms(system)
-    except NoArmsError:
-        return []
-    for arm in known:
+    for arm in _arms_of(served, system):
         shown = evidence.get(arm.agent_type, {})
-        at = (
-            list(shown.get("arms", ())).index(arm.arm_id)
-            if arm.arm_id in shown.get("arms", ())
-            else None
-        )
-        n_decided = counts.get((arm.agent_type, arm.arm_id), 0)
+        places = {arm_id: place for place, arm_id in enumerate(shown.get("arms", ()))}
+        at = places.get(arm.arm_id)
+        n_decided, _ = counts.get((arm.agent_type, arm.arm_id), (0, 0))
+        total = totals.get(arm.agent_type)
         is_champion = champion is not None and dict(champion.params) == dict(arm.params)
         rows.append(
             {
                 "candidate_id": champion.candidate_id if is_champion else arm.arm_id,
                 "name": _name(names, arm.arm_id),
                 "is_champion": is_champion,
-                "share": n_decided / totals[arm.agent_type]
-                if totals.get(arm.agent_type)
-                else None,
+                "share": n_decided / total if total else None,
                 "n_decisions": n_decided,
-                "n": arm.n,
-                "mean": arm.mean,
+                **fields_of(arm, "n", "mean"),
                 "log_e": None if at is None else shown["log_e"][at],
-                "log_threshold": shown.get("log_threshold"),
-                "n_to_verdict": shown.get("n_to_verdict"),
+                **{name: shown.get(name) for name in ("log_threshold", "n_to_verdict")},
                 "verdict": _verdict(shown, at),
                 "status": "retired" if arm.retired else "active",
             }
         )
     return rows
+
+
+def _arms_of(served: Systems, system: str) -> Sequence[Arm]:
+    try:
+        return served.arms(system)
+    except NoArmsError:
+        return ()
 
 
 def _name(names: Mapping[str, str], arm_id: str) -> str:

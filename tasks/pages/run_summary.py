@@ -1,6 +1,5 @@
 """Summary of one run: progress between generations, counts, budget."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import apsw
@@ -31,15 +30,7 @@ _SETTLED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnpublishedCalls:
-    """Calls of a generation that is not committed yet, by the journal."""
-
-    n_settled: int = 0
-    """Evaluations whose answer is there."""
-    n_calls: int = 0
-    n_open: int = 0
-    cost_usd: float | None = None
+_NOTHING = (0, 0, 0, None)
 
 
 def run_summary(source: PageSource, record: RunRecord) -> Page:
@@ -47,10 +38,10 @@ def run_summary(source: PageSource, record: RunRecord) -> Page:
     (row,) = run_rows(source, [record])
     counts = source.rows(_COUNTS, run=record.run_id)[0]
     has_verdict = source.result(record) is not None
-    progress, unpublished = _progress(source, record)
-    row["n_calls"] = (row["n_calls"] or 0) + unpublished.n_calls
-    if unpublished.cost_usd is not None:
-        row["spent_usd"] = (row["spent_usd"] or 0.0) + unpublished.cost_usd
+    progress, n_calls, cost_usd = _progress(source, record)
+    row["n_calls"] = (row["n_calls"] or 0) + n_calls
+    if cost_usd is not None:
+        row["spent_usd"] = (row["spent_usd"] or 0.0) + cost_usd
     return {
         **row,
         "command": None if has_verdict else _command(record),
@@ -65,46 +56,43 @@ def _command(record: RunRecord) -> str | None:
     return f"convergence resume {record.label}" if ended else None
 
 
-def _progress(source: PageSource, record: RunRecord) -> tuple[Page | None, UnpublishedCalls]:
-    """Return how far a run is that continues, and what its journal has beyond the tables."""
+def _progress(source: PageSource, record: RunRecord) -> tuple[Page | None, int, float | None]:
+    """Return how far a run is that continues, and calls and dollars that its journal has beyond the tables."""
     if record.status != "running":
-        return None, UnpublishedCalls()
+        return None, 0, None
     done: dict[str, Any] = source.rows(_GENERATIONS, run=record.run_id)[0]
     n, most = done["n"], source.configuration(record).optimization.evolution.generations
-    calls = unpublished_calls(source, record.run_id, n)
+    n_settled, n_calls, n_open, cost_usd = unpublished_calls(source, record.run_id, n)
     left = None
     if n and done["took_us"] and most is not None:
         left = max(0.0, (most - n) * done["took_us"] / n / 1e6)
-    sentence = (
-        f"Generation {n + 1} of at most {most}: {plural(calls.n_settled, 'evaluation')} settled"
-    )
-    if calls.n_open:
-        sentence += f", {plural(calls.n_open, 'call')} in flight"
+    sentence = f"Generation {n + 1} of at most {most}: {plural(n_settled, 'evaluation')} settled"
+    if n_open:
+        sentence += f", {plural(n_open, 'call')} in flight"
     if left is not None:
         sentence += f"; about {_duration(left)} left at the pace of past generations"
     progress = {
         "generation": n,
         "max_generations": most,
-        "n_settled": calls.n_settled,
-        "n_planned": None,
+        "n_settled": n_settled,
         "seconds_left": left,
         "sentence": f"{sentence}.",
     }
-    return progress, calls
+    return progress, n_calls, cost_usd
 
 
-def unpublished_calls(source: PageSource, run_id: str, generation: int) -> UnpublishedCalls:
-    """Return the calls of a generation by a journal that is a file of the store, which is only read."""
+def unpublished_calls(
+    source: PageSource, run_id: str, generation: int
+) -> tuple[int, int, int, float | None]:
+    """Return evaluations with an answer, calls, open calls and dollars of a generation by the store's journal."""
     with reading_journal(source.store.path / JOURNAL_FILE) as connection:
         if connection is None:
-            return UnpublishedCalls()
+            return _NOTHING
         try:
-            row = connection.execute(_SETTLED, (run_id, generation)).fetchone()
-        except apsw.Error:  # of an older version, or locked for long
-            return UnpublishedCalls()
-    if row is None:
-        return UnpublishedCalls()
-    return UnpublishedCalls(n_settled=row[0], n_calls=row[1], n_open=row[2], cost_usd=row[3])
+            row: Any = connection.execute(_SETTLED, (run_id, generation)).fetchone()
+        except apsw.Error:  # locked for long
+            return _NOTHING
+    return row or _NOTHING
 
 
 def _duration(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """Comparison of two candidates, of one run or of two, as blocks of a report."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from convergence_core.errors import RunNotFoundError
 from tasks.pages.source import Page, PageSource, line_of, page_of
@@ -52,7 +52,7 @@ def side_by_side(source: PageSource, first: str, second: str) -> Page:
         "cases": cases,
         "best": best and {"kind": ROLES[best.role], "n_cases": best.difference.n_cases,
                           "a": best.first_mean, "b": best.second_mean},
-        "per_answer": dict(zip("ab", map(asdict, comparison.per_answer), strict=True)),
+        "per_answer": dict(zip("ab", comparison.per_answer, strict=True)),
         "parameters": [
             {"name": name, "a": value, "b": other}
             for name, (value, other) in comparison.parameters.items()

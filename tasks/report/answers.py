@@ -264,18 +264,33 @@ def with_judges_reasons(
     cases: Mapping[tuple[str, Role], EvaluatedCase],
 ) -> dict[tuple[str, Role], EvaluatedCase]:
     """Return cases with what judges wrote of the answers; as they are where nothing is kept."""
-    if not configuration.evaluation.judges or not configuration.storage.keep_text:
-        return {**cases}
     names = [eval_id for case in cases.values() for eval_id in case.eval_ids]
-    parameters = {"run": run_id, "purpose": PURPOSE, "evaluations": names}
-    rows = rows_of(store, _JUDGED, parameters) if names else ()
+    reasons = judges_reasons(store, run_id, configuration, names)
+    written = {
+        key: tuple(reason for eval_id in case.eval_ids for reason in reasons.get(eval_id, ()))
+        for key, case in cases.items()
+    }
+    return {
+        key: replace(case, answer=replace(case.answer, reasons=written[key]))
+        for key, case in cases.items()
+    }
+
+
+def judges_reasons(
+    store: ParquetStore, run_id: str, configuration: Configuration, eval_ids: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return evaluation → what judges wrote of its answer; empty if nothing was kept."""
+    if not configuration.evaluation.judges or not configuration.storage.keep_text or not eval_ids:
+        return {}
+    parameters = {"run": run_id, "purpose": PURPOSE, "evaluations": [*eval_ids]}
+    rows = rows_of(store, _JUDGED, parameters)
     if not rows:
-        return {**cases}
+        return {}
     try:
         Environment.unchecked(configuration)  # hides its secrets from here on
         journal = open_journal(Path(store.path), journal_url(configuration))
     except (ConfigurationError, StoreError):
-        return {**cases}  # a shared journal that is not reached from here
+        return {}  # a shared journal that is not reached from here
     try:
         stored = journal.answers(sorted({str(row["call_key"]) for row in rows}))
     finally:
@@ -286,14 +301,7 @@ def with_judges_reasons(
         reason = None if answer is None else read_reasoning(_reply_text(answer.outcome))
         if reason is not None:
             reasons_of.setdefault(str(row["eval_id"]), []).append(redacted_text(reason))
-
-    def reasons(case: EvaluatedCase) -> tuple[str, ...]:
-        return tuple(reason for eval_id in case.eval_ids for reason in reasons_of.get(eval_id, ()))
-
-    return {
-        key: replace(case, answer=replace(case.answer, reasons=reasons(case)))
-        for key, case in cases.items()
-    }
+    return reasons_of
 
 
 def _reply_text(outcome: Json) -> Json:

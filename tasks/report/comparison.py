@@ -92,15 +92,6 @@ class SharedCases:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PerAnswer:
-    """Means over the answers to the shared cases."""
-
-    latency_ms: float | None
-    cost_usd: float | None
-    """``None`` if no price is known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PairComparison:
     """Two candidates, side by side."""
 
@@ -110,7 +101,8 @@ class PairComparison:
     """Parameter that differs → both values; ``None`` if not active."""
     shared: tuple[SharedCases, ...]
     """Most trustworthy first."""
-    per_answer: tuple[PerAnswer, PerAnswer]
+    per_answer: tuple[Mapping[str, float | None], Mapping[str, float | None]]
+    """Means of ``latency_ms`` and ``cost_usd`` over the answers to the shared cases; ``None`` if unknown."""
     cases: tuple[CaseAnswers, ...]
     """Where the second loses most first."""
     notes: tuple[str, ...] = ()
@@ -280,12 +272,12 @@ def _weighted(rewards: Mapping[str, float], weights: Mapping[str, float]) -> flo
     return sum(weights[case] * reward for case, reward in rewards.items()) / sum(weights.values())
 
 
-def _per_answer(answers: Iterable[CaseAnswer | None]) -> PerAnswer:
+def _per_answer(answers: Iterable[CaseAnswer | None]) -> dict[str, float | None]:
     known = [answer for answer in answers if answer is not None]
-    return PerAnswer(
-        latency_ms=mean_of_known(evaluation.latency_ms for evaluation in known),
-        cost_usd=mean_of_known(evaluation.cost_usd for evaluation in known),
-    )
+    return {
+        "latency_ms": mean_of_known(answer.latency_ms for answer in known),
+        "cost_usd": mean_of_known(answer.cost_usd for answer in known),
+    }
 
 
 # -- showing
@@ -364,19 +356,17 @@ def _parameters(comparison: PairComparison) -> list[Block]:
 
 
 def _money_and_time(comparison: PairComparison) -> list[Block]:
-    first, second = comparison.per_answer
     rows: list[tuple[Inline, ...]] = []
-    if first.latency_ms is not None or second.latency_ms is not None:
-        rows.append(
-            ("latency, mean", milliseconds(first.latency_ms), milliseconds(second.latency_ms))
-        )
-    rows.append(("price, mean", *(_price(run_answers) for run_answers in comparison.per_answer)))
+    latencies = [means["latency_ms"] for means in comparison.per_answer]
+    if latencies != [None, None]:
+        rows.append(("latency, mean", *map(milliseconds, latencies)))
+    rows.append(("price, mean", *(_price(means["cost_usd"]) for means in comparison.per_answer)))
     grid = Grid(("", "A", "B"), tuple(rows), frozenset({1, 2}))
     return [Heading("One answer"), grid] if comparison.cases else []
 
 
-def _price(run_answers: PerAnswer) -> str:
-    return "not known" if run_answers.cost_usd is None else number_text.usd(run_answers.cost_usd)
+def _price(cost_usd: float | None) -> str:
+    return "not known" if cost_usd is None else number_text.usd(cost_usd)
 
 
 def _cases(comparison: PairComparison) -> list[Block]:

@@ -7,9 +7,8 @@ under ``raw_metric.`` or ``raw_metrics``, do not compare.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TextIO, TypeAlias
 
 from convergence_core.records import Case, Json
 from tasks.report import phrases
@@ -21,20 +20,22 @@ CELLS_AT_ONCE = 20_000
 """Evaluations held in memory while files are written."""
 
 _CANDIDATES = """
-SELECT c.candidate_id, c.generation, c.origin, c.params_json, l.rank,
+WITH means AS (
+  SELECT candidate_id, metric, avg(value) AS value FROM metrics
+  WHERE run_id = $run AND role = 'search' GROUP BY ALL HAVING isfinite(avg(value))),
+plain AS (
+  SELECT candidate_id, map_from_entries(list((metric, value) ORDER BY metric)) AS metrics
+  FROM means GROUP BY candidate_id)
+SELECT c.candidate_id, c.generation, c.origin, c.params_json, plain.metrics, l.rank,
        coalesce(l.recommended, false) AS recommended, l.posterior_mean AS score, l.posterior_low,
        l.posterior_high, l.raw_mean_reward, coalesce(l.n_cases, 0) AS n_cases,
        coalesce(l.n_evaluations, 0) AS n_cells, coalesce(l.n_failed, 0) AS n_failed,
        (SELECT count(*) FROM evaluations e
         WHERE e.run_id = c.run_id AND e.candidate_id = c.candidate_id) AS n_rows
 FROM candidates c LEFT JOIN leaderboard l USING (run_id, candidate_id)
+     LEFT JOIN plain USING (candidate_id)
 WHERE c.run_id = $run
 ORDER BY c.generation, l.rank NULLS LAST, c.candidate_id
-"""
-
-_METRICS = """
-SELECT candidate_id, metric, avg(value) AS value
-FROM metrics WHERE run_id = $run AND role = 'search' GROUP BY candidate_id, metric
 """
 
 _EVALUATIONS = """
@@ -53,21 +54,10 @@ ORDER BY e.candidate_id, e.role <> 'search', e.role, e.generation, e.case_id, e.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
-    """One candidate, as the files show it."""
-
-    row: Mapping[str, Any]
-    """Column of the files → value; ``rank``, ``score`` and its interval are ``None`` without a
-    reward."""
-    params: Mapping[str, Any]
-    metrics: Mapping[str, float]
-    """Plain means over its own search cells, which other candidates were not asked."""
-
-    @property
-    def n_rows(self) -> int:
-        """Evaluations of all roles, skipped ones included."""
-        return int(self.row["n_rows"])
+Experiment: TypeAlias = Mapping[str, Any]
+"""One candidate: a row of ``_CANDIDATES`` with ``params``. ``rank``, ``score`` and its interval are ``None``
+without a reward; ``metrics`` are plain means over its own search cells, which other candidates were not
+asked; ``n_rows`` counts evaluations of all roles, skipped ones included."""
 
 
 def experiments(store: ParquetStore, run_id: str) -> list[Experiment]:
@@ -77,16 +67,8 @@ def experiments(store: ParquetStore, run_id: str) -> list[Experiment]:
         store: where the run is kept.
         run_id: the run.
     """
-    metrics: dict[str, dict[str, float]] = {}
-    for row in rows_of(store, _METRICS, {"run": run_id}):
-        if row["value"] is not None and math.isfinite(row["value"]):
-            metrics.setdefault(row["candidate_id"], {})[row["metric"]] = row["value"]
     return [
-        Experiment(
-            row=row,
-            params=json.loads(row["params_json"]),
-            metrics=metrics.get(row["candidate_id"], {}),
-        )
+        {**row, "params": json.loads(row["params_json"]), "metrics": row["metrics"] or {}}
         for row in rows_of(store, _CANDIDATES, {"run": run_id})
     ]
 
@@ -94,22 +76,20 @@ def experiments(store: ParquetStore, run_id: str) -> list[Experiment]:
 def write_experiments_csv(stream: TextIO, rows: Sequence[Experiment]) -> None:
     """Write ``experiments.csv``: a line per candidate, a column per parameter and metric."""
     names = _names(rows)
-    metrics = sorted({name for row in rows for name in row.metrics})
+    metrics = sorted({name for row in rows for name in row["metrics"]})
     columns = [
         *("generation", "score", "parameters", "candidate_id", "origin", "n_cells", "n_failed"),
         *("rank", "recommended", "posterior_low", "posterior_high", "raw_mean_reward", "n_cases"),
     ]
-    writer = _Writer(stream)
-    writer.write(
-        [*columns, *_columns(names, {*columns}), *(f"raw_metric.{name}" for name in metrics)]
-    )
+    write = _writer(stream)
+    write([*columns, *_columns(names, {*columns}), *(f"raw_metric.{name}" for name in metrics)])
     for row in rows:
-        values = {**row.row, "parameters": json.dumps(row.params, ensure_ascii=False)}
-        writer.write(
+        values = {**row, "parameters": json.dumps(row["params"], ensure_ascii=False)}
+        write(
             [
                 *(values[name] for name in columns),
-                *(row.params.get(name) for name in names),
-                *(row.metrics.get(name) for name in metrics),
+                *(row["params"].get(name) for name in names),
+                *(row["metrics"].get(name) for name in metrics),
             ]
         )
 
@@ -121,13 +101,13 @@ def write_detailed_csv(
     names = _names(rows)
     keys = ["generation", "test_case_id", "role", "repeat", "candidate_id"]
     measured = ["score", "latency_ms", "cost_usd", "success", "error_type"]
-    writer = _Writer(stream)
-    writer.write([*keys, *_columns(names, {*keys, *measured}), *measured])
+    write = _writer(stream)
+    write([*keys, *_columns(names, {*keys, *measured}), *measured])
     for row, evaluations in _with_evaluations(store, run_id, rows):
-        params = [row.params.get(name) for name in names]
+        params = [row["params"].get(name) for name in names]
         for evaluation in evaluations:
             values = [evaluation[name] for name in keys]
-            writer.write([*values, *params, *(evaluation[name] for name in measured)])
+            write([*values, *params, *(evaluation[name] for name in measured)])
 
 
 def write_detailed_json(
@@ -152,16 +132,13 @@ def write_detailed_json(
     separator = "[\n"
     for row, evaluations in _with_evaluations(store, run_id, rows):
         starts = [e["started_us"] for e in evaluations if e["started_us"] is not None]
-        candidate_row = row.row
         ranked = ("score", "rank", "recommended", "posterior_low", "posterior_high")
         entry = {
-            "config": row.params,
-            **{name: candidate_row[name] for name in (*ranked, "raw_mean_reward", "n_cases")},
-            "raw_metrics": row.metrics,
-            "generation": candidate_row["generation"],
+            "config": row["params"],
+            **{name: row[name] for name in (*ranked, "raw_mean_reward", "n_cases")},
+            "raw_metrics": row["metrics"],
             "timestamp": phrases.iso(min(starts)) if starts else None,
-            "candidate_id": candidate_row["candidate_id"],
-            "origin": candidate_row["origin"],
+            **{name: row[name] for name in ("generation", "candidate_id", "origin")},
             "test_results": [_test_result(e, cases, keep_text=keep_text) for e in evaluations],
         }
         stream.write(separator + json.dumps(entry, ensure_ascii=False, allow_nan=False))
@@ -174,12 +151,12 @@ def _with_evaluations(
 ) -> Iterator[tuple[Experiment, list[dict[str, Any]]]]:
     """Yield candidates with their evaluations, read in portions that fit into memory."""
     for portion in portions(rows):
-        ids = [row.row["candidate_id"] for row in portion]
+        ids = [row["candidate_id"] for row in portion]
         by_candidate: dict[str, list[dict[str, Any]]] = {name: [] for name in ids}
         for evaluation in rows_of(store, _EVALUATIONS, {"run": run_id, "candidates": ids}):
             by_candidate[evaluation["candidate_id"]].append(evaluation)
         for row in portion:
-            yield row, by_candidate[row.row["candidate_id"]]
+            yield row, by_candidate[row["candidate_id"]]
 
 
 def portions(
@@ -189,11 +166,11 @@ def portions(
     portion: list[Experiment] = []
     n_rows = 0
     for row in rows:
-        if portion and n_rows + row.n_rows > n_at_once:
+        if portion and n_rows + row["n_rows"] > n_at_once:
             yield portion
             portion, n_rows = [], 0
         portion.append(row)
-        n_rows += row.n_rows
+        n_rows += row["n_rows"]
     if portion:
         yield portion
 
@@ -222,7 +199,7 @@ def _test_result(
 
 def _names(rows: Sequence[Experiment]) -> list[str]:
     """Return the parameters that occur, in the order in which they first do."""
-    return list(dict.fromkeys(name for row in rows for name in row.params))
+    return list(dict.fromkeys(name for row in rows for name in row["params"]))
 
 
 def _columns(names: Sequence[str], taken: set[str]) -> list[str]:
@@ -230,12 +207,9 @@ def _columns(names: Sequence[str], taken: set[str]) -> list[str]:
     return [f"parameter.{name}" if name in taken else name for name in names]
 
 
-class _Writer:
-    """Writes lines of CSV: truth values as JSON has them, no text that a spreadsheet would run."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._write_row = csv_writer(stream)
-
-    def write(self, values: Sequence[object]) -> None:
-        plain = [str(value).lower() if isinstance(value, bool) else value for value in values]
-        self._write_row(plain)
+def _writer(stream: TextIO) -> Callable[[Sequence[object]], object]:
+    """Return what writes a line of CSV: truth values as JSON has them, no text that a spreadsheet would run."""
+    write_row = csv_writer(stream)
+    return lambda values: write_row(
+        [str(value).lower() if isinstance(value, bool) else value for value in values]
+    )

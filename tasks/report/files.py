@@ -20,7 +20,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TextIO, TypeAlias
 
@@ -41,7 +40,8 @@ from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
 from tasks.store import ParquetStore
 
-Write: TypeAlias = Callable[[TextIO], None]
+Write: TypeAlias = str | Callable[[TextIO], None]
+"""A file's text, or what writes it."""
 
 
 _MEASURED: Mapping[Role, str] = {
@@ -84,7 +84,7 @@ def write_results(
     files: dict[str, str] = {}
     for name, write in _writers(result, store, configuration, cases).items():
         with atomic_text(folder / name) as stream:
-            write(stream)
+            stream.write(write) if isinstance(write, str) else write(stream)
         files[name] = str(folder / name)
     if files:
         point_to_latest(folder)
@@ -92,7 +92,7 @@ def write_results(
     if result.winner is not None:
         path = root / "best_config.py"
         with atomic_text(path) as stream:
-            _write_export(stream, result, result.winner)
+            stream.write(_module_text(result, result.winner))
         files["export"] = str(path)
     return replace(result, files=files)
 
@@ -127,7 +127,7 @@ def _writers(
         by_id = None if cases is None else {case.case_id: case for case in cases}
         keep_text = configuration.storage.keep_text
         for name, content in _json_files(result).items():
-            writers[name] = partial(_write_json, value=content)
+            writers[name] = json.dumps(content, indent=2, allow_nan=False) + "\n"
         writers["detailed_results.json"] = lambda out: write_detailed_json(
             out, store, result.run_id, rows, by_id, keep_text=keep_text
         )
@@ -137,11 +137,11 @@ def _writers(
             out, store, result.run_id, rows
         )
     for name, value in texts_of_winner(result, configuration):
-        writers[f"prompts/{name}.txt"] = partial(_write, text=value)
+        writers[f"prompts/{name}.txt"] = value
     if "markdown" in output.formats:
-        writers["report.md"] = partial(_write, text=report_markdown(result))
+        writers["report.md"] = report_markdown(result)
     if "html" in output.formats:
-        writers["report.html"] = partial(_write, text=report_html(result))
+        writers["report.html"] = report_html(result)
     return writers
 
 
@@ -170,14 +170,6 @@ def _json_files(result: RunResult) -> dict[str, Json]:
         if result.front is not None:
             contents["front.json"] = value["front"]
     return contents
-
-
-def _write(stream: TextIO, text: str) -> None:
-    stream.write(text)
-
-
-def _write_json(stream: TextIO, value: object) -> None:
-    stream.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 # -- the recommended configuration, for programs
@@ -213,15 +205,15 @@ def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
     }
 
 
-def _write_export(stream: TextIO, result: RunResult, winner: CandidateReport) -> None:
-    """Write the recommended configuration alone, as a Python module."""
+def _module_text(result: RunResult, winner: CandidateReport) -> str:
+    """Return the recommended configuration alone, as a Python module."""
     note = (
         f"{verdict_of(result).sentence} Recommended by run {result.label}, "
         f"{phrases.iso(result.ended_us)}."
     )
     lines = [f"    {name!r}: {value!r}," for name, value in winner.params.items()]
     body = "\n".join(["BEST_CONFIG = {", *lines, "}"])
-    stream.write(f'"""{note}"""\n\n{body}\n')
+    return f'"""{note}"""\n\n{body}\n'
 
 
 def _estimates(report: CandidateReport) -> dict[str, Json]:

@@ -1,12 +1,12 @@
-"""Front of a Pareto run: its candidates, their intervals, and its growth."""
+"""Front of a Pareto run: its candidates and their intervals."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convergence_core.objective import dominated, hypervolume
-from convergence_core.result import Front, FrontPoint, RunResult, VolumePoint, number_text
+from convergence_core.objective import dominated
+from convergence_core.result import Front, FrontPoint, RunResult, number_text
 from convergence_core.result.number_text import plural
 from tasks.report import phrases
 from tasks.report.blocks import (
@@ -74,7 +74,6 @@ def pareto_front(
             for i in ordered
         )
 
-    first = np.array([members[i].generation for i in feasible], dtype=np.intp)
     return Front(
         objectives=goals.objectives,
         level=level,
@@ -82,10 +81,6 @@ def pareto_front(
         dominated=points(feasible[is_behind])[:MAX_DOMINATED],
         n_dominated=int(is_behind.sum()),
         n_infeasible=len(members) - len(feasible),
-        volume=tuple(
-            VolumePoint(generation=g, hypervolume=hypervolume(means[feasible[first <= g]]))
-            for g in range(max(member.generation for member in members) + 1)
-        ),
     )
 
 
@@ -94,11 +89,10 @@ def front_blocks(result: RunResult) -> list[Block]:
     front = result.front
     if front is None:
         return []
-    plots = plots_of(result, "front", "hypervolume")
     blocks: list[Block] = [
         Heading("The front of trade-offs"),
         Paragraph((front_sentence(front, result.n_candidates),), "note"),
-        Plots(plots[: 1 + (len(front.volume) > 1)]),
+        Plots(plots_of(result, "front")),
         _grid(result, front, front.points),
     ]
     if front.dominated:
@@ -108,20 +102,7 @@ def front_blocks(result: RunResult) -> list[Block]:
             folded += f", the first {len(shown)}"
         note = Paragraph(("Configurations that another one dominates:",), "note")
         blocks += [note, _grid(result, front, shown, folded=folded)]
-    text = (
-        "Hypervolume: the share of the unit cube of these metrics that the configurations up to a "
-        "generation dominate, by their estimates at the end."
-    )
-    volume = table(
-        front.volume[-MAX_ROWS:],
-        {
-            "generation": lambda point: str(point.generation),
-            "hypervolume": lambda point: f"{point.hypervolume:.4f}",
-        },
-        numeric=("generation", "hypervolume"),
-        folded="Hypervolume by generation",
-    )
-    return [*blocks, Paragraph((text,), "note"), volume]
+    return blocks
 
 
 def front_sentence(front: Front, n_candidates: int) -> str:

@@ -8,7 +8,7 @@ one pair.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -44,15 +44,8 @@ _BIAS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabeledJudgement:
-    """One evaluation with a judgement, and the case's label."""
-
-    case_id: str
-    value: float
-    """The metric's, in [0, 1]."""
-    label: Json
-    """As the case holds it."""
+LabeledJudgement: TypeAlias = tuple[str, float, Json]
+"""Case, judgement in [0, 1] of one evaluation, and the case's label as it holds it."""
 
 
 def judge_reports(
@@ -89,7 +82,7 @@ def judge_reports(
         if metric.label_field is not None:
             labels = _labels(cases, metric.label_field)
             rows = [
-                LabeledJudgement(case_id=case_id, value=row["value"], label=labels[case_id])
+                (case_id, row["value"], labels[case_id])
                 for row in judged
                 if row["metric"] == name and (case_id := row["case_id"]) in labels
             ]
@@ -228,9 +221,9 @@ def _agreement(
     """Return the agreement, and how many labels were of no use and how many cases undecided."""
     values: dict[str, list[float]] = {}
     labels: dict[str, Json] = {}
-    for row in rows:
-        values.setdefault(row.case_id, []).append(row.value)
-        labels[row.case_id] = row.label
+    for case_id, value, label in rows:
+        values.setdefault(case_id, []).append(value)
+        labels[case_id] = label
     means = {case_id: math.fsum(numbers) / len(numbers) for case_id, numbers in values.items()}
     order = sorted(means)
     rng = np.random.default_rng(0)  # a report made twice reads the same

@@ -12,7 +12,7 @@ from tasks.report.blocks import Axis, Layer, Plot, Point
 from tasks.report.phrases import best_label, clean, named_label, short
 
 PlotName: TypeAlias = Literal[
-    "estimates", "learning_curve", "spend", "tradeoffs", "front", "hypervolume", "shares"
+    "estimates", "learning_curve", "spend", "tradeoffs", "front", "shares"
 ]
 
 MAX_EFFECTS = 24
@@ -33,7 +33,6 @@ def plots_of(result: RunResult, *names: PlotName) -> tuple[Plot, ...]:
         "estimates": _estimates,
         "shares": _shares,
         "front": _front,
-        "hypervolume": _hypervolume,
         "tradeoffs": _tradeoffs,
         "learning_curve": lambda result: learning_curve(result.curve, holdout_of(result)),
         "spend": lambda result: spend(result.curve),
@@ -300,28 +299,6 @@ def _front(result: RunResult) -> Plot | None:
         y=Axis(title=f"{short(y, 40)}, 1 is good"),
         layers=tuple(layer for layer in layers if layer.points),
         height=3.3,
-    )
-
-
-def _hypervolume(result: RunResult) -> Plot | None:
-    front = result.front
-    if front is None or not front.points:
-        return None
-    points = tuple(
-        Point(
-            x=point.generation,
-            y=point.hypervolume,
-            tip=f"generation {point.generation}: {point.hypervolume:.4f}",
-        )
-        for point in front.volume
-    )
-    return Plot(
-        name="hypervolume",
-        title="Hypervolume by generation",
-        x=Axis(title="generation", kind="whole"),
-        y=Axis(title="hypervolume"),
-        layers=(Layer(points=points, mark="line"),),
-        height=2.5,
     )
 
 

@@ -23,11 +23,24 @@ _THOUGHTS = """
       WHERE run_id = $run AND kind = 'thought' GROUP BY payload_sha256)
     SELECT t.*, x.text FROM thoughts t LEFT JOIN texts x ON x.payload_sha256 = t.text_sha256
     WHERE t.run_id = $run ORDER BY t.generation, t.thought_id"""
-_FORECASTS = """
-    SELECT p.generation, p.thought_id, p.subject, p.gain, p.resolution, p.outcome, p.is_own
-    FROM predictions p JOIN thoughts t USING (run_id, generation, thought_id)
-    WHERE p.run_id = $run ORDER BY p.generation, p.position"""
-"""Earlier versions forecast with thoughts of earlier generations, too: those rows have no thought of their own."""
+_CURVE = """
+    WITH thought AS (
+      SELECT generation, avg(e_value) AS e_value, avg(resolution_e_value) AS resolution_e_value,
+             avg(weight) AS weight, bool_or(agent_id NOT IN ('none', 'start')) AS has_notes
+      FROM thoughts WHERE run_id = $run GROUP BY generation),
+    forecast AS (
+      SELECT generation, avg(gain) AS gain, stddev_samp(gain) / sqrt(count(gain)) AS se,
+             avg(resolution) AS resolution
+      FROM predictions WHERE run_id = $run GROUP BY generation)
+    SELECT * FROM thought LEFT JOIN forecast USING (generation) ORDER BY generation"""
+_PROPOSED = """
+    WITH forecasts AS (
+      SELECT *, bool_or(is_own) OVER (PARTITION BY generation) AS is_beside
+      FROM predictions WHERE run_id = $run)
+    SELECT count(*) FILTER (is_own) AS n, avg(outcome) FILTER (is_own) AS mean,
+           max(outcome) FILTER (is_own) AS best, arg_max(subject, outcome) FILTER (is_own) AS subject,
+           avg(outcome) FILTER (NOT is_own AND is_beside) AS others
+    FROM forecasts"""
 
 
 def thinking_report(
@@ -48,11 +61,7 @@ def thinking_report(
     thoughts = rows_of(store, _THOUGHTS, run)
     if not thoughts:
         return None
-    forecasts = rows_of(store, _FORECASTS, run)
-    curve = tuple(
-        _point(generation, thoughts, forecasts)
-        for generation in sorted({row["generation"] for row in thoughts})
-    )
+    curve = tuple(ThinkingPoint(**row) for row in rows_of(store, _CURVE, run))
     gain, se = _mean_and_error([point.gain for point in curve])
     resolution, _ = _mean_and_error([point.resolution for point in curve])
     evidence = EProcess.of(point.e_value for point in curve)
@@ -77,7 +86,7 @@ def thinking_report(
         top_resolution_e_value=of_resolution.top_e_value,
         of_notes=_of_notes(curve),
         best=_best(scored),
-        proposed=_proposed(forecasts, space, params_of),
+        proposed=_proposed(rows_of(store, _PROPOSED, run)[0], space, params_of),
         curve=curve,
         reasons=dict(Counter(reason for row in requested for reason in _reasons(row))),
     )
@@ -93,28 +102,6 @@ def _mean_and_error(values: Iterable[float | None]) -> tuple[float | None, float
 def _reasons(thought: Mapping[str, Any]) -> list[str]:
     reasons = dict.fromkeys(thought[name] for name in ("reason", "dropped"))
     return [str(reason) for reason in reasons if reason is not None]
-
-
-def _point(
-    generation: int,
-    thoughts: Sequence[Mapping[str, Any]],
-    forecasts: Sequence[Mapping[str, Any]],
-) -> ThinkingPoint:
-    def known(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[float | None, float | None]:
-        return _mean_and_error(row[name] for row in rows if row["generation"] == generation)
-
-    gain, se = known(forecasts, "gain")
-    kinds = {row["agent_id"] for row in thoughts if row["generation"] == generation}
-    return ThinkingPoint(
-        generation=generation,
-        gain=gain,
-        se=se,
-        e_value=known(thoughts, "e_value")[0],
-        resolution=known(forecasts, "resolution")[0],
-        resolution_e_value=known(thoughts, "resolution_e_value")[0],
-        weight=known(thoughts, "weight")[0],
-        has_notes=not kinds <= {"none", "start"},
-    )
 
 
 def _of_notes(curve: Sequence[ThinkingPoint]) -> tuple[float, float] | None:
@@ -143,25 +130,14 @@ def _best(scored: Sequence[Mapping[str, Any]]) -> BestThought | None:
 
 
 def _proposed(
-    forecasts: Sequence[Mapping[str, Any]], space: Space, params_of: Mapping[str, Params]
+    row: Mapping[str, Any], space: Space, params_of: Mapping[str, Params]
 ) -> ProposedReport | None:
-    rows = [row for row in forecasts if row["is_own"]]
-    if not rows:
+    if not row["n"]:
         return None
-    best = max(rows, key=lambda row: row["outcome"])
-    generations = {row["generation"] for row in rows}
-    others = [
-        row["outcome"]
-        for row in forecasts
-        if row["is_own"] is False and row["generation"] in generations
-    ]
-    params = params_of.get(best["subject"])
+    params = params_of.get(row["subject"])
     return ProposedReport(
-        n=len(rows),
-        mean=float(np.mean([row["outcome"] for row in rows])),
-        best=best["outcome"],
         name=None if params is None else space.name(space.candidate(params)),
-        others=float(np.mean(others)) if others else None,
+        **{name: row[name] for name in ("n", "mean", "best", "others")},
     )
 
 

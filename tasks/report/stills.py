@@ -24,7 +24,6 @@ _NEEDS: Mapping[PlotName, str] = {
     "spend": "a generation",
     "tradeoffs": "two metrics measured of one configuration",
     "front": "a Pareto run with a front",
-    "hypervolume": "a Pareto run with a front",
     "shares": "an explanation of what the parameters do",
 }
 _SHAPES = {"circle": "o", "rect": "s", "diamond": "D"}

@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from convergence_core.config import Configuration
 from convergence_core.config.models import TelemetryConfig
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import run_checks
 from convergence_core.events import CellEvaluated, Event, RunListener
 from convergence_core.records import Json
 from tasks.http.environment import is_loopback
@@ -105,14 +105,12 @@ def check_listeners(configuration: Configuration, base_dir: Path) -> None:
     Raises:
         ConfigurationError: one of them cannot be made.
     """
-    problems: list[Problem] = []
-    for name, options in configuration.telemetry.listeners.items():
-        try:
-            make_listener(name, options, base_dir).close()
-        except ConfigurationError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise ConfigurationError(problems)
+
+    def check(name: str, options: Mapping[str, Json]) -> None:
+        make_listener(name, options, base_dir).close()
+
+    listeners = configuration.telemetry.listeners
+    run_checks(partial(check, name, options) for name, options in listeners.items())
 
 
 def open_listeners(
@@ -255,14 +253,10 @@ def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
         return {redact(str(key)): _redacted(item, redact) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_items(value, redact))
+        return type(value)([_redacted(item, redact) for item in value])
     if is_dataclass(value) and not isinstance(value, type):
         changed = {
             field.name: _redacted(getattr(value, field.name), redact) for field in fields(value)
         }
         return replace(value, **changed)
     return value
-
-
-def _items(values: Iterable[Any], redact: Callable[[str], str]) -> list[Any]:
-    return [_redacted(item, redact) for item in values]

@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from convergence_core.config import Configuration
-from convergence_core.errors import ConfigurationError, EvaluationFault
+from convergence_core.errors import Billed, ConfigurationError, EvaluationFault
 from convergence_core.events import CallEnded
 from convergence_core.records import Json, Reply, sha256_hex
 from tasks.secrets.redaction import redact_json, shortened
@@ -187,7 +187,7 @@ def _root(run_id: str) -> Any:
 def attributes_of(call: CallEnded) -> dict[str, Any]:
     """Return the attributes of a call without any text of prompt or answer."""
     request = call.request if isinstance(call.request, dict) else {}
-    body = request.get("body")
+    body, answer = request.get("body"), _answer_of(call)
     attributes: dict[str, Any] = {
         "convergence.run_id": call.run_id,
         "convergence.generation": call.generation,
@@ -195,7 +195,7 @@ def attributes_of(call: CallEnded) -> dict[str, Any]:
         "convergence.candidate_id": call.candidate_id or None,
         "convergence.purpose": call.purpose,
         "convergence.attempt": call.attempt,
-        "convergence.cost_usd": _cost_of(call),
+        "convergence.cost_usd": None if answer is None else answer.cost_usd,
         "error.type": None if call.fault is None else call.fault.error_type,
         **_server(request),
     }
@@ -208,12 +208,12 @@ def attributes_of(call: CallEnded) -> dict[str, Any]:
             "gen_ai.request.model": model,
         }
         attributes |= _settings(body if isinstance(body, dict) else {})
-    usage, answered, finish = _answer_of(call)
-    attributes |= {_USAGE[name]: number for name, number in usage.items() if name in _USAGE}
-    if answered is not None:
-        attributes["gen_ai.response.model"] = answered
-    if finish is not None:
-        attributes["gen_ai.response.finish_reasons"] = [finish]
+    if answer is not None:
+        usage = answer.usage.to_json()
+        attributes |= {_USAGE[name]: number for name, number in usage.items() if name in _USAGE}
+        attributes["gen_ai.response.model"] = answer.model
+    if isinstance(answer, Reply) and answer.finish_reason is not None:
+        attributes["gen_ai.response.finish_reasons"] = [answer.finish_reason]
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -261,19 +261,11 @@ def _settings(body: Mapping[str, Json]) -> dict[str, Any]:
     return settings
 
 
-def _answer_of(call: CallEnded) -> tuple[Mapping[str, Json], str | None, str | None]:
-    """Return tokens, model and reason of the end, as the answer or the billed fault says them."""
+def _answer_of(call: CallEnded) -> Reply | Billed | None:
+    """Return what says tokens, model and cost: the answer, or a fault that was billed."""
     if isinstance(call.reply, Reply):
-        return call.reply.usage.to_json(), call.reply.model, call.reply.finish_reason
-    billed = call.fault.billed if isinstance(call.fault, EvaluationFault) else None
-    return ({}, None, None) if billed is None else (billed.usage.to_json(), billed.model, None)
-
-
-def _cost_of(call: CallEnded) -> float | None:
-    if isinstance(call.reply, Reply):
-        return call.reply.cost_usd
-    billed = call.fault.billed if isinstance(call.fault, EvaluationFault) else None
-    return None if billed is None else billed.cost_usd
+        return call.reply
+    return call.fault.billed if isinstance(call.fault, EvaluationFault) else None
 
 
 def _server(request: Mapping[str, Json]) -> dict[str, Any]:

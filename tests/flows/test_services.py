@@ -16,7 +16,7 @@ import pytest
 
 from convergence_core.errors import PrefectServerError
 from deployments.nightly import services
-from deployments.nightly.plan import ZOMBIE_S, ZOMBIES, Notified, plan
+from deployments.nightly.plan import ZOMBIE_S, ZOMBIES, plan
 from tasks.store import ParquetStore
 from tasks.store.journal.process_marks import process
 from tests.cli.test_watcher import children_of
@@ -172,8 +172,7 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
     place: dict[str, Any] = {
         "pool": "twice", "folder": tmp_path, "system": "s", "suffix": "-twice"
     }  # fmt: skip
-    notified = Notified(slack_env="ALERTS_URL")
-    loud = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice", notified=notified)
+    loud = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice", slack_env="ALERTS_URL")
     one = deploy(loud, timezone="Europe/Berlin", **place)
     two = deploy(loud, timezone="UTC", **place)
     assert one == two

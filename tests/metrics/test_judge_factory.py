@@ -23,7 +23,6 @@ from tasks.metrics.judge import LlmJudge, champion_problems, label_problems, mak
 from tasks.metrics.judge.verdicts import passed_of, rating_of
 from tasks.providers import make_llm
 from tasks.report.judge_section import (
-    LabeledJudgement,
     judge_blocks,
     judge_report,
     judge_reports,
@@ -217,10 +216,8 @@ def metric(mode: str = "pass_fail") -> JudgeMetric:
 
 
 def test_one_case_is_one_pair_however_often_it_was_judged():
-    same = [LabeledJudgement(case_id="c0", value=v, label=True) for v in (1.0, 1.0, 0.0)]
-    report = judge_report(
-        "q", metric(), [*same, LabeledJudgement(case_id="c1", value=0.0, label=False)]
-    )
+    same = [("c0", v, True) for v in (1.0, 1.0, 0.0)]
+    report = judge_report("q", metric(), [*same, ("c1", 0.0, False)])
     assert report.agreement is not None
     assert (report.agreement.n, report.agreement.n_equal) == (2, 2)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from convergence_core.objective import RewardModel, dominated, hypervolume
+from convergence_core.objective import RewardModel, dominated
 from convergence_core.posterior import SpaceModel
 from convergence_core.result import Front
 from convergence_core.search.goals import Goals
@@ -62,14 +62,6 @@ def test_intervals_hold_the_means(front):
     for point in (*front.points, *front.dominated):
         for name in front.objectives:
             assert 0 <= point.lows[name] <= point.means[name] <= point.highs[name] <= 1
-
-
-def test_the_volume_grows_to_that_of_the_front(front):
-    volumes = [point.hypervolume for point in front.volume]
-    assert volumes == sorted(volumes)
-    assert len(volumes) == 3
-    values = np.array([[p.means[name] for name in front.objectives] for p in front.points])
-    assert volumes[-1] == pytest.approx(hypervolume(values))
 
 
 def test_infeasible_candidates_are_left_out_and_counted():

@@ -70,7 +70,10 @@ class Finished:
         return done.output if code else done.stdout
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=["better", "likely", pytest.param("nothing", marks=pytest.mark.slow)],
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp(request.param)
     gain, alpha = KINDS[request.param]

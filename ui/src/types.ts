@@ -23,7 +23,7 @@ export interface RunRow {
 export interface Run extends RunRow {
   command: string | null; reason: string | null;
   progress: {
-    generation: number; max_generations: number | null; n_settled: number; n_planned: number | null; seconds_left: number | null;
+    generation: number; max_generations: number | null; n_settled: number; seconds_left: number | null;
     sentence: string | null;
   } | null;
   n_candidates: number; n_evaluations: number; n_cases: number; n_failed: number; n_missing: number;
@@ -88,7 +88,7 @@ export interface Production {
   arms: { candidate_id: string; name: string; is_champion: boolean; share: number | null; n_decisions: number; n: number; mean: number | null; log_e: number | null; log_threshold: number | null; n_to_verdict: number | null; verdict: string | null; status: string | null }[];
   history: { at: string; n: number; reward: number }[];
   drift: { sentence: string; at: string | null }[];
-  guards: { sentence: string; status: string | null; at: string | null }[];
+  guards: { sentence: string }[];
   promotions: { at: string | null; sentence: string }[];
 }
 
@@ -115,12 +115,12 @@ export interface TrainedRoles { roles: string[]; sentences: string[]; advice: st
 export interface Measured extends Interval { n: number }
 export interface Check { name: string; passed: boolean; value: number | null; value_text: string | null; low: number | null; high: number | null; limit: number | null; unit: string; sentence: string }
 export interface Adapter {
-  version: string; status: string; meaning: string; sentence: string; origin: string; objective: string; parent: string | null; n_rows: number;
-  created_at: string; decided_at: string; may_activate: boolean; checks: Check[];
+  version: string; status: string; meaning: string; sentence: string; origin: string;
+  may_activate: boolean; checks: Check[];
 }
 export interface TrainingRound {
   round_id: string; version: string | null; objective: string; status: string; n_rows: number; started_at: string; took: string | null; reason: string | null;
-  losses: [number, number][]; n_steps: number | null; kl_estimate: number | null; cpu_s: number | null; peak_bytes: number | null;
+  losses: [number, number][]; n_steps: number | null; kl_estimate: number | null; cpu_s: number | null;
 }
 export interface RoleTraining {
   role: string; active: string | null; sentences: string[];

@@ -45,7 +45,7 @@ export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty 
     },
     "": () => ({
       ...run(), command: null, reason: "max_generations: 8 generations are done",
-      progress: state.running ? { generation: state.generation, max_generations: 8, n_settled: 312, n_planned: 640, seconds_left: 340, sentence: null } : null,
+      progress: state.running ? { generation: state.generation, max_generations: 8, n_settled: 312, seconds_left: 340, sentence: null } : null,
       n_candidates: nCandidates, n_evaluations: nCandidates * nCases, n_cases: nCases, n_failed: 31, n_missing: 4,
     }),
     report: () => {

@@ -83,10 +83,9 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
                   {d.progress.sentence ? <One text={d.progress.sentence} max={600} /> : (
                     <>Generation {count(d.progress.generation)}{d.progress.max_generations ? ` of ${count(d.progress.max_generations)}` : ""}</>
                   )}
-                  {" "}{d.progress.n_planned ? `${count(d.progress.n_settled)} of ${count(d.progress.n_planned)} evaluations.` : `${plural(d.progress.n_settled, "evaluation")}.`}
+                  {" "}{`${plural(d.progress.n_settled, "evaluation")}.`}
                   {d.progress.seconds_left !== null && <> About {seconds(d.progress.seconds_left)} left.</>}
                 </p>
-                {d.progress.n_planned ? <div class="bar"><i style={{ width: `${Math.min(100, (100 * d.progress.n_settled) / d.progress.n_planned)}%` }} /></div> : null}
               </Card>
             )}
             <div class="figures">
