@@ -1,6 +1,5 @@
 """``test``: evaluation of the current settings, for continuous integration."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +16,7 @@ from convergence_core.errors import RunInterruptedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from convergence.optimize.progress import Screen
+    from convergence.optimize.progress import ProgressDisplay
     from convergence_core.events import Event
     from convergence_core.result import CaseAnswer, CaseAnswers
     from tasks.inputs.loader import Loaded
@@ -72,15 +71,15 @@ def check_settings(  # noqa: PLR0917 - Typer's options
     or cases without a reward; 2 bad input; 3 budget reached before all
     cases were evaluated.
     """
-    from convergence.optimize.progress import open_screen  # noqa: PLC0415 - brings Rich
+    from convergence.optimize.progress import ProgressDisplay, open_screen  # noqa: PLC0415 - brings Rich
 
     budget = limits_of(max_usd, max_calls, max_tokens, max_minutes)
-    screen = open_screen(quiet=quiet or console.settings.json)
-    with mock_server(wanted=offline) as mock_url:
-        try:
-            assessment = _assess(load_with(config, assignments), screen, against, budget, mock_url)
-        finally:
-            screen.close()
+    with (
+        ProgressDisplay(open_screen(quiet=quiet or console.settings.json)) as progress,
+        mock_server(wanted=offline) as mock_url,
+    ):
+        loaded = load_with(config, assignments)
+        assessment = _assess(loaded, progress, against, budget, mock_url)
     checks = assessment.checks(fail_under)
     if junit is not None:
         from convergence.cli.junit import junit_xml  # noqa: PLC0415 - with its only user
@@ -102,13 +101,18 @@ def exit_code(assessment: "Assessment", checks: "Sequence[Check]") -> int:
 
 def _assess(
     loaded: "Loaded",
-    screen: "Screen",
+    progress: "ProgressDisplay",
     against: Against | None,
     budget: dict[str, float | None],
     mock_url: str | None,
 ) -> "Assessment":
     from convergence.cli.interrupts import stops_cleanly  # noqa: PLC0415 - only for runs
+    from convergence_core.events import BudgetWarned, CellEvaluated, TrafficChanged  # noqa: PLC0415
     from tasks.run.assessment import assess, open_assessment  # noqa: PLC0415 - brings clients
+
+    def show(event: "Event") -> None:
+        if isinstance(event, CellEvaluated | BudgetWarned | TrafficChanged):
+            progress(event)
 
     against_champion = against is Against.CHAMPION
     run = open_assessment(
@@ -116,14 +120,14 @@ def _assess(
         against_champion=against_champion,
         budget=budget,
         mock_url=mock_url,
-        on_event=_listener(screen),
+        on_event=show,
     )
     advice = "The same command continues; paid answers are kept."
     try:
-        _announce(screen, run)
+        _announce(progress, run)
         with stops_cleanly(
             run.stop,
-            lambda text: screen.line(text, "yellow"),
+            lambda text: progress.say(text, "yellow"),
             advice,
             has_begun=lambda: run.has_begun,
         ):
@@ -134,36 +138,13 @@ def _assess(
         run.close()
 
 
-def _announce(screen: "Screen", run: "Run") -> None:
+def _announce(progress: "ProgressDisplay", run: "Run") -> None:
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
     cases = plural(len(run.loaded.cases), "test case")
-    screen.line(f"{run.label}: current settings on {cases}", "bold")
+    progress.say(f"{run.label}: current settings on {cases}", "bold")
     if run.resumed_from or run.spent.calls:
-        screen.line("continues an interrupted test; repeats no finished call")
-
-
-def _listener(screen: "Screen") -> "Callable[[Event], None]":
-    """Return a listener that shows finished answers and notices of budget and providers."""
-    from convergence.optimize.progress import NewTexts  # noqa: PLC0415 - with its only user
-    from convergence_core.events import BudgetWarned, CellEvaluated, TrafficChanged  # noqa: PLC0415
-
-    done, is_new = 0, NewTexts()
-
-    def show(event: "Event") -> None:
-        nonlocal done
-        match event:
-            case CellEvaluated():
-                done += 1
-                screen.status(f"{done} answers", done, 0)
-            case TrafficChanged() if not is_new(event.text):
-                screen.status(f"{done} answers · {event.text}", done, 0)
-            case BudgetWarned() | TrafficChanged():
-                screen.line(event.text, "yellow")
-            case _:
-                pass
-
-    return show
+        progress.say("continues an interrupted test; repeats no finished call")
 
 
 # -- showing

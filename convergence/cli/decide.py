@@ -10,13 +10,11 @@ import typer
 from convergence import console
 from convergence.cli import locations, options
 from convergence.cli.options import EXIT_NO
-from convergence.finished_runs import CandidateNames
+from convergence.finished_runs import CandidateNames, finished_run
 from convergence_core.caveats import CASES, TRAFFIC
-from convergence_core.errors import RunNotFoundError
 from convergence_core.records import fields_of
 
 if TYPE_CHECKING:
-    from convergence_core.ports import RunRecord
     from convergence_core.result import RunResult
     from tasks.store.runtime.rows import Champion, GateLook, StoredAlarm
 
@@ -25,10 +23,7 @@ MOST_REASON = 500
 
 
 def promote(  # noqa: PLR0917 - Typer's options
-    run: Annotated[
-        str | None,
-        typer.Argument(metavar="RUN", help="Label or id. Default: the latest finished run."),
-    ] = None,
+    run: options.FinishedRun = None,
     yes: options.Yes = False,
     holdback: Annotated[
         float,
@@ -62,11 +57,12 @@ def promote(  # noqa: PLR0917 - Typer's options
 
     Exit code 100: gate not passed, or not decided yet; `--unproven` overrides the latter.
     """
+    from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
     from tasks.run.adoption import adopt, describe_obstacle, obstacle  # noqa: PLC0415 - brings NumPy
     from tasks.run.run import FLOW_RUN_TAG  # noqa: PLC0415 - as above
 
-    record = _finished(store, config, run)
-    result = _result_of(record)
+    record = finished_run(locations.open_store(store, config), run)
+    result = RunResult.from_json(record.summary_json or "")
     reason = _grounds(result, unproven)
     best = result.best
     assert best is not None  # noqa: S101 - the gate compared it
@@ -242,29 +238,6 @@ def _show_gates(
 
 def _minute(time_us: int) -> str:
     return f"{datetime.fromtimestamp(time_us / 1e6, UTC):%Y-%m-%d %H:%M}"
-
-
-def _finished(store: Path | None, config: Path | None, name: str | None) -> "RunRecord":
-    """Return the record of a finished run.
-
-    Raises:
-        RunNotFoundError: there is none.
-    """
-    opened = locations.open_store(store, config)
-    records = [opened.run(name)] if name is not None else opened.runs()
-    record = next((record for record in records if record.summary_json is not None), None)
-    if record is None:
-        raise RunNotFoundError(
-            f"RUN must name a finished run, but got {name or 'none in this store'}. "
-            "Finish a stopped run with `convergence resume`."
-        )
-    return record
-
-
-def _result_of(record: "RunRecord") -> "RunResult":
-    from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
-
-    return RunResult.from_json(record.summary_json or "")
 
 
 def _release(flow_run_id: str | None) -> None:

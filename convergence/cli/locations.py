@@ -65,11 +65,7 @@ def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
         RunNotFoundError: the store does not exist.
         StoreError: the folder is no store, or a newer version wrote it.
     """
-    path = store_path(store, config)
-    if not (path / "store.json").is_file():
-        raise RunNotFoundError(
-            f"No results store at {path}. Run `convergence optimize`, or pass `--store FOLDER`."
-        )
+    path = _existing(store, config)
     from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
     from tasks.store.tables.interrupted_runs import settle_interrupted  # noqa: PLC0415 - as above
 
@@ -81,7 +77,9 @@ def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
 def _existing(store: Path | None, config: Path | None) -> Path:
     path = store_path(store, config)
     if not (path / "store.json").is_file():
-        open_store(store, config)  # raises
+        raise RunNotFoundError(
+            f"No results store at {path}. Run `convergence optimize`, or pass `--store FOLDER`."
+        )
     return path
 
 

@@ -261,7 +261,8 @@ class ProgressDisplay:
 
     def _status(self) -> str:
         if self._started is None:
-            return "starting"
+            answers = plural(self._n_done, "answer") if self._n_done else "starting"
+            return f"{answers} · {self._traffic}" if self._traffic else answers
         if self._generation is None:
             where = "final test" if self._n_done else "starting"
         else:
