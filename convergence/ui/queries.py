@@ -25,8 +25,7 @@ from tasks.pages import (
     side_by_side,
     writes,
 )
-from tasks.pages.files import PageFile
-from tasks.pages.source import Page, PageSource
+from tasks.pages.source import Page, PageFile, PageSource
 
 MOST_PAGE = 200
 """Cases, or candidates, of one page of the matrix."""

@@ -7,8 +7,7 @@ from typing import Any
 from convergence_core.errors import RunNotFoundError
 from convergence_core.ports import RunRecord
 from tasks.json_values import as_text
-from tasks.pages.files import PageFile
-from tasks.pages.source import Page, PageSource
+from tasks.pages.source import Page, PageFile, PageSource
 from tasks.report.answers import judges_reasons
 from tasks.report.evidence import parsed_text
 from tasks.report.phrases import ROLES

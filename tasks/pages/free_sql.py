@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 from convergence_core.errors import QueryError
 from convergence_core.records import Json
-from tasks.pages.files import PageFile
-from tasks.pages.source import Page, PageSource
+from tasks.pages.source import Page, PageFile, PageSource
 from tasks.pages.sql_child import MEMORY
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened

@@ -8,7 +8,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +44,15 @@ SELECT parameter, text FROM mutation_effects WHERE run_id = $run AND verdict = '
 ORDER BY generation, position
 """
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFile:
+    """File that a page offers for download."""
+
+    name: str
+    content: bytes
+    media_type: str
 
 
 class PageSource:
