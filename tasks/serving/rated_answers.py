@@ -28,18 +28,8 @@ class RatingReward:
 
     interaction_id: str
     system: str
-    decision_id: str
-    reward: float
+    given: Reward
     """In [0, 1]: the mean over the raters."""
-
-    @property
-    def given(self) -> Reward:
-        """It as the runtime takes it in."""
-        return Reward(
-            decision_id=self.decision_id,
-            reward=self.reward,
-            metadata={"interaction_id": self.interaction_id},
-        )
 
 
 def pending_rewards(
@@ -53,9 +43,10 @@ def pending_rewards(
         marks = feedback.ratings(answer_id)
         if marks:
             mean = sum(mark.arm_reward for mark in marks) / len(marks)
-            yield RatingReward(
-                interaction_id=answer_id, system=system, decision_id=decision_id, reward=mean
+            given = Reward(
+                decision_id=decision_id, reward=mean, metadata={"interaction_id": answer_id}
             )
+            yield RatingReward(interaction_id=answer_id, system=system, given=given)
 
 
 def mark_sent(feedback: FeedbackStore, reward: RatingReward, status: str) -> None:
@@ -63,7 +54,7 @@ def mark_sent(feedback: FeedbackStore, reward: RatingReward, status: str) -> Non
     with feedback.database.transaction() as connection:
         connection.execute(
             "INSERT INTO sent_rewards VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            (reward.interaction_id, reward.reward, status, feedback.now_us()),
+            (reward.interaction_id, reward.given.reward, status, feedback.now_us()),
         )
 
 
