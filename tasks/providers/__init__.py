@@ -1,4 +1,4 @@
-"""Chat models: OpenAI, Azure, Groq, Gemini, Anthropic, compatible servers, local models.
+"""Chat models: OpenAI, Azure, Groq, Gemini, Anthropic, compatible and local ones.
 
 ``make_chat`` makes the provider that a configuration's ``api`` names, ``make_llm`` that of a judge.
 """
