@@ -275,14 +275,15 @@ class GaussianProcess:
             is_own,
             np.zeros_like(cross),
         ]
-        solved = cho_solve((self.factor, True), (cross + is_own).T)  # (n, m)
+        inverse = cho_solve((self.factor, True), np.eye(len(w)))
+        solved = inverse @ (cross + is_own).T  # (n, m)
         jacobian = np.array(
             [
                 own @ w - solved.T @ (slope @ w)
                 for own, slope in zip(cross_slopes, slopes, strict=True)
             ]
         )  # (D + 3, m)
-        turned = [cho_solve((self.factor, True), slope) for slope in slopes]  # C^-1 C_i
+        turned = [inverse @ slope for slope in slopes]  # C^-1 C_i
         flat = np.array([part.ravel() for part in turned])
         flat_turned = np.array([part.T.ravel() for part in turned])
         sd = np.append(self.kernel.prior_sd, max(self.noise_log_sd, SURE))
@@ -342,7 +343,10 @@ class _Problem:
     """Minus log posterior of the hyper-parameters, for the optimizer."""
 
     kernel: Kernel
+    pairs: tuple[np.ndarray, np.ndarray]
+    """Rows i > j of the pairs of different candidates, (n_pairs,) each."""
     distances: Distances
+    """Of these pairs."""
     targets: np.ndarray
     errors: np.ndarray
     mean: np.ndarray
@@ -361,41 +365,50 @@ class _Problem:
         errors: np.ndarray,
         noise: NoisePrior,
     ) -> "_Problem":
-        """Return the problem with a prior of v beside those of the kernel."""
+        """Return the problem with a prior of v beside those of the kernel; distances are (D, n, n)."""
+        below = np.tril_indices(len(targets), -1)
         mean = np.append(kernel.prior_mean, math.log(noise.median))
         sd = np.append(kernel.prior_sd, noise.log_sd)
         low, high = mean - N_BOUND_SDS * sd, mean + N_BOUND_SDS * sd
         if noise.least:
             low[-1] = math.log(noise.least)
-        return cls(kernel, distances, targets, errors, mean, sd, low, high)
+        return cls(kernel, below, distances.of_pairs(below), targets, errors, mean, sd, low, high)
 
     def covariance(self, log_params: np.ndarray) -> np.ndarray:
         """Return K + v R, (n, n) (eq. 1)."""
-        total = self.kernel.covariance(log_params[:-1], self.distances)
-        total += math.exp(log_params[-1]) * self.errors
-        total[np.diag_indices_from(total)] += math.exp(log_params[-2]) + JITTER
+        lower = self._lower(log_params, self.kernel.covariance(log_params[:-1], self.distances))
+        return np.asarray(lower + np.tril(lower, -1).T, np.float64)
+
+    def _lower(self, log_params: np.ndarray, of_pairs: np.ndarray) -> np.ndarray:
+        """Return the lower triangle of K + v R from the covariances of the pairs, (n, n)."""
+        total = np.tril(math.exp(log_params[-1]) * self.errors)
+        total[self.pairs] += of_pairs
+        own = self.kernel.smooth_variance(log_params[:-1]) + math.exp(log_params[-2]) + JITTER
+        total[np.diag_indices_from(total)] += own
         return total
 
     def value_and_gradient(self, log_params: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus log posterior, up to a constant, and its gradient."""
-        total = self.covariance(log_params)
-        factor, failed = dpotrf(total, lower=1, clean=0, overwrite_a=0)
+        of_pairs = self.kernel.covariance(log_params[:-1], self.distances)
+        factor, failed = dpotrf(self._lower(log_params, of_pairs), lower=1)
         if failed:
             return 1e10, np.zeros_like(log_params)
         inverse, _ = dpotri(factor, lower=1)
-        lower = np.tril(inverse)
-        inverse = lower + lower.T
-        inverse[np.diag_indices_from(inverse)] /= 2.0
-        solved = inverse @ self.targets
+        solved = cho_solve((factor, True), self.targets)
         pull = (log_params - self.mean) / self.sd
         value = (
             0.5 * float(self.targets @ solved)
             + float(np.log(np.diag(factor)).sum())  # (eq. 2)
             + 0.5 * float(pull @ pull)
         )
-        outer = 0.5 * (inverse - np.outer(solved, solved))  # (eq. 3)
-        of_kernel = self.kernel.gradient(log_params[:-1], self.distances, outer)
-        of_noise = math.exp(log_params[-1]) * float((outer * self.errors).sum())
+        first, second = self.pairs
+        twice = inverse[self.pairs] - solved[first] * solved[second]  # (eq. 3), both orders
+        own = 0.5 * (np.diag(inverse) - solved**2)
+        of_kernel = self.kernel.gradient(
+            log_params[:-1], self.distances, twice * of_pairs, float(own.sum())
+        )
+        of_errors = twice @ self.errors[self.pairs] + own @ np.diag(self.errors)
+        of_noise = math.exp(log_params[-1]) * float(of_errors)
         if self.repeats is not None:
             half = 0.5 * self.repeats.square * math.exp(-log_params[-1])
             value += 0.5 * self.repeats.dof * float(log_params[-1]) + half  # (eq. 5)

@@ -12,8 +12,7 @@ of s_p and of s_id, (D + 2,).
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,35 +33,16 @@ MEAN_JITTER, SD_JITTER = 1e-6, 0.1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distances:
-    """Distances between two sets of points, per dimension; free of hyper-parameters."""
+    """Distances between two sets of points, or of some pairs, per dimension; free of hyper-parameters."""
 
     numbers: np.ndarray
-    """sqrt(5) |a - b|, (n_numbers, n, m)."""
+    """sqrt(5) |a - b|, (n_numbers, n, m) or (n_numbers, n_pairs)."""
     choices: np.ndarray
-    """In [0, 1], (n_choices, n, m)."""
+    """In [0, 1], (n_choices, n, m) or (n_choices, n_pairs)."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Points on either side, (n, m)."""
-        n, m = (self.numbers if len(self.numbers) else self.choices).shape[1:]
-        return n, m
-
-    @classmethod
-    def between(cls, a: Points, b: Points, of_choices: Sequence[np.ndarray]) -> "Distances":
-        """Return the distances of each point of ``a`` to each of ``b``.
-
-        Args:
-            a: n points.
-            b: m points.
-            of_choices: distances between the values of each choice.
-        """
-        numbers = a.numbers.T[:, :, None] - b.numbers.T[:, None, :]
-        np.abs(numbers, out=numbers)
-        numbers *= SQRT5
-        choices = np.empty((len(of_choices), len(a), len(b)))
-        for j, distance in enumerate(of_choices):
-            choices[j] = distance[a.codes[:, j][:, None], b.codes[:, j][None, :]]
-        return cls(numbers, choices)
+    def of_pairs(self, pairs: tuple[np.ndarray, np.ndarray]) -> "Distances":
+        """Return those of pairs, given as rows and columns, (n_pairs,) each."""
+        return Distances(self.numbers[:, *pairs], self.choices[:, *pairs])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,38 +77,39 @@ class Kernel:
 
     def distances(self, a: Points, b: Points) -> Distances:
         """Return the distances of n points to m others."""
-        return Distances.between(a, b, self.of_choices)
+        numbers = SQRT5 * a.numbers.T[:, :, None] - SQRT5 * b.numbers.T[:, None, :]
+        np.abs(numbers, out=numbers)
+        choices = np.empty((len(self.of_choices), len(a), len(b)))
+        for j, distance in enumerate(self.of_choices):
+            choices[j] = distance[a.codes[:, j][:, None], b.codes[:, j][None, :]]
+        return Distances(numbers, choices)
 
     def covariance(self, log_params: np.ndarray, distances: Distances) -> np.ndarray:
-        """Return the covariance without candidates' own effects, (n, m)."""
-        scale = np.exp(log_params[self.n_dims])
-        return np.asarray(scale * self.product(log_params, distances), np.float64)  # (eq. 1)
+        """Return the covariance without candidates' own effects, of the distances' shape (eq. 1)."""
+        q = self.n_numbers
+        rates, weights = np.exp(-log_params[:q]), np.exp(log_params[q : self.n_dims])
+        exponent = np.tensordot(weights, distances.choices, 1)  # (eq. 3)
+        exponent += np.tensordot(rates, distances.numbers, 1)
+        # One exponential for all dimensions; each polynomial is 3 times that of (eq. 2).
+        total = np.exp(log_params[self.n_dims] - q * math.log(3.0) - exponent)
+        for rate, distance in zip(rates, distances.numbers, strict=True):
+            r = distance * rate
+            r += 1.5  # 3 + 3 r + r^2, in place: most of a fit's time is spent here
+            r *= r
+            r += 0.75
+            total *= r
+        return np.asarray(total, np.float64)
 
     def between(self, log_params: np.ndarray, a: Points, b: Points) -> np.ndarray:
         """Return the covariance of n points with m others without own effects, (n, m)."""
-        return self.covariance(log_params, self.distances(a, b))
+        rates, unit = np.exp(-log_params[: self.n_numbers]), log_params.copy()
+        unit[: self.n_numbers] = 0.0
+        scaled = [replace(points, numbers=points.numbers * rates) for points in (a, b)]
+        return self.covariance(unit, self.distances(*scaled))
 
     def smooth_variance(self, log_params: np.ndarray) -> float:
         """Return the prior variance of a candidate without its own effect."""
         return float(np.exp(log_params[self.n_dims]))
-
-    def product(self, log_params: np.ndarray, distances: Distances) -> np.ndarray:
-        """Return prod_d k_d, (n, m); with one exponential for all dimensions."""
-        q = self.n_numbers
-        lengths, weights = np.exp(log_params[:q]), np.exp(log_params[q : self.n_dims])
-        exponent = np.zeros(distances.shape)
-        factor = np.ones(distances.shape)
-        for length, distance in zip(lengths, distances.numbers, strict=True):
-            r = distance / length
-            exponent += r
-            polynomial = r / 3.0  # 1 + r + r^2 / 3, in place: most of a fit's time is spent here
-            polynomial += 1.0
-            polynomial *= r
-            polynomial += 1.0
-            factor *= polynomial  # (eq. 2)
-        for weight, distance in zip(weights, distances.choices, strict=True):
-            exponent += weight * distance  # (eq. 3)
-        return np.asarray(factor * np.exp(-exponent), np.float64)
 
     def correlation(
         self, log_params: np.ndarray, distance: np.ndarray, dimension: int
@@ -151,12 +132,14 @@ class Kernel:
         return np.asarray(r * r * (1.0 + r) / (3.0 + r * (3.0 + r)), np.float64)
 
     def gradient(
-        self, log_params: np.ndarray, distances: Distances, outer: np.ndarray
+        self, log_params: np.ndarray, distances: Distances, weighted: np.ndarray, trace: float
     ) -> np.ndarray:
-        """Return sum_ij outer_ij dK_ij / d log_params for a symmetric K, (D + 2,)."""
-        weighted = outer * self.covariance(log_params, distances)
+        """Return sum_ij outer_ij dK_ij / d log_params, (D + 2,), from the pairs of different candidates.
+
+        ``weighted`` is outer_ij K_ij of each pair in both orders, ``trace`` sum_i outer_ii.
+        """
         slopes = [
             np.vdot(weighted, self.log_slope(log_params, distances, d)) for d in range(self.n_dims)
         ]
-        nugget_gradient = math.exp(log_params[-1]) * float(np.trace(outer))
-        return np.array([*slopes, weighted.sum(), nugget_gradient])
+        of_scale = float(weighted.sum()) + self.smooth_variance(log_params) * trace
+        return np.array([*slopes, of_scale, math.exp(log_params[-1]) * trace])

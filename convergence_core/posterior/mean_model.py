@@ -22,14 +22,11 @@ from convergence_core.posterior.gaussian_process import (
     GaussianProcess,
 )
 from convergence_core.posterior.kernel import Kernel
+from convergence_core.posterior.space_model import MAX_ROWS, N_STEPS
 from convergence_core.posterior.warped_posterior import Warp, WarpedPosterior
 from convergence_core.records import Candidate
 from convergence_core.space.arrays import Encoding, Points
 
-MAX_ROWS = 300
-"""Candidates that a process is trained on: its cost grows with their cube."""
-N_STEPS = 25
-"""Iterations of the optimizer of hyper-parameters from the prior."""
 MIN_DOF = 10
 """Degrees of freedom from which on the variance within candidates counts as measured."""
 MIN_VARIANCE = 1e-6

@@ -255,14 +255,16 @@ class SpaceModel:
         """Return the members to train on, in the order they were first asked."""
         wanted = None if case_ids is None else set(case_ids)
         rewards = [
-            (member, [r for (c, _), r in member.rewards.items() if wanted is None or c in wanted])
+            member.rewards.values()
+            if wanted is None
+            else [r for (c, _), r in member.rewards.items() if c in wanted]
             for member in archive
         ]
-        members = [member for member, values in rewards if values]
+        members = [member for member, values in zip(archive, rewards, strict=True) if values]
         if len(members) <= self.max_rows:
             return members
-        count = np.array([len(values) for _, values in rewards if values], dtype=np.float64)
-        mean = np.array([sum(values) for _, values in rewards if values]) / count
+        count = np.array([len(values) for values in rewards if values], dtype=np.float64)
+        mean = np.array([sum(values) for values in rewards if values]) / count
         shrunk = (mean * count + mean.mean()) / (count + 1.0)
         quarter = self.max_rows // 4
         best = np.argsort(-shrunk, kind="stable")[: self.max_rows - 2 * quarter]

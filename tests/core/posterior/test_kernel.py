@@ -40,8 +40,8 @@ def test_the_covariance_is_that_of_the_formula(seed):
         found = kernel.between(log_params, places, b)
         assert found == pytest.approx(expected, rel=1e-10, abs=1e-300)
         parts = correlations(kernel, log_params, places, b)
-        whole = kernel.product(log_params, kernel.distances(places, b))
-        assert whole == pytest.approx(np.prod(parts, axis=0), rel=1e-10, abs=1e-300)
+        whole = kernel.smooth_variance(log_params) * np.prod(parts, axis=0)
+        assert found == pytest.approx(whole, rel=1e-10, abs=1e-300)
     assert kernel.smooth_variance(log_params) == pytest.approx(
         by_hand(encoding, places, places, log_params)[0, 0]
     )
@@ -72,7 +72,10 @@ def test_the_gradient_is_that_of_finite_differences(seed):
         total = kernel.covariance(params, distances)
         return float((outer * (total + math.exp(params[-1]) * np.eye(len(places)))).sum())
 
-    found = kernel.gradient(log_params, distances, outer)
+    below = np.tril_indices(len(places), -1)
+    pairs = distances.of_pairs(below)
+    weighted = 2.0 * outer[below] * kernel.covariance(log_params, pairs)
+    found = kernel.gradient(log_params, pairs, weighted, float(np.trace(outer)))
     step = 1e-5
     for k in range(len(log_params)):
         ahead, behind = log_params.copy(), log_params.copy()
