@@ -231,7 +231,7 @@ def _show_gates(
         text = (
             "none yet"
             if champion is None
-            else f"{names.of(champion.candidate_id, champion.params)} ({champion.reason})"
+            else f"{names.of(champion.candidate_id, champion.params)} ({names(champion.reason)})"
         )
         console.answer(f"Champion of {name}: {text}")
 

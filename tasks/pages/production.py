@@ -80,7 +80,7 @@ def production(source: PageSource, system: str) -> Page:
         "promotions": [
             {
                 "at": time_of(champion.created_us),
-                "sentence": f"{source.champion_name(champion)}: {line_of(champion.reason)}",
+                "sentence": f"{source.champion_name(champion)}: {_named(names, champion.reason)}",
             }
             for champion in champions(runtime, system)
         ],
@@ -189,6 +189,10 @@ def _arms_of(served: Systems, system: str) -> Sequence[Arm]:
 
 def _name(names: Mapping[str, str], arm_id: str) -> str:
     return clean(names.get(arm_id, arm_id))
+
+
+def _named(names: Mapping[str, str], text: str) -> str:
+    return re.sub(r"\b[0-9a-f]{16}\b", lambda match: _name(names, match[0]), line_of(text))
 
 
 def _verdict(shown: Mapping[str, Any], at: int | None) -> str | None:

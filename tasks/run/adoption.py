@@ -166,8 +166,7 @@ def roll_back(store: RuntimeStore, system: str) -> Champion:
     present, former = previous_of(store, system)
     offer_champion(store, system, former)
     retire_champion(store, system, present)
-    reason = f"rollback from {present.candidate_id}"
-    set_champion(store, replace(former, reason=reason, created_us=wall_clock_us()))
+    set_champion(store, replace(former, reason="rollback", created_us=wall_clock_us()))
     return former
 
 
