@@ -192,7 +192,7 @@ def _name(names: Mapping[str, str], arm_id: str) -> str:
 
 
 def _named(names: Mapping[str, str], text: str) -> str:
-    return re.sub(r"\b[0-9a-f]{16}\b", lambda match: _name(names, match[0]), line_of(text))
+    return re.sub(r"\b[0-9a-f]{16}\b", lambda match: _name(names, match[0]), line_of(text) or "")
 
 
 def _verdict(shown: Mapping[str, Any], at: int | None) -> str | None:
