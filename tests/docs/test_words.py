@@ -128,7 +128,9 @@ def helps(command: Any) -> Iterator[str]:
 
 def is_sentence(text: str) -> bool:
     """Whether a text is for people: neither a list of names nor SQL nor a pattern."""
-    return text.endswith((".", "?", "!")) and not re.search(r"\\[sbw]|<\w+>|_us\b|: str", text)
+    return text.endswith((".", "?", "!")) and not re.search(
+        r"^SELECT |\\[sbw]|<\w+>|_us\b|: str", text
+    )
 
 
 def test_no_sentence_of_readme_help_or_messages_is_longer_than_thirty_five_words():
