@@ -71,19 +71,17 @@ def test_one_by_one_each_answer_decides_the_next_cell(algorithm: str):
     )
 
     def ended(factor: float) -> tuple[StudyState, list[list[Trial]]]:
-        """Multiply the fifth reward of each generation that is asked one by one by a factor."""
+        """Rewards of the second half of each generation are multiplied by a factor."""
         state, generations = own.start(), []
         while own.should_continue(state):
-            asked: PlannedGeneration | None
-            asked = last = own.ask(state)
+            asked: PlannedGeneration | None = own.ask(state)
+            assert asked is not None
             trials: list[Trial] = []
             while asked is not None:
                 last = asked
                 answers = world.trials(asked.plan, state.next_generation)
                 if len(trials) == 4:
-                    answers = changed(
-                        answers, lambda e: replace(e, reward=factor * (e.reward or 0.0))
-                    )
+                    answers = changed(answers, lambda e: replace(e, reward=factor * e.reward))
                 trials += answers
                 asked = own.ask_next(state, asked, trials)
             state, _ = own.learn(state, last, trials, n_calls=state.n_calls + len(trials))
