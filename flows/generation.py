@@ -47,10 +47,7 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
             generation=unmapped(generation),
         )
         show_progress(run_id)  # which takes a while, in which there is nothing to do but wait
-        trials = [*looked, *futures.result()]
-        while assignments := run_of(run_id).ask_next(trials):
-            trials += [evaluate(each, run_id, generation) for each in assignments]
-        trials = quoted(trials)
+        trials = quoted([*looked, *futures.result()])
         if has_thought:
             score_thought(run_id, generation, trials)
             show_thought(run_id)

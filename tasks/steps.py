@@ -72,8 +72,10 @@ def sample_candidates(run_id: str, generation: int) -> Plan:
     """Plan the generation: draws from the posterior choose among what evolution bred."""
     run = run_of(run_id)
     plan = run.ask()
-    n_candidates, n_cells = len(plan.assignments) + run.n_later, plan.n_cells + run.n_later
-    run.emit(GenerationStarted(generation=generation, n_candidates=n_candidates, n_cells=n_cells))
+    n_candidates = len(plan.assignments)
+    run.emit(
+        GenerationStarted(generation=generation, n_candidates=n_candidates, n_cells=plan.n_cells)
+    )
     return plan
 
 

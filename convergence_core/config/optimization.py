@@ -55,8 +55,7 @@ class ExecutionConfig(Section):
     """How to make calls."""
 
     parallel_workers: int = Field(default=5, ge=1, le=512)
-    """Most calls in flight. With 1 and a single search case, `thompson` and `mab_evolution` plan each
-    evaluation after the answer to the last one."""
+    """Most calls in flight."""
     max_retries: int = Field(default=3, ge=0, le=20)
     """Retries of a call after network or server failures; 0: none at all."""
     max_rate_limit_retries: int = Field(default=5, ge=0, le=100)

@@ -6,7 +6,7 @@ the generator's state and a resumed run is the same run. No argument is ever cha
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -73,10 +73,6 @@ class AskRequest:
     """Population size: maximum number of new candidates."""
     n_cells: int
     """Capacity: maximum number of cells in the plan."""
-    n_answered: int = 0
-    """Cells of the generation with an answer before this request: the batch is asked one by one."""
-    n_later: int = 0
-    """Cells of the generation to plan after the answers to this plan."""
     case_ids: tuple[str, ...]
     """Search cases in the run's order, without held-out cases."""
     repeats: int = 1
@@ -131,10 +127,6 @@ class SearchState:
             archive=self.archive.tell(trials, self.generation, measures),
             memory={**self.memory, GENERATION_KEY: self.generation + 1},
         )
-
-    def within(self, generation: int) -> "SearchState":
-        """Return the state in the course of a generation, from 0, that is told in parts."""
-        return replace(self, memory={**self.memory, GENERATION_KEY: generation})
 
     @property
     def regret_upper_bound(self) -> float | None:

@@ -36,8 +36,6 @@ class Schedule:
     n_search_cases: int
     n_holdout_cases: int
     repeats: int = 1
-    one_by_one: bool = False
-    """Whether each cell after the first generation is planned after the answer to the last one."""
     deterministic: bool = False
     """Whether a cell that is asked again gets the same reward."""
     cases_per_candidate: int | None = None

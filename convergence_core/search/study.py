@@ -55,10 +55,6 @@ class PlannedGeneration:
     """State of the generator after the plan's draws."""
     is_repair: bool = False
     """Whether it only repeats missing cells, which is evidence but no choice of the sampler."""
-    evidence: SearchState | None = None
-    """Evidence that it was planned from; ``None``: that before the generation."""
-    request: AskRequest | None = None
-    """What the sampler was asked; ``None``: it was not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,51 +236,25 @@ class Study:
         repair = self.repair(state)
         if repair is not None:
             return PlannedGeneration(plan=repair, rng_state=state.rng_state, is_repair=True)
-        n_cells = self._capacity(state)
-        # Before the first answers a posterior has nothing to be updated by.
-        n_now = 1 if self.schedule.one_by_one and len(state.search.archive) else n_cells
-        winners = () if state.next_generation else self.winners
-        request = AskRequest(
-            generation=state.next_generation,
-            n_generations=self.schedule.n_generations,
-            n_candidates=self.schedule.population_size,
-            n_cells=n_now,
-            n_later=n_cells - n_now,
-            case_ids=self.case_order,
-            repeats=self.schedule.repeats,
-            n_again=self.schedule.n_again,
-            baseline=self.space.baseline(),
-            advice=replace(advice or Advice(), winners=winners),
-        )
-        return self._planned(request, state.search, state.rng_state)
-
-    def ask_next(
-        self, state: StudyState, planned: PlannedGeneration, trials: Sequence[Trial]
-    ) -> PlannedGeneration | None:
-        """Plan the next cell of a generation that is asked one by one; ``None``: it is complete.
-
-        ``state`` is that before it, ``planned`` its last part; ``trials`` are all so far, one per cell.
-        """
-        request = planned.request
-        if request is None or not request.n_later or limit_reached(trials) is not None:
-            return None
-        told = self.sampler.tell(planned.evidence or state.search, trials[request.n_answered :])
-        following = self._planned(
-            replace(request, n_answered=len(trials), n_later=request.n_later - 1),
-            told.within(state.search.generation),
-            planned.rng_state,
-        )
-        return following if following.plan.assignments else None
-
-    def _planned(
-        self, request: AskRequest, evidence: SearchState, rng_state: Mapping[str, Any]
-    ) -> PlannedGeneration:
         rng = np.random.default_rng()  # noqa: TID251 - it goes on where the state's has stopped
-        rng.bit_generator.state = dict(rng_state)
-        plan = self.sampler.ask(evidence, rng, request)
-        return PlannedGeneration(
-            plan=plan, rng_state=rng.bit_generator.state, evidence=evidence, request=request
+        rng.bit_generator.state = dict(state.rng_state)
+        winners = () if state.next_generation else self.winners
+        plan = self.sampler.ask(
+            state.search,
+            rng,
+            AskRequest(
+                generation=state.next_generation,
+                n_generations=self.schedule.n_generations,
+                n_candidates=self.schedule.population_size,
+                n_cells=self._capacity(state),
+                case_ids=self.case_order,
+                repeats=self.schedule.repeats,
+                n_again=self.schedule.n_again,
+                baseline=self.space.baseline(),
+                advice=replace(advice or Advice(), winners=winners),
+            ),
         )
+        return PlannedGeneration(plan=plan, rng_state=rng.bit_generator.state)
 
     def repair(self, state: StudyState) -> Plan | None:
         """Return the plan that asks missing cells once more; ``None`` if none is wanted."""
@@ -326,8 +296,7 @@ class Study:
             archive = search.archive.tell(trials, state.next_generation, measures)
             search = replace(search, archive=archive)
         else:
-            n_told = planned.request.n_answered if planned.request else 0
-            search = self.sampler.tell(planned.evidence or search, trials[n_told:])
+            search = self.sampler.tell(search, trials)
         recommendation = self.recommendation(search, rival_id=state.stopper.leader)
         after = replace(
             state,

@@ -353,7 +353,6 @@ def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
         champion: who is in production; looked at in the end beside winner and defaults.
     """
     configuration = loaded.configuration
-    optimization, society = configuration.optimization, configuration.society
     n_champions, n_apart = _champions(configuration)
     # Retries left out; what a champion answers comes beside them, once for each case.
     n_judge_calls = sum(call_count(metric) for metric in configuration.evaluation.judges.values())
@@ -361,13 +360,8 @@ def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
     n_agent_calls = min(AGENT_CALLS, most) if is_agent else 0  # how many it makes, it decides
     baseline = loaded.space.baseline()
     return Schedule(
-        n_generations=optimization.evolution.generations,
-        population_size=optimization.evolution.population_size,
-        # Learners forecast, or write for, candidates that are fixed before the first answer.
-        one_by_one=optimization.execution.parallel_workers == 1
-        and optimization.algorithm in {"thompson", "mab_evolution"}
-        and not (society.thinks or society.prefers or configuration.writes_prompts)
-        and len(loaded.search_cases) == 1,
+        n_generations=configuration.optimization.evolution.generations,
+        population_size=configuration.optimization.evolution.population_size,
         n_search_cases=len(loaded.search_cases),
         n_holdout_cases=len(loaded.holdout_cases),
         repeats=configuration.evaluation.repeats,

@@ -245,24 +245,6 @@ class Run:
             trial = replace(more, evaluations=(*known, *more.evaluations))
         return [] if trial is None else [trial]
 
-    @property
-    def n_later(self) -> int:
-        """Cells of the planned generation that its answers will choose."""
-        request = None if self._planned is None else self._planned.request
-        return 0 if request is None else request.n_later
-
-    def ask_next(self, trials: Sequence[Trial]) -> Sequence[Assignment]:
-        """Plan the next cell of a generation that is asked one by one; empty if it is complete.
-
-        Raises:
-            RunInterruptedError: ``stop`` was called.
-        """
-        assert self._planned is not None  # noqa: S101 - its trials exist
-        self.check_stop()
-        planned = self.study.ask_next(self.state, self._planned, trials)
-        self._planned = planned or self._planned
-        return planned.plan.assignments if planned else ()
-
     def remaining_assignments(self, plan: Plan, trials: Sequence[Trial]) -> list[Assignment]:
         """Return the assignments that remain after a first look; empty if no gain is possible."""
         looked = {trial.candidate.candidate_id for trial in trials}

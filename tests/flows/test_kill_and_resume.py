@@ -265,12 +265,3 @@ def check_end(story: Story, unbroken: Story) -> None:
 
 def test_runs_killed_at_six_steps_end_like_the_unbroken_one(tmp_path: Path):
     kill_and_compare(tmp_path, 6, 2, seed=2, **SIZE)
-
-
-def test_a_run_that_asks_one_by_one_ends_like_the_unbroken_one(tmp_path: Path):
-    case = {"id": "only", "input": {"n": 1}, "expected": None}
-    size = {
-        "optimization__execution__parallel_workers": 1,
-        "evaluation__test_cases": {"inline": [case]},
-    }
-    kill_and_compare(tmp_path, 2, 1, seed=4, **SIZE, **size)

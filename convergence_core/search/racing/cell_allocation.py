@@ -30,7 +30,7 @@ from convergence_core.records import Candidate, sha256_hex
 from convergence_core.rlp.experts import EDGE, strength
 from convergence_core.rlp.statistical import trial_variance
 from convergence_core.search.evolution import Pool, PoolBreeder
-from convergence_core.search.racing.competitors import Competitors
+from convergence_core.search.racing.competitors import Competitors, PosteriorDraws
 from convergence_core.search.racing.plan_builder import PlanBuilder
 from convergence_core.search.sampler import Expert
 
@@ -162,7 +162,7 @@ class CellAllocation:
         builder = self.builder
         builder.retry_missing()
         self._probe()
-        n_last = max(0, round(self._end_part() * self._n_whole) - builder.request.n_later)
+        n_last = round(self._end_part() * builder.n_left)
         for candidate in builder.priority_candidates():
             self._add_chunk(candidate)
         self._explore(builder.n_left - n_last, exploration_rate)
@@ -172,12 +172,6 @@ class CellAllocation:
         else:
             self._ask_by_draws(builder.n_left)
         self._search(builder.n_left)
-
-    @property
-    def _n_whole(self) -> int:
-        """Cells of the generation that no earlier plan has missed."""
-        request = self.builder.request
-        return request.n_answered + self.builder.n_left + request.n_later
 
     @property
     def _has_cases(self) -> bool:
@@ -223,9 +217,7 @@ class CellAllocation:
         if learned is None or self._has_cases or self._seeks_front:
             return
         n_wanted = competitors.rules.n_probes - learned.evidence.repeat_dof
-        n_done = builder.request.n_answered
-        n_wanted = max(0, min(n_wanted, self._n_whole // PROBED_PART - n_done))
-        for i in competitors.ranking[n_done : n_done + n_wanted]:
+        for i in competitors.ranking[: max(0, min(n_wanted, builder.n_left // PROBED_PART))]:
             candidate = competitors.members[i]
             builder.add(candidate, builder.open_cells(candidate.candidate_id, again=True)[:1])
 
@@ -247,13 +239,13 @@ class CellAllocation:
             return
         competitors, rules, builder = self.competitors, self.competitors.rules, self.builder
         stop = builder.n_left - n_cells
-        n_draws, elites = -(-n_cells // self.chunk), competitors.elites
-        pool, values = competitors.posterior_draws(self.breeder, self.rng, n_draws)
+        drawn = competitors.posterior_draws(self.breeder, self.rng, -(-n_cells // self.chunk))
+        elites, values = competitors.elites, drawn.values
         advice = builder.request.advice
         mixture = ExpertMixture.of(advice.experts, competitors, self.rng)
         n_reserved = -(-len(values) // 2) if advice.reserves else len(values) * (mixture is None)
         if mixture is not None:
-            values = mixture.values(values, n_reserved, elites, pool.genes)
+            values = mixture.values(values, n_reserved, elites, drawn.pool.genes)
         max_wins = np.ones(values.shape[1], dtype=np.intp)
         max_wins[: len(elites)] = rules.max_chunks if self._has_cases else rules.max_repeats
         n_wins = np.zeros(values.shape[1], dtype=np.intp)
@@ -264,28 +256,32 @@ class CellAllocation:
                 builder.add_probes()
             is_open = slot >= n_reserved
             builder.n_advisable += is_open
-            if not (is_open and proposed and self._add_chunk(proposed.pop(0))):
+            if not (is_open and self._add_first(proposed)):
                 order = np.argsort(-value, kind="stable")
                 for i in order[value[order] > -np.inf]:  # only experts may choose the others
                     if n_wins[i] >= max_wins[i]:
                         continue
                     n_wins[i] += 1
-                    if self._add_chunk(self._candidate(int(i), pool, mixture)):
+                    if self._add_chunk(self._candidate(int(i), drawn, mixture)):
                         break
             if builder.n_left <= stop:
                 return
 
-    def _candidate(self, i: int, pool: Pool, mixture: ExpertMixture | None) -> Candidate:
+    def _candidate(
+        self, i: int, drawn: PosteriorDraws, mixture: ExpertMixture | None
+    ) -> Candidate:
         """Return the competitor of an index: an elite, a row of the pool, or an expert's proposal."""
         elites = self.competitors.elites
         if i < len(elites):
             member: Candidate = self.competitors.members[elites[i]]
             return member
         row = i - len(elites)
-        if mixture is not None and row >= len(pool):
-            proposal = self._new_candidate(mixture.proposals, row - len(pool))
+        if mixture is not None and row >= len(drawn.pool):
+            proposal = self._new_candidate(mixture.proposals, row - len(drawn.pool))
             return replace(proposal, origin="rlp")
-        return self._new_candidate(pool, row)
+        if row not in drawn.candidates:
+            drawn.candidates[row] = self._new_candidate(drawn.pool, row)
+        return drawn.candidates[row]
 
     def _new_candidate(self, pool: Pool, row: int) -> Candidate:
         return self.breeder.candidate(pool, row, self.competitors.parent_ids(pool, row))
@@ -295,7 +291,9 @@ class CellAllocation:
     def _ask_finalists(self, n_cells: int) -> None:
         """Share so many cells out equally among finalists, those most likely to be the best.
 
-        What they leave, because they have no cell left, goes to more of them.
+        The last generation has as many as it can ask every cell, and each one before it up to
+        ``FINALIST_RATIO`` times as many. What finalists leave, because they have no cell left, goes
+        to more of them.
         """
         if n_cells <= 0:
             return
@@ -363,6 +361,10 @@ class CellAllocation:
                 return
 
     # -- cells ---------------------------------------------------------------------------------
+
+    def _add_first(self, candidates: list[Candidate]) -> bool:
+        """Take the first of some candidates, if there is one, and give it a chunk of cells."""
+        return bool(candidates) and self._add_chunk(candidates.pop(0))
 
     def _add_chunk(self, candidate: Candidate, *, again: bool = False) -> bool:
         """Give a candidate a chunk of cells; return whether it had any open, see ``open_cells``."""

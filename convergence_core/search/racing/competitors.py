@@ -10,8 +10,9 @@ of n candidates (Bonferroni). A new candidate competes by mean + ``POOL_SDS`` sd
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +72,19 @@ class Rules:
     """Noise, in units of the spread of candidates' rewards, from which on that share is kept."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PosteriorDraws:
+    """New candidates of one search, and draws of all who compete."""
+
+    pool: Pool
+    values: np.ndarray
+    """Of the elites, then the pool, (n_draws, n_elites + n_pool); read-only."""
+    rng_state: Mapping[str, Any]
+    """Of the generator, after both."""
+    candidates: dict[int, Candidate] = field(default_factory=dict)
+    """Row of the pool → its candidate, once it was chosen."""
+
+
 @dataclass(frozen=True, eq=False)
 class Competitors:
     """Known candidates, as the posterior sees them."""
@@ -81,16 +95,29 @@ class Competitors:
     fitted: FittedSpaceModel
     goals: FittedGoals | None = None
     """What counts besides the mean reward; ``None``: nothing."""
+    _kept_draws: dict[str, PosteriorDraws] = field(default_factory=dict, repr=False)
 
     def posterior_draws(
         self, breeder: PoolBreeder, rng: np.random.Generator, n: int
-    ) -> tuple[Pool, np.ndarray]:
-        """Return a new pool, and n draws of what elites, then pool, are worth, (n, n_elites + n_pool)."""
-        pool = self.pool(breeder, rng)
-        while len(pool) < n and (finer := breeder.finer) is not None:
-            breeder = finer
+    ) -> PosteriorDraws:
+        """Return a new pool and n draws of what elites and pool are worth.
+
+        A generation that thinks asks twice from one state of the generator; the second time it gets
+        the draws of the first.
+        """
+        key = f"{rng.bit_generator.state} {breeder.levels} {n}"
+        draws = self._kept_draws.get(key)
+        if draws is None:
             pool = self.pool(breeder, rng)
-        return pool, self.draws(self.elites, pool.genes, rng, n)
+            while len(pool) < n and (finer := breeder.finer) is not None:
+                breeder = finer
+                pool = self.pool(breeder, rng)
+            values = self.draws(self.elites, pool.genes, rng, n)
+            values.setflags(write=False)
+            draws = PosteriorDraws(pool=pool, values=values, rng_state=rng.bit_generator.state)
+            self._kept_draws[key] = draws
+        rng.bit_generator.state = draws.rng_state
+        return draws
 
     @cached_property
     def members(self) -> list[Candidate]:
@@ -208,11 +235,9 @@ class Competitors:
         Over elites and a pool of new candidates, each with what may be its own effect. ``None``:
         a front is sought, or no one asked is feasible, so that there is no leader.
         """
-        known = self.ranking[: self.rules.n_elites]
-        if self.goals is not None and (
-            self.goals.objectives or self.goals.feasible([self.members[known[0]]])[0] < PROBABLY
-        ):
+        if self._is_leaderless:
             return None
+        known = self.ranking[: self.rules.n_elites]
         pool = self.pool(breeder, rng)
         rows = np.concatenate([self.rows[known], unseen(len(pool))])
         posterior = self.posterior_at(np.concatenate([self.genes[known], pool.genes]), rows)
@@ -256,6 +281,14 @@ class Competitors:
             return drawn
         ids = (*self._ids(known), *("",) * len(new))
         return self.goals.values(drawn, ids, self.encoding.places(genes), rng)
+
+    @property
+    def _is_leaderless(self) -> bool:
+        """Whether a front is sought or no member is feasible."""
+        if self.goals is None:
+            return False
+        first = [self.members[self.ranking[0]]]
+        return bool(self.goals.objectives) or self.goals.feasible(first)[0] < PROBABLY
 
     def _ids(self, members: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.members[i].candidate_id for i in members)

@@ -10,7 +10,6 @@ have been asked: comparisons stay paired. Where there are groups, all known cand
 seen least instead, in one order: still paired, and what they have in common is seen on new cases.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -150,7 +149,7 @@ class PlanBuilder:
 
     def retry_missing(self) -> None:
         """Ask once more the cells of the last generation's new candidates that got no reward."""
-        for member in () if self.request.n_answered else self.archive:  # once per generation
+        for member in self.archive:
             if member.missing and member.generation == self.request.generation - 1:
                 self.add(member.candidate, self._offered_missing(member))
 
@@ -232,9 +231,17 @@ class PlanBuilder:
             if case in offered and repeat < self.request.repeats + self.request.n_again
         ]
 
+    def _count_planned(self) -> dict[str, int]:
+        """Return case → candidates that were asked it."""
+        counts = dict.fromkeys(self.request.case_ids, 0)
+        for member in self.archive:
+            for case in {case for case, _ in member.rewards}:
+                if case in counts:
+                    counts[case] += 1
+        return counts
+
     def _least_seen_first(self, rng: np.random.Generator) -> tuple[str, ...]:
-        cases = self.request.case_ids
-        counts = Counter(case for m in self.archive for case in {case for case, _ in m.rewards})
+        cases, counts = self.request.case_ids, self._count_planned()
         if not len(self.archive):
             return tuple(cases[i] for i in rng.permutation(len(cases)))
         # The first candidate of the run salts the order among cases seen equally often.

@@ -2,7 +2,9 @@
 
 For every slot of a generation a joint draw over candidates asked before and a pool of new ones
 says which gets it (``racing``). So the draws decide between searching and confirming, and a batch is
-diverse because its draws are. ``thompson`` draws its pool uniformly, ``mab_evolution`` breeds it.
+diverse because its draws are. ``thompson`` draws its pool uniformly from the space;
+``mab_evolution`` breeds it: half from the best quarter, a quarter around the four best, a quarter
+random.
 
 Departures from plain Thompson sampling, each for a reason:
 
@@ -79,7 +81,7 @@ class ThompsonSampler:
             self._open(builder, rng)
             return builder.plan()
         chunk = self.chunk(request, fitted.cells_worth_the_prior)
-        competitors = self.competitors(state.archive, fitted, state.memory, n_steps=0)
+        competitors = self._competing(state, fitted)
         self._group_cases(builder, chunk)
         CellAllocation(
             competitors=competitors,
@@ -107,10 +109,7 @@ class ThompsonSampler:
         # A stream of its own, a function of the state: looking changes nothing drawn for plans.
         rng = np.random.default_rng([updated.generation, len(updated.archive)])  # noqa: TID251
         competitors = self.competitors(updated.archive, fitted, updated.memory, n_steps=n_steps)
-        before = self.surrogate.warm(state.memory).fit(
-            state.archive, case_ids=fitted.case_ids, case_weights=self.case_weights
-        )
-        bias = SelectionBias.of_generation(before, state.archive, fitted, updated.archive)
+        bias = self._selection_bias(state, fitted, updated.archive)
         memory: dict[str, Json] = {
             **bias.noted(updated.memory, state.generation),
             MEMORY_KEY: fitted.log_params.tolist(),
@@ -147,6 +146,29 @@ class ThompsonSampler:
         return max(1, min(wanted, n_cases))
 
     # -- planning --------------------------------------------------------------------------------
+
+    def _selection_bias(
+        self, state: SearchState, after: FittedSpaceModel, archive: Archive
+    ) -> SelectionBias:
+        """Return the selection bias that a generation showed in those who led before it."""
+        before = self.surrogate.warm(state.memory).fit(
+            state.archive, case_ids=after.case_ids, case_weights=self.case_weights
+        )
+        return SelectionBias.of_generation(before, state.archive, after, archive)
+
+    def _competing(self, state: SearchState, fitted: FittedSpaceModel) -> Competitors:
+        """Return the competitors of a generation: the last ones again, if they are of this fit."""
+        last = self._last.get("competitors")
+        if last is not None and last.fitted is fitted and last.archive is state.archive:
+            return last
+        competitors = self.competitors(state.archive, fitted, state.memory, n_steps=0)
+        if self.goals is None:  # with goals they depend on more than the fit
+            self._last["competitors"] = competitors
+        return competitors
+
+    @cached_property
+    def _last(self) -> dict[str, Competitors]:
+        return {}
 
     def _group_cases(self, builder: PlanBuilder, chunk: int) -> None:
         rules = self.rules

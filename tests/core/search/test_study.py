@@ -32,7 +32,7 @@ def study(
     return Study.of(
         config,
         SPACE,
-        Schedule(**{"n_search_cases": N_CASES, "n_holdout_cases": 0, **numbers}),
+        Schedule(n_search_cases=N_CASES, n_holdout_cases=0, **numbers),
         SpaceModel(space=SPACE),
         case_weights=dict.fromkeys(WORLD.case_ids, 1.0),
         winners=winners,
@@ -60,46 +60,6 @@ def search(own: Study, state: StudyState | None = None) -> tuple[StudyState, lis
         state, asked = step(own, state)
         plans.append(asked.plan)
     return state, plans
-
-
-@pytest.mark.parametrize("algorithm", ["thompson", "mab_evolution"])
-def test_one_by_one_each_answer_decides_the_next_cell(algorithm: str):
-    world = World(seed=1, n_cases=1)
-    own = replace(
-        study(algorithm, n_search_cases=1, population_size=8, one_by_one=True),
-        case_weights=dict.fromkeys(world.case_ids, 1.0),
-    )
-
-    def ended(factor: float) -> tuple[StudyState, list[list[Trial]]]:
-        """Rewards of the second half of each generation are multiplied by a factor."""
-        state, generations = own.start(), []
-        while own.should_continue(state):
-            asked: PlannedGeneration | None = own.ask(state)
-            assert asked is not None
-            trials: list[Trial] = []
-            while asked is not None:
-                last = asked
-                answers = world.trials(asked.plan, state.next_generation)
-                if len(trials) == 4:
-                    answers = changed(answers, lambda e: replace(e, reward=factor * e.reward))
-                trials += answers
-                asked = own.ask_next(state, asked, trials)
-            state, _ = own.learn(state, last, trials, n_calls=state.n_calls + len(trials))
-            generations.append(trials)
-        return state, generations
-
-    state, generations = ended(1.0)
-    assert [len(trials) for trials in generations] == [8, 8, 8]
-    assert state.search.generation == 3
-    assert {m.generation for m in state.search.archive} == {0, 1, 2}
-    assert sum(member.n for member in state.search.archive) == 24
-    assert ended(1.0) == (state, generations)
-    _, others = ended(0.0)
-    cells = [[e.cell for t in trials for e in t.evaluations] for trials in generations]
-    other = [[e.cell for t in trials for e in t.evaluations] for trials in others]
-    assert other[0] == cells[0]
-    assert other[1][:5] == cells[1][:5]
-    assert other[1][5:] != cells[1][5:]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
