@@ -6,8 +6,9 @@ dollars. ``None`` means unknown, never zero.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import takewhile
 from typing import Any, Literal, Self, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -79,6 +80,12 @@ class Candidate:
     params: Params
     origin: Origin = "sample"
     parent_ids: tuple[str, ...] = ()
+
+
+def n_shared_words(words: Sequence[str], others: Sequence[str]) -> int:
+    """Return how many words two texts begin with in common."""
+    pairs = zip(words, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def short_id(candidate_id: str) -> str:

@@ -179,8 +179,8 @@ def validate(
 ) -> None:
     """Check a configuration and every file it names; describe the run.
 
-    Makes no call. Shows all problems at once, each with file, line and column. Exit code 2 if
-    there are any.
+    Makes no call. Shows all problems of a step (types, rules, files), each with file, line and
+    column. Exit code 2 if there are any.
     """
     from convergence.cost_estimate import estimate  # noqa: PLC0415 - brings NumPy
 
@@ -277,6 +277,8 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
     configuration, calls, schedule = loaded.configuration, cost.total.calls, cost.schedule
     api, metrics = configuration.api, configuration.evaluation.metrics
     where = api.function or api.plugin or api.endpoint
+    if api.models:
+        where = plural(len(api.models), "endpoint")
     if api.kind == "local":
         where = str(api.request.options.get("model", "parameter `model`"))
     kind = ": ".join(filter(None, (api.kind, where)))
@@ -361,4 +363,3 @@ def schema(
     from convergence.templates import schema_text  # noqa: PLC0415 - loads the schema's models
 
     console.write(schema_text(), output)
-    console.say(f"Wrote {output}.")

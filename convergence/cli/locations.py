@@ -23,7 +23,7 @@ def load_with(config: Path, assignments: "Sequence[str] | None") -> "Loaded":
     """Load a configuration with ``--set`` overrides, and print its warnings.
 
     Raises:
-        ConfigurationError: the file or an assignment is wrong; contains all problems.
+        ConfigurationError: the file or an assignment is wrong; contains all problems of a step.
     """
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
 

@@ -179,6 +179,8 @@ class ProgressDisplay:
                 case CellEvaluated():
                     self._n_done += 1
                     self._n_calls_made += not event.cached
+                    if self._started is None:  # a test has no generations that end a notice
+                        self._traffic = ""
                 case GenerationFinished():
                     self._on_generation(event)
                 case BudgetWarned() | TrafficChanged() | ThinkingStopped():

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
-from pydantic import AfterValidator, AliasChoices, BaseModel, Field, StrictBool
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from convergence.service.auth import require
@@ -70,11 +70,12 @@ class MutationRequest(ActionRequest):
 
 ActionBody = Annotated[ActionRequest, AfterValidator(without_secrets)]
 MutationBody = Annotated[MutationRequest, AfterValidator(without_secrets)]
-ReportBody = Annotated[ExperienceReport, AfterValidator(without_secrets)]
 
 
-class TransitionBody(Body):
+class TransitionBody(BaseModel):
     """What came of an action, in the form of a Markov decision process, without ids."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
     state: Embedding
     """Embedding of the prompt before the action."""
@@ -91,6 +92,9 @@ class TransitionBody(Body):
     """Embedding of the prompt after it."""
     done: StrictBool
     """Whether the episode ended for good. Otherwise the value of `next_state` stands for what follows."""
+
+
+OutcomeBody = Annotated[ExperienceReport | TransitionBody, AfterValidator(without_secrets)]
 
 
 class CheckpointBody(Body):
@@ -186,9 +190,7 @@ class PolicyRoutes:
         self._metrics.policy("mutation", mutated.verdict)
         return json_answer(as_dict(answer) | as_dict(mutated))
 
-    async def store_experience(
-        self, body: ReportBody | TransitionBody, request: Request
-    ) -> Response:
+    async def store_experience(self, body: OutcomeBody, request: Request) -> Response:
         """Take in what came of a decision; durable when this answers. Scope: update.
 
         The same outcome again is a duplicate and counts once, so this may be repeated at will. The

@@ -16,11 +16,11 @@ from pydantic import (
     JsonValue,
     StrictInt,
     WithJsonSchema,
+    WrapValidator,
 )
 
 from convergence_core.errors import FeedbackRefusedError, Problem
 from convergence_core.field_types import (
-    CONTROL,
     Amount,
     Count,
     Name,
@@ -67,14 +67,24 @@ Stars = Annotated[
     Field(json_schema_extra={"minimum": LOWEST, "maximum": HIGHEST}),
 ]
 """1 Poor, 2 Average, 3 Good, 4 Excellent, 5 Outstanding."""
-_OptionalName = Annotated[str, Field(max_length=200, pattern=f"^[^{CONTROL}]*$")]
 EventId = Annotated[
-    _OptionalName,
-    BeforeValidator(
-        lambda value: "" if value is None else value, json_schema_input_type=_OptionalName | None
+    Name,
+    WrapValidator(
+        lambda value, check: "" if value is None else check(value),
+        json_schema_input_type=Name | None,
     ),
 ]
 """The source's id of an event, which counts once; empty without one."""
+
+
+def _not_empty(messages: tuple[Any, ...]) -> tuple[Any, ...]:
+    if (
+        not messages
+    ):  # not by `min_length`, which counts the sound ones and blames a wrong one twice
+        raise ValueError("must hold a message")
+    return messages
+
+
 Reason = Annotated[str, Field(max_length=10_000)]
 Author = Annotated[
     str,
@@ -101,7 +111,11 @@ class ReportedAnswer:
     user_id: Name
     """Recipient of the answer."""
     model: Name
-    messages: Annotated[tuple[ChatMessage, ...], Field(min_length=1)]
+    messages: Annotated[
+        tuple[ChatMessage, ...],
+        AfterValidator(_not_empty),
+        Field(json_schema_extra={"minItems": 1}),
+    ]
     """Prompt; its last message is the question."""
     response: str
     role: Name = "assistant"

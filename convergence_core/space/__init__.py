@@ -1,7 +1,7 @@
 """Search space: parameters, conditions, constraints and identity."""
 
 from convergence_core.space.parameters import Choice, Float, Integer, Parameter, When, same_value
-from convergence_core.space.space import Space, n_shared_words
+from convergence_core.space.space import Space
 
 __all__ = [
     "Choice",
@@ -10,6 +10,5 @@ __all__ = [
     "Parameter",
     "Space",
     "When",
-    "n_shared_words",
     "same_value",
 ]

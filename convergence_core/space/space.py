@@ -9,7 +9,6 @@ import difflib
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from convergence_core.records import (
     Params,
     ParamValue,
     canonical_json,
+    n_shared_words,
     sha256_hex,
     short_id,
 )
@@ -469,12 +469,6 @@ def _with_first_words(name: str, prompt: str, earlier: Iterable[str]) -> str:
     if n_shared < len(words) and shared.startswith(shown.rstrip("…")):
         return _cut_words(f"{name}: …", words[n_shared:])
     return shown
-
-
-def n_shared_words(words: Sequence[str], others: Sequence[str]) -> int:
-    """Return how many words two texts begin with in common."""
-    pairs = zip(words, others, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _cut_words(shown: str, words: Sequence[str]) -> str:

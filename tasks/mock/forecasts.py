@@ -19,6 +19,7 @@ from typing import Any, Final
 
 _FORECASTS_WANTED: Final = '"forecasts": {trial: [q10, q50, q90]}'
 _SETTINGS_WANTED: Final = '"settings": up to '
+_NOTES_WANTED: Final = "write notes that help somebody else to predict"
 _Z: Final = 1.2816
 """90 % quantile of the standard normal distribution."""
 
@@ -55,6 +56,13 @@ def thought(user: str) -> str | None:
         values = {name: _value(text) for name, text in mixed.items() if text != "-"}
         reply["settings"] = [{"values": values, "score": _quantiles(mixed, seen)}]
     return json.dumps(reply)
+
+
+def notes(system: str) -> str | None:
+    """Return notes that say nothing; ``None`` if the request wants no notes."""
+    if _NOTES_WANTED not in system.lower():
+        return None
+    return "Nothing was measured: expect the middle of what was seen before."
 
 
 def _quantiles(params: Mapping[str, str], seen: Sequence[_Trial]) -> list[float]:

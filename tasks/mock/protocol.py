@@ -210,9 +210,11 @@ class RequestBody(BaseModel):
         except ValidationError as error:
             problem = error.errors()[0]
             name, value = str(problem["loc"][0]), problem["input"]
-            rule = _SHOULD.sub("must", problem["msg"]).replace("Field required", "must be given")
-            got = "" if problem["type"] == "missing" else f", but got {repr(value)[:60]}"
-            raise ApiError(f"`{name}` {rule}{got}.", param=name) from None
+            if problem["type"] == "missing":
+                path = ".".join(map(str, problem["loc"]))
+                raise ApiError(f"`{path}` must be given.", param=name) from None
+            rule = _SHOULD.sub("must", problem["msg"])
+            raise ApiError(f"`{name}` {rule}, but got {repr(value)[:60]}.", param=name) from None
 
 
 _SHOULD = re.compile(r"^\w+ should")

@@ -120,7 +120,11 @@ def with_tool(request: ModelRequest, index: int = 0) -> ModelRequest:
 
 
 def _whole(request: ModelRequest, index: int) -> str:
-    written = forecasts.thought(request.user) or _edit(request.system, request.user)
+    written = (
+        forecasts.thought(request.user)
+        or forecasts.notes(request.system)
+        or _edit(request.system, request.user)
+    )
     if written is not None:
         return written
     schema = _wanted_schema(request)

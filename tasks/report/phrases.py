@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from convergence_core.caveats import CASES
-from convergence_core.records import DEFAULT_NAME, Params, ParamValue, Role
+from convergence_core.records import DEFAULT_NAME, Params, ParamValue, Role, n_shared_words
 from convergence_core.result import CandidateReport, Estimate, Failure, GateReport, RunResult
 from convergence_core.result.number_text import (
     UNKNOWN,
@@ -23,7 +23,6 @@ from convergence_core.result.number_text import (
     usd,
 )
 from convergence_core.result.verdict import FREE, is_free
-from convergence_core.space import n_shared_words
 
 if TYPE_CHECKING:
     from convergence_core.search.recommend import Recommendation

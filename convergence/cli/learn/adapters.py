@@ -10,8 +10,6 @@ import typer
 from convergence import console
 from convergence.cli import options
 from convergence.cli.locations import open_feedback
-from convergence_core.feedback.activation_gate import lacks_power
-from convergence_core.feedback.adapter_records import answering_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,12 +144,19 @@ def activate(
     with _adapters(store, config) as adapters:
         role = adapters.record(version).role
         from convergence_core.config.feedback import LiveTestConfig  # noqa: PLC0415 - brings pydantic
+        from convergence_core.feedback.activation_gate import lacks_power  # noqa: PLC0415 - as above
 
         rule = LiveTestConfig() if lacks_power(adapters.checks(version)) else None
         effect = "answer" if rule is None else "be tried on live traffic"
         console.confirm(f"Let {version} {effect} for the role {role}?", yes=yes)
         adapters.activate(version, BY, reason="activated by hand", live_rule=rule)
-    console.emit({"role": role, "active": version}, answering_words(version, role))
+    console.emit({"role": role, "active": version}, _answering(version, role))
+
+
+def _answering(version: str | None, role: str, *, again: bool = False) -> str:
+    from convergence_core.feedback.adapter_records import answering_words  # noqa: PLC0415 - brings pydantic
+
+    return answering_words(version, role, again=again)
 
 
 @app.command()
@@ -170,4 +175,4 @@ def rollback(
     with _adapters(store, config) as adapters:
         console.confirm(f"Roll back the active adapter of the role {role}?", yes=yes)
         active = adapters.rollback(role, BY, reason="rolled back by hand")
-    console.emit({"role": role, "active": active}, answering_words(active, role, again=True))
+    console.emit({"role": role, "active": active}, _answering(active, role, again=True))

@@ -168,7 +168,11 @@ def _champion(
     wrong = space.validate(written)
     if wrong:
         keys = [f"{key}.{dotted((problem.key,))}" if problem.key else key for problem in wrong]
-        return None, [replace(p, key=moved) for p, moved in zip(wrong, keys, strict=True)]
+        values = [one_line(problem.value, 60, redacted_text) for problem in wrong]
+        return None, [
+            replace(problem, key=moved, value=value)
+            for problem, moved, value in zip(wrong, keys, values, strict=True)
+        ]
     try:
         return space.canonical(written), []  # type: ignore[arg-type]  # validated above
     except ValueError as error:

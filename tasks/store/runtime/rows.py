@@ -117,7 +117,7 @@ class LoggedDecision:
     context_json: str | None
     created_us: int
     expires_us: int | None
-    is_fresh: bool = True
+    is_fresh: bool
     """Whether this request sampled the arm; false if its user or session kept it."""
 
 
@@ -125,6 +125,7 @@ class LoggedDecision:
 class NewDecision(LoggedDecision):
     """Decision to log."""
 
+    is_fresh: bool = True
     unit: str | None = None
     """User or session that keeps its arm; ``None`` if arms are not sticky."""
     request_key: str | None = None
