@@ -161,7 +161,11 @@ def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
     for key in ("minute", "proxy_gb"):
         if not is_default(price, key):
             report.no_effect((*path, key), "on a model", "Remove it; it is for `browserbase`.")
-    written = [*price.model_dump(exclude_none=True, exclude={"request", "max_output_tokens"})]
+    written = [
+        *price.model_dump(
+            exclude_none=True, exclude={"request", "max_output_tokens", "minute", "proxy_gb"}
+        )
+    ]
     lacking = [key for key in ("input", "output") if key not in written]
     if not price.model_dump(exclude_none=True):
         rule = "must tell a price, or something else of the model"

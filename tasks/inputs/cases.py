@@ -234,7 +234,7 @@ class _Fields(BaseModel):
     input: str | bool | int | float | list[Any] | dict[str, Any]
     weight: float = Field(default=1.0, gt=0, le=MAX_WEIGHT)
     tags: str | list[str] | None = None
-    group: Annotated[str, Field(pattern=r"\S")] | int | None = None
+    group: Annotated[str, Field(pattern=r"[^\s\x00-\x1f]")] | int | None = None
     description: str | None = None
 
 

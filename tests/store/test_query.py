@@ -4,6 +4,8 @@ import csv
 import io
 import os
 import shutil
+import signal
+import threading
 
 import duckdb
 import pytest
@@ -355,3 +357,25 @@ def test_the_catalog_is_what_a_query_reads_at_every_step_of_a_run(tmp_path):
     first, finished = n_rows[:2]
     assert n_rows == [first, finished, finished + 2 * first, finished + 2 * first]
     assert 0 < 2 * first < finished
+
+
+def test_a_signal_during_a_query_reaches_the_caller_as_what_its_handler_raised(built):
+    # DuckDB alone turns it into `RuntimeError: Query interrupted`: a cancelled run counted as failed.
+    class Terminated(BaseException):
+        """As Prefect's ``TerminationSignal``."""
+
+    def terminate(number: int, frame: object) -> None:
+        raise Terminated
+
+    slow = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE hash(a.range * b.range) = 3"
+    before = signal.signal(signal.SIGUSR1, terminate)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1))
+    try:
+        store = ParquetStore(built)
+        timer.start()
+        with pytest.raises(Terminated):
+            store.query(slow)
+        assert store.rows("SELECT count(*) AS n FROM runs") == [{"n": 1}], "it goes on"
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGUSR1, before)

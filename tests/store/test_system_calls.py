@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or shutil.which("strace") is None,
     reason="needs strace",
 )
+UNFINISHED = " <unfinished ...>"
 CALLS = "trace=fsync,fdatasync,rename,renameat,renameat2,write"
 
 
@@ -22,7 +24,20 @@ def traced(path: Path, module: str, *arguments: object) -> list[str]:
     output = path / "trace"
     # -f follows threads and -y names the files of descriptors.
     run_child(module, *arguments, prefix=("strace", "-f", "-y", "-e", CALLS, "-o", str(output)))
-    return output.read_text().splitlines()
+    return list(whole_calls(output.read_text().splitlines()))
+
+
+def whole_calls(lines: list[str]) -> Iterator[str]:
+    """Yield calls as they end; strace splits one during which another thread calls."""
+    begun: dict[str, str] = {}
+    for line in lines:
+        pid = line.split()[0]
+        if line.endswith(UNFINISHED):
+            begun[pid] = line.removesuffix(UNFINISHED)
+        elif " resumed>" in line:
+            yield begun.pop(pid) + line.partition(" resumed>")[2]
+        else:
+            yield line
 
 
 def first(lines: list[str], pattern: str, start: int = 0) -> int:

@@ -10,10 +10,12 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -21,6 +23,7 @@ from convergence_core.errors import StoreDamagedError
 from tasks.store.layout import generation_file
 from tasks.store.tables.columns import quoted
 
+_T = TypeVar("_T")
 _OFFLINE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 _KEY = "convergence_sha256"
 _BLANK = "0" * 64
@@ -161,6 +164,24 @@ def in_memory(*, threads: int | None = 1) -> duckdb.DuckDBPyConnection:
     """Return a connection of DuckDB that never reaches for the network."""
     limit: dict[str, Any] = {} if threads is None else {"threads": threads}
     return duckdb.connect(":memory:", config={**_OFFLINE, **limit})
+
+
+def past_signals(action: Callable[[], _T], connection: duckdb.DuckDBPyConnection) -> _T:
+    """Run an action on DuckDB so that what a signal's handler raises meanwhile reaches the caller.
+
+    In the main thread DuckDB runs the handlers itself and turns whatever they raise into
+    ``RuntimeError: Query interrupted``, so that a cancelled flow run would count as failed. There the
+    action runs in another thread; a signal ends the query.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return action()
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        try:
+            return executor.submit(action).result()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                connection.interrupt()
+            raise
 
 
 def find_damaged(files: Iterable[str]) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ Digests find any changed bit.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -19,6 +20,7 @@ from tasks.store.tables.damage import (
     in_memory,
     is_flipped,
     missing_files,
+    past_signals,
 )
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.tables import GENERATIONS, RUNS, TABLES
@@ -41,7 +43,7 @@ def check_store(root: Path) -> list[Damage]:
     with in_memory() as connection:
         for table in TABLES.values():
             for file in resolution.files[table.name]:
-                reason = _problem(connection, table, file)
+                reason = past_signals(partial(_problem, connection, table, file), connection)
                 if reason is not None:
                     damages.append(Damage(path=Path(file), table=table.name, reason=reason))
         named = {damage.path for damage in damages}

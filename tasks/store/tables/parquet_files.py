@@ -30,6 +30,7 @@ from tasks.store.tables.damage import (
     damaged_error,
     digests_sql,
     in_memory,
+    past_signals,
     seal,
 )
 from tasks.store.tables.object_storage import Mirror
@@ -128,7 +129,8 @@ class ParquetFiles:
         check_written(files)
         with self._lock:
             try:
-                rows = self._connected().execute(sql).fetchall()
+                connection = self._connected()
+                rows = past_signals(lambda: connection.execute(sql).fetchall(), connection)
             except duckdb.Error as error:
                 raise (damaged_error(files) or error) from error
         names = [column.name for column in table.columns]
@@ -177,7 +179,8 @@ class ParquetFiles:
             )
             try:
                 with self._lock:
-                    self._connected().execute(copy, parameters or None)
+                    connection = self._connected()
+                    past_signals(lambda: connection.execute(copy, parameters or None), connection)
             except duckdb.Error as error:
                 raise (damaged_error(sources) or write_error(final, str(error))) from error
             seal(temporary)

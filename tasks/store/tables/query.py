@@ -21,7 +21,7 @@ from tasks.store.layout import (
     writing,
 )
 from tasks.store.tables.columns import quoted
-from tasks.store.tables.damage import check_files, damaged_error, in_memory
+from tasks.store.tables.damage import check_files, damaged_error, in_memory, past_signals
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
 
@@ -92,7 +92,7 @@ class Reader:
             return fetch(cursor.execute(sql, dict(parameters) if parameters else None))
 
         try:
-            return _translated(run, resolution)
+            return _translated(run, cursor, resolution)
         finally:
             cursor.close()
 
@@ -129,7 +129,7 @@ class Reader:
                 )
 
             try:
-                _translated(copy, resolution)
+                _translated(copy, connection, resolution)
             except QueryError as error:
                 if isinstance(error.__cause__, duckdb.IOException):
                     raise write_error(path, str(error.__cause__)) from error
@@ -228,7 +228,7 @@ def create_views(
         for statement in view_statements(resolution.files, views).values():
             connection.execute(statement)
 
-    _translated(create, resolution)
+    _translated(create, connection, resolution)
 
 
 def check_reads_only(
@@ -273,10 +273,12 @@ def _line_before(match: re.Match[str]) -> str:
     return f"LINE {int(match[1]) - 1}:".ljust(len(match[0]))
 
 
-def _translated(action: Callable[[], _T], resolution: Resolution) -> _T:
+def _translated(
+    action: Callable[[], _T], connection: duckdb.DuckDBPyConnection, resolution: Resolution
+) -> _T:
     """Run an action on DuckDB; its errors become ours."""
     try:
-        return action()
+        return past_signals(action, connection)
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         raise QueryError(_advice(error)) from error
     except duckdb.Error as error:
