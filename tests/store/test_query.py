@@ -367,7 +367,9 @@ def test_a_signal_during_a_query_reaches_the_caller_as_what_its_handler_raised(b
     def terminate(number: int, frame: object) -> None:
         raise Terminated
 
-    slow = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE hash(a.range * b.range) = 3"
+    slow = (
+        "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE hash(a.range * b.range) = 3"
+    )
     before = signal.signal(signal.SIGUSR1, terminate)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1))
     try:
