@@ -39,7 +39,12 @@ def side_by_side(source: PageSource, first: str, second: str) -> Page:
             "input": line_of(case.input),
             "expected": line_of(case.expected),
             **{
-                side: {"reward": answer.reward, "text": line_of(answer.text, 1_000)}
+                side: {
+                    "reward": answer.reward,
+                    "text": line_of(answer.text, 1_000),
+                    "latency_ms": answer.latency_ms,
+                    "cost_usd": answer.cost_usd,
+                }
                 for side, answer in (("a", case.first), ("b", case.second))
                 if answer is not None
             },

@@ -12,6 +12,7 @@ from tasks.pages.source import PageSource
 from tasks.report.answers import cases_of
 from tasks.report.blocks import Heading
 from tasks.report.document import document
+from tasks.report.phrases import ROLES
 from tasks.run.opener import loaded_of
 from tasks.store import ParquetStore
 from tests.support.page_viewer import Viewer, store_of
@@ -70,9 +71,7 @@ def test_a_run_of_a_version_with_other_keys_can_be_read(written):
     assert source.configuration(older).api.name == "known"
 
 
-def test_the_sections_of_a_run_are_those_of_its_report(
-    viewer: Viewer, result: RunResult, run: str
-):
+def test_the_sections_of_a_run_are_those_of_its_report(viewer: Viewer, written, result: RunResult):
     blocks = viewer.page(f"{run}/report")["blocks"]
     headings = [one["text"] for one in blocks if one["is"] == "Heading" and one["level"] == 2]
     report = [
@@ -91,7 +90,7 @@ def test_the_sections_of_a_run_are_those_of_its_report(
 
 
 def test_the_leaderboard_has_every_candidate_with_the_reports_numbers(
-    viewer: Viewer, result: RunResult, run: str
+    viewer: Viewer, written, result: RunResult
 ):
     page = viewer.page(f"{run}/leaderboard")
     known = {row.candidate_id: row for row in result.leaderboard}
@@ -151,6 +150,27 @@ def test_one_cell_shows_all_that_is_known_of_it(viewer: Viewer, result: RunResul
         assert (repeat["prompt_url"], repeat["error"]) == (None, None)
     text = viewer.get(f"{run}/text", eval=page["repeats"][0]["eval_id"], kind="answer")
     assert (text.text, text.headers["content-type"]) == ("0.99", "text/plain; charset=utf-8")
+
+
+def test_answers_side_by_side_show_what_each_took_and_cost(
+    viewer: Viewer, written, result: RunResult
+):
+    assert result.best is not None
+    assert result.baseline is not None
+    shown = {"a": result.baseline.candidate_id, "b": result.best.candidate_id}
+    page = viewer.page("compare", **{s: f"{result.run_id}:{c}" for s, c in shown.items()})
+    stored = {
+        (row["candidate_id"], row["case_id"], ROLES[row["role"]]): row["ms"]
+        for row in ParquetStore(store_of(written)).rows(
+            "SELECT candidate_id, case_id, role, avg(latency_ms) AS ms FROM evaluations GROUP BY ALL"
+        )
+    }
+    assert page["cases"]
+    for case in page["cases"]:
+        for side, candidate in shown.items():
+            latency_ms = stored[candidate, case["case_id"], case["kind"]]
+            assert case[side]["latency_ms"] == pytest.approx(latency_ms)
+            assert case[side]["cost_usd"] is None, "a function has no price"
 
 
 def test_each_documented_question_is_answered(viewer: Viewer):

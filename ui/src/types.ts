@@ -73,7 +73,7 @@ export interface Comparison {
   per_answer: Record<"a" | "b", { latency_ms: number | null; cost_usd: number | null }>;
   parameters: { name: string; a: unknown; b: unknown }[]; // those that differ
 }
-export interface CaseAnswer { reward: number | null; text: string | null }
+export interface CaseAnswer { reward: number | null; text: string | null; latency_ms: number | null; cost_usd: number | null }
 
 // GET runs/{run_id}/prompts?parameter=
 export interface Prompts {

@@ -6,7 +6,7 @@ import { Matrix, type Cell } from "../matrix";
 import { Card, Empty, Figure, Problem, Show } from "../parts";
 import { setQuery } from "../router";
 import { inputLine, interval, marked, ms, One, plural, reward, Texts, usd, Value, visible } from "../text";
-import type { AnswerCell, Answers as Data, Candidate, Comparison, Leaderboard } from "../types";
+import type { AnswerCell, Answers as Data, Candidate, CaseAnswer, Comparison, Leaderboard } from "../types";
 import { CellDrawer } from "./cell";
 import { Tabs } from "./tabs";
 
@@ -103,7 +103,7 @@ export function leaders(rows: Candidate[]): (Candidate | undefined)[] {
   return [base, best, rows.find((row) => row !== base && row !== best && row.rank !== null)];
 }
 
-type Shown = { id: string; name: string; kind: string; input: string | null; expected: string | null; cells: ({ reward: number | null; text: string | null } | undefined)[] };
+type Shown = { id: string; name: string; kind: string; input: string | null; expected: string | null; cells: (CaseAnswer | undefined)[] };
 
 /** Answers side by side, the case on which the best did worst first. */
 function Leading({ run, n }: { run: string; n: number }) {
@@ -153,6 +153,11 @@ function Leading({ run, n }: { run: string; n: number }) {
   );
 }
 
+/** What an answer took and cost. */
+function spent(of: Pick<CaseAnswer, "latency_ms" | "cost_usd">): string {
+  return `${ms(of.latency_ms)}, ${of.cost_usd === null ? "price unknown" : usd(of.cost_usd)}`;
+}
+
 /** A column's mean score on shared cases, an answer's price and latency, and the settings that differ. */
 function Summary({ title, column, of, at, rival }: { title: string; column: Candidate; of: Comparison | null | undefined; at: "a" | "b"; rival?: string }) {
   if (!of) return null;
@@ -160,7 +165,7 @@ function Summary({ title, column, of, at, rival }: { title: string; column: Cand
     <Figure value={reward(of.best?.[at] ?? null)}>
       <b class="name" title={column.candidate_id}>{title}{column.name !== title && <>: <One text={column.name} max={60} /></>}</b>
       {of.best && <>mean score on {plural(of.best.n_cases, "case")} ({of.best.kind}){rival && `, where ${rival} has ${reward(of.best.a)}`}; </>}
-      {ms(of.per_answer[at].latency_ms)}, {of.per_answer[at].cost_usd === null ? "price unknown" : usd(of.per_answer[at].cost_usd)} an answer
+      {spent(of.per_answer[at])} an answer
       {of.parameters.slice(0, 8).map((p) => <div key={p.name}><One text={p.name} max={40} />: <Value value={p[at]} other={at === "b" ? p.a : undefined} /></div>)}
     </Figure>
   );
@@ -174,7 +179,7 @@ function Answer({ column, title, of, base, open }: { column: Candidate; title: s
         : of.text === null ? <p class="muted small">No answer is stored.</p>
         : base !== null && base !== undefined ? <Diff only before={base} after={of.text} label={`Answer of ${title}`} />
         : <Texts text={of.text} label={`Answer of ${title}`} />}
-      {of && <p class="row spread"><b>{of.reward === null ? "no score" : reward(of.reward)}</b><button class="plain" onClick={open}>Details</button></p>}
+      {of && <p class="row spread"><span><b>{of.reward === null ? "no score" : reward(of.reward)}</b> <small class="muted">{spent(of)}</small></span><button class="plain" onClick={open}>Details</button></p>}
     </div>
   );
 }
