@@ -71,7 +71,9 @@ def test_a_run_of_a_version_with_other_keys_can_be_read(written):
     assert source.configuration(older).api.name == "known"
 
 
-def test_the_sections_of_a_run_are_those_of_its_report(viewer: Viewer, written, result: RunResult):
+def test_the_sections_of_a_run_are_those_of_its_report(
+    viewer: Viewer, result: RunResult, run: str
+):
     blocks = viewer.page(f"{run}/report")["blocks"]
     headings = [one["text"] for one in blocks if one["is"] == "Heading" and one["level"] == 2]
     report = [
@@ -90,7 +92,7 @@ def test_the_sections_of_a_run_are_those_of_its_report(viewer: Viewer, written, 
 
 
 def test_the_leaderboard_has_every_candidate_with_the_reports_numbers(
-    viewer: Viewer, written, result: RunResult
+    viewer: Viewer, result: RunResult, run: str
 ):
     page = viewer.page(f"{run}/leaderboard")
     known = {row.candidate_id: row for row in result.leaderboard}
@@ -159,8 +161,9 @@ def test_answers_side_by_side_show_what_each_took_and_cost(
     assert result.baseline is not None
     shown = {"a": result.baseline.candidate_id, "b": result.best.candidate_id}
     page = viewer.page("compare", **{s: f"{result.run_id}:{c}" for s, c in shown.items()})
+    kinds: dict[str, str] = {**ROLES}
     stored = {
-        (row["candidate_id"], row["case_id"], ROLES[row["role"]]): row["ms"]
+        (row["candidate_id"], row["case_id"], kinds[str(row["role"])]): row["ms"]
         for row in ParquetStore(store_of(written)).rows(
             "SELECT candidate_id, case_id, role, avg(latency_ms) AS ms FROM evaluations GROUP BY ALL"
         )
