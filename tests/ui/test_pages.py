@@ -161,7 +161,7 @@ def test_answers_side_by_side_show_what_each_took_and_cost(
     assert result.baseline is not None
     shown = {"a": result.baseline.candidate_id, "b": result.best.candidate_id}
     page = viewer.page("compare", **{s: f"{result.run_id}:{c}" for s, c in shown.items()})
-    kinds: dict[str, str] = {**ROLES}
+    kinds: dict[str, str] = {str(role): kind for role, kind in ROLES.items()}
     stored = {
         (row["candidate_id"], row["case_id"], kinds[str(row["role"])]): row["ms"]
         for row in ParquetStore(store_of(written)).rows(
