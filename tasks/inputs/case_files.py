@@ -11,9 +11,10 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from convergence_core.config.secrecy import shown
 from convergence_core.config.source import ConfigSource, read_yaml, shown_key
@@ -332,8 +333,8 @@ class _WrittenFloat(float):
         self.text = text
 
 
-def _of_json(value: Any, line: int, column: int | None = None) -> RawCase:
-    """Return a case of JSON, whose numbers know how they are written."""
+def _of_json(value: Any, line: int | None, column: int | None = None) -> RawCase:
+    """Return a case whose numbers know how they are written."""
     retyped = tuple(
         Retyped(path=path, written=leaf.text, value=float(leaf), line=line)
         for path, leaf in _leaves(value)
@@ -423,7 +424,7 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
                 problems.append(report.problem(rule, fix, value=f"{len(row)} cells", line=line))
             else:
                 case = _with_fields(dict(zip(names, row, strict=True)))
-                cases.append(RawCase(case, line))
+                cases.append(_of_json(case, line))
     except csv.Error as error:
         reason, _, line_text = str(error).rstrip(")").rpartition(" (line ")
         rule, fix = f"must be valid CSV: {reason}", "Check the double quotes before this line."
@@ -432,7 +433,7 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
 
 
 def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in sorted({name for name in names if name and names.count(name) > 1}):
         rule, fix = f"must not have two columns `{name}`", "Rename one of them."
         yield report.problem(rule, fix, line=1)
     value = one_line(", ".join(names), 80, redacted_text)
@@ -449,7 +450,7 @@ def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
         if below is not None and (name == "expected" or name.startswith(_OF_PARTS)):
             rule = f"must not have a column `{name}` beside `{below}`, which is a part of it"
             yield report.problem(rule, "Remove or rename one of them.", line=1)
-    if not any(name not in COLUMNS or name == "input" for name in names):
+    if not any(_is_field(name) or name.partition(".")[0] == "input" for name in names):
         rule = "must have a column `input`, or one for each field of the input"
         yield report.problem(rule, "Name the columns in the first line.", value=value, line=1)
 
@@ -461,13 +462,13 @@ def _with_fields(row: Mapping[str, Any]) -> dict[str, Any]:
         {
             (f"input.{name}" if _is_field(name) or (others and name == "input") else name): value
             for name, value in row.items()
-            if not name.startswith("_")
+            if name and not name.startswith("_")
         }
     )
 
 
 def _is_field(name: str) -> bool:
-    return name not in COLUMNS and not name.startswith(("_", *_OF_PARTS))
+    return name not in ("", *COLUMNS) and not name.startswith(("_", *_OF_PARTS))
 
 
 def _of_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -514,7 +515,7 @@ def decoded(cell: Any) -> Any:
 
 
 def _finite(text: str) -> float:
-    number = float(text)
+    number = _WrittenFloat(text)
     return number if math.isfinite(number) else _refuse_constant(text)
 
 
@@ -530,7 +531,9 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     import polars as pl  # noqa: PLC0415 - only those who have parquet files pay for it
 
     try:
-        rows = pl.read_parquet(path).to_dicts()
+        frame = pl.read_parquet(path)
+        short = pl.col(pl.Float32)  # 1.1 would become 1.100000023841858
+        rows = frame.with_columns(short.cast(pl.String).cast(pl.Float64)).to_dicts()
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         rule = f"must be a parquet file: {one_line(str(error), 200, redacted_text)}"
         raise report.error(rule, "Write it again.", value=repr(str(path))) from None
@@ -538,12 +541,14 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     problems: list[Problem] = []
     for number, row in enumerate(rows, start=1):
         try:
-            plain = {name: to_json(cell) for name, cell in row.items()}
+            plain = cast("dict[str, Any]", to_json(row))
+            plain |= {n: _WrittenFloat(str(x)) for n, x in row.items() if isinstance(x, Decimal)}
             has_input = any(name == "input" or name.startswith("input.") for name in plain)
-            cases.append(RawCase(_of_row(plain) if has_input else _with_fields(plain)))
+            cases.append(_of_json(_of_row(plain) if has_input else _with_fields(plain), None))
         except NotJsonError as error:
             rule = f"must hold values that JSON can carry, but in row {number} {error}"
-            problems.append(report.problem(rule, "Convert the column to text or numbers."))
+            fix = "Convert the column to texts or finite numbers."
+            problems.append(report.problem(rule, fix))
     return cases, problems
 
 

@@ -369,7 +369,7 @@ _TEXT_METRICS = ("exact_match", "contains", "regex", *LIKENESSES)
 def retyped_warnings(
     raw: Sequence[RawCase], configuration: Configuration, report: Reporter
 ) -> list[Problem]:
-    """Return a warning for each value of YAML or JSON that a comparison of texts, or a prompt, would miss.
+    """Return a warning for each value that a comparison of texts, a prompt or a name would miss.
 
     Args:
         raw: the cases as read.
@@ -383,6 +383,7 @@ def retyped_warnings(
         for index, case in enumerate(raw)
         for leaf in case.retyped
         if (leaf.path[:1] == ("input",) and is_chat)
+        or leaf.path in (("id",), ("group",))
         or (leaf.path[:1] == ("expected",) and any(_compares(metric, leaf) for metric in metrics))
     ]
     warnings = []

@@ -6,8 +6,10 @@ a form that cannot be compared, ``ValueError`` that the expected value is.
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -38,7 +40,7 @@ LIKENESSES: Final = ("similarity", "bleu", "rouge")
 MOST_CELLS: Final = 4_000_000
 """Of the table in which rouge-score finds a longest common subsequence: a second, and 80 MB."""
 _WORD = re.compile(r"[^\W_]+")
-_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(?=\.?\d)(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
 def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
@@ -115,15 +117,15 @@ class _Check:
     weight: float
     is_negated: bool
     threshold: float | None
-    """Value from which on the check passes whole; ``None`` means its value counts."""
+    """Value from which on the check passes; ``None`` means its value counts."""
 
     def value(self, result: Json) -> float:
         try:
             value = self.compare(result, self.expected)
         except CandidateFault:
             value = 0.0
-        if self.threshold is not None and value >= self.threshold:
-            value = 1.0
+        if self.threshold is not None:
+            value = float(value >= self.threshold)
         return 1.0 - value if self.is_negated else value
 
 
@@ -205,7 +207,7 @@ def _numeric(config: NumericMetric, result: Json, expected: Json) -> float:
     if number is None:
         written = one_line(as_text(result), 100, redacted_text)
         raise CandidateFault(f"the answer is not a number: {written!r}", error_type="not_numeric")
-    least, share = config.tolerance or 0.0, config.relative_tolerance or 0.0
+    least, share = (Decimal(str(x or 0)) for x in (config.tolerance, config.relative_tolerance))
     return float(any(abs(number - n) <= max(least, share * abs(n)) for n in targets))
 
 
@@ -217,10 +219,14 @@ def _fits_schema(schema_json: str | None, result: Json, expected: Json) -> float
     validator = _validator(canonical_json(expected) if schema_json is None else schema_json)
     if isinstance(result, str):
         try:
-            result = json.loads(result)
-        except ValueError:
+            result = json.loads(result, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
             return 0.0
     return float(validator.is_valid(result))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _similarity(config: SimilarityMetric, result: Json, expected: Json) -> float:
@@ -306,7 +312,7 @@ class _Words:
 
 
 def _tidy(config: CasedMetric, value: Json) -> str:
-    text = as_text(value).strip()
+    text = unicodedata.normalize("NFC", as_text(value).replace("\r\n", "\n")).strip()
     return text if config.case_sensitive else text.casefold()
 
 
@@ -320,6 +326,8 @@ def _equal(a: Json, b: Json, config: CasedMetric) -> bool:
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(_equal(x, y, config) for x, y in zip(a, b, strict=True))
     if isinstance(a, str) or isinstance(b, str):
+        if isinstance(a, bool) or isinstance(b, bool):  # Python and tables write True and TRUE
+            return as_text(a).strip().lower() == as_text(b).strip().lower()
         return _tidy(config, a) == _tidy(config, b) or _equals_as_json(a, b, config)
     return isinstance(a, bool) == isinstance(b, bool) and a == b
 
@@ -347,7 +355,7 @@ def _expected_texts(expected: Json) -> list[str]:
     return [as_text(part) for part in parts]
 
 
-def _expected_numbers(expected: Json) -> list[float]:
+def _expected_numbers(expected: Json) -> list[Decimal]:
     parts = answers_of(expected)
     numbers = [number for part in parts if (number := _number(part)) is not None]
     if len(numbers) < len(parts):
@@ -355,19 +363,21 @@ def _expected_numbers(expected: Json) -> list[float]:
     return numbers
 
 
-def _number(value: Json) -> float | None:
-    """Return a number, or a text that is nothing but one, such as ``1,234.5`` or ``$12``."""
-    if isinstance(value, bool):
+def _number(value: Json) -> Decimal | None:
+    """Return a number, or a text that is nothing but one, such as ``1,234.5`` or ``$12``.
+
+    It is decimal, as written: 1.1 - 1.0 is 0.1, and integers keep all digits.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    if isinstance(value, (int, float)):
-        return float(value) if abs(value) < 1e308 else None
-    if not isinstance(value, str):
+    text = str(value).strip().lstrip("$€£").rstrip("%").strip()
+    if _NUMBER.fullmatch(text) is None:
         return None
-    text = value.strip().lstrip("$€£").rstrip("%").strip()
-    if not any(c.isdigit() for c in text) or _NUMBER.fullmatch(text) is None:
+    try:
+        number = Decimal(text.replace(",", ""))
+        return number if abs(number) < 1e308 else None
+    except InvalidOperation:  # its exponent has too many digits
         return None
-    number = float(text.replace(",", ""))
-    return number if abs(number) < 1e308 else None
 
 
 def _pattern(source: Json, *, case_sensitive: bool) -> re.Pattern[str]:

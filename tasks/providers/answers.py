@@ -109,7 +109,7 @@ def read_chat(
 def content_text(content: Json) -> str:
     """Return a message's text; of parts, as Mistral's thinking models send, those that are text."""
     if isinstance(content, list):
-        return "".join(as_text(part.get("text", "")) for part in mappings(content))
+        return "".join(as_text(part.get("text") or "") for part in mappings(content))
     return content if isinstance(content, str) else ""
 
 
@@ -143,9 +143,9 @@ def read_anthropic(
     text, thinking, calls = "", "", []
     for block in mappings(raw.get("content")):
         if block.get("type") == "text":
-            text += as_text(block.get("text", ""))
+            text += as_text(block.get("text") or "")
         elif block.get("type") == "thinking":
-            thinking += as_text(block.get("thinking", ""))
+            thinking += as_text(block.get("thinking") or "")
         elif block.get("type") == "tool_use":
             calls.append({"name": block.get("name"), "arguments": block.get("input", {})})
     reason = raw.get("stop_reason")

@@ -1,6 +1,8 @@
 """Loading test cases: what is read, and what every wrong file is told."""
 
 import json
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -101,6 +103,37 @@ def test_parquet_gives_the_same_cases(tmp_path):
     assert made.cases_sha256 == hash_of(loaded(evaluation__test_cases={"inline": CASES}).cases)
 
 
+@pytest.mark.parametrize(
+    ("cells", "dtype", "value", "n_warnings"),
+    [
+        ([1.1], pl.Float32, 1.1, 0),
+        ([2**63 - 1], pl.Int64, 2**63 - 1, 0),
+        ([Decimal("29.90")], pl.Decimal(10, 2), 29.9, 1),
+        ([Decimal("29.95")], pl.Decimal(10, 2), 29.95, 0),
+        ([date(2024, 1, 2)], pl.Date, "2024-01-02", 0),
+    ],
+)
+def test_typed_cells_of_parquet_keep_what_is_written(tmp_path, cells, dtype, value, n_warnings):
+    frame = pl.DataFrame({"input": ["x"], "expected": pl.Series(cells, dtype=dtype)})
+    frame.write_parquet(tmp_path / "c.parquet")
+    made = loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"})
+    assert made.cases[0].expected == value
+    assert len(made.warnings) == n_warnings
+
+
+def test_a_cell_of_parquet_that_is_no_number_is_named_with_its_column(tmp_path):
+    frame = pl.DataFrame({"input": ["x", "y"], "expected": [1.0, float("nan")]})
+    frame.write_parquet(tmp_path / "c.parquet")
+    with pytest.raises(ConfigurationError, match="in row 2 `expected` is nan, not a finite"):
+        loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"})
+
+
+def test_an_id_that_is_no_text_as_written_is_warned_of(tmp_path):
+    text = "- {id: 007, input: x, expected: a, group: 01}\n- {id: 8, input: y, expected: b}"
+    first, second = load_cases(tmp_path, "c.yaml", text).warnings
+    assert (first.value, second.value) == ("007", "01")
+
+
 def test_csv_cells_of_json_objects_and_lists_of_texts_or_objects_are_decoded(tmp_path):
     text = (
         "input.text,input.deep.list,expected\n"
@@ -130,6 +163,7 @@ def test_csv_cells_of_json_objects_and_lists_of_texts_or_objects_are_decoded(tmp
         ("c.yaml", "- {input: x, expected: [True, 'x']}", 1, "True"),
         ("c.jsonl", '{"input": "x", "expected": 3.10}', 1, "3.10"),
         ("c.json", '[{"input": "x", "expected": 1e3}]', 1, "1e3"),
+        ("c.csv", 'q,expected\nx,"{""v"": 3.10}"', 2, "3.10"),
     ],
 )
 def test_a_value_that_is_no_text_as_written_is_warned_of_where_texts_are_compared(
@@ -139,7 +173,7 @@ def test_a_value_that_is_no_text_as_written_is_warned_of_where_texts_are_compare
     assert (warning.line, warning.value) == (line, written)
     assert f'Write "{written}"' in warning.fix
     numeric = {"right": {"type": "numeric", "weight": 1}}
-    if written not in ("True", "0x1F"):
+    if written not in ("True", "0x1F") and name != "c.csv":
         assert not load_cases(tmp_path, name, content, evaluation__metrics=numeric).warnings
 
 
@@ -168,6 +202,8 @@ def test_an_input_that_holds_its_expected_answer_is_warned_of(tmp_path, cases, r
         ("question,language,expected\nhello,en,1\n", {"question": "hello", "language": "en"}),
         ("input.text,language,expected\nhello,en,1\n", {"text": "hello", "language": "en"}),
         ("input,expected,_note\nhello,1,easy\n", "hello"),
+        (",input,expected\n0,hello,1\n", "hello"),
+        ("question,expected,,\nhello,1,,\n", {"question": "hello"}),
         ("input,input.text,expected\nhello,en,1\n", {"input": "hello", "text": "en"}),
     ],
 )

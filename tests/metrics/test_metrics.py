@@ -63,6 +63,11 @@ def value_of(config, result, expected) -> Any:
         ({}, 5, "5", 1),
         ({}, 5.0, 5, 1),
         ({}, True, 1, 0),
+        ({}, True, "True", 1),
+        ({}, "FALSE", False, 1),
+        ({}, True, "False", 0),
+        ({}, "two\nlines", "two\r\nlines", 1),
+        ({}, "cafe\u0301", "caf\u00e9", 1),
         ({}, {"a": [1, "x "]}, {"a": [1.0, "x"]}, 1),
         ({}, {"a": 1}, {"a": 1, "b": 2}, 0),
         ({}, [1, 2], [2, 1], 0),
@@ -127,13 +132,19 @@ def test_regex(config, result, expected, value):
         ({}, "$12", "12", 1),
         ({}, "1e3", 1000, 1),
         ({"relative_tolerance": 0.1}, 109, [1, "100"], 1),
+        ({"tolerance": 0.1}, "1.1", 1, 1),
+        ({"tolerance": 0.1}, 0.7, "0.8", 1),
+        ({"tolerance": 0.1}, "1.1000001", 1.0, 0),
+        ({"relative_tolerance": 0.01}, "-1.01", -1, 1),
+        ({}, "12345678901234567", 12345678901234568, 0),
+        ({}, ".5", 0.5, 1),
     ],
 )
 def test_numeric(config, result, expected, value):
     assert value_of({"type": "numeric", **config}, result, expected) == value
 
 
-@pytest.mark.parametrize("result", ["about 3", "", "3 or 4", None, True, [3], "nan", "1e999"])
+@pytest.mark.parametrize("result", ["about 3", "", "3 or 4", None, True, [3], "nan", "1e999", "e5", "1e-99999999999999999999"])
 def test_an_answer_that_is_no_number_is_the_candidates_fault(result):
     with pytest.raises(CandidateFault) as caught:
         value_of({"type": "numeric"}, result, 3)
@@ -145,7 +156,7 @@ SCHEMA = {"type": "object", "required": ["a"], "properties": {"a": {"type": "int
 
 @pytest.mark.parametrize(
     ("result", "value"),
-    [({"a": 1}, 1), ({"a": "1"}, 0), ({}, 0), ('{"a": 1}', 1), ("{'a': 1}", 0), ("", 0)],
+    [({"a": 1}, 1), ({"a": "1"}, 0), ({}, 0), ('{"a": 1}', 1), ("{'a': 1}", 0), ("", 0), ('{"a": 1, "b": NaN}', 0), ("[" * 99_999, 0)],
 )
 def test_json_schema(result, value):
     assert value_of({"type": "json_schema", "schema": SCHEMA}, result, None) == value
