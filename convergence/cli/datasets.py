@@ -42,8 +42,7 @@ def import_promptfoo(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace both files.")] = False,
 ) -> None:
     """Convert a promptfoo configuration to `optimization.yaml` and test cases."""
-    import yaml  # noqa: PLC0415 - with its only user
-
+    from convergence_core.config.source import yaml_text  # noqa: PLC0415 - with its only user
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - as above
     from tasks.inputs.promptfoo import promptfoo_project  # noqa: PLC0415
     from tasks.store.layout import write_file  # noqa: PLC0415 - as above
@@ -61,8 +60,7 @@ def import_promptfoo(
     rows = (json.dumps(case, ensure_ascii=False) + "\n" for case in project.cases)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_file(cases, "".join(rows))
-    text = yaml.safe_dump(project.configuration, sort_keys=False, allow_unicode=True, width=100)
-    write_file(output, text)
+    write_file(output, yaml_text(project.configuration))
     console.say(f"Wrote {output}, and {plural(len(project.cases), 'test case')} to {cases}.")
     for feature, n in project.lost.most_common():
         console.say(f"Not carried, {n:,}: {feature}.")

@@ -127,6 +127,10 @@ class _Loader(_BaseLoader):
     yaml_implicit_resolvers: dict[str | None, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
+class _Dumper(yaml.SafeDumper):
+    """A safe dumper that quotes a text which YAML 1.2 would read as something else."""
+
+
 for _name, _pattern, _first in (
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
@@ -140,6 +144,17 @@ for _name, _pattern, _first in (
     ("merge", r"^<<$", ["<"]),
 ):
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _first)
+    _Dumper.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _first)
+
+
+def yaml_text(data: Any) -> str:
+    r"""Return plain data as YAML; ``read_yaml``, and readers of YAML 1.1, read the same values.
+
+    Example:
+        >>> yaml_text({"hash": "1e5", "rate": 0.5})
+        "hash: '1e5'\nrate: 0.5\n"
+    """
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 class _TooLargeError(Exception):

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import yaml
-
+from convergence_core.config.source import yaml_text
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Case, Json, Params
 from tasks.json_values import as_text
@@ -64,8 +63,7 @@ def winner_text(winner: Winner, form: WinnerForm) -> str:
         lines = [f"{name}={_quoted(value)}\n" for name, value in _variables(winner.params).items()]
         return f"# {winner.note}\n" + "".join(lines)
     made = _promptfoo(winner, _body(winner))
-    text = yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=100)
-    return f"# {winner.note}\n{text}"
+    return f"# {winner.note}\n{yaml_text(made)}"
 
 
 def _body(winner: Winner) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
-
+from convergence_core.config.source import yaml_text
 from convergence_core.feedback.records import ChatMessage, Interaction, Rating
 from convergence_core.result.number_text import plural, whole_percent
 from tasks.inputs.loader import load
@@ -184,7 +183,7 @@ def configuration_text(rate: float = 1e-3) -> str:
         },
         "storage": {"path": "./convergence-data"},
     }  # fmt: skip
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return yaml_text(document)
 
 
 def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSummary]:

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from convergence_core.config import parse_configuration, parse_mapping
-from convergence_core.config.source import MAX_DEPTH, read_yaml
+from convergence_core.config.source import MAX_DEPTH, read_yaml, yaml_text
 from convergence_core.errors import ConfigurationError, Problem
 from tests.support.config_examples import edited
 
@@ -52,6 +53,14 @@ def test_scalars_are_read_by_yaml_1_2(text, value):
     data = read(f"a: {text}\n")
     assert data == {"a": value}
     assert type(data["a"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e5", "-1.5E3", ".5", "0o17", "017", "3.10", "on", "No", "TRUE", "~", "", "12:30", "2024-01-02", "<<", "é"]
+)  # fmt: skip
+def test_a_written_text_is_read_as_a_text(text):
+    data = {"value": text, "number": 1e-5, "list": [None, True, 3]}
+    assert read(yaml_text(data)) == yaml.safe_load(yaml_text(data)) == data
 
 
 def test_no_and_on_are_texts_as_keys_too():

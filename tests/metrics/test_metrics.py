@@ -144,7 +144,10 @@ def test_numeric(config, result, expected, value):
     assert value_of({"type": "numeric", **config}, result, expected) == value
 
 
-@pytest.mark.parametrize("result", ["about 3", "", "3 or 4", None, True, [3], "nan", "1e999", "e5", "1e-99999999999999999999"])
+@pytest.mark.parametrize(
+    "result",
+    ["about 3", "", "3 or 4", None, True, [3], "nan", "1e999", "e5", "1e-99999999999999999999"],
+)
 def test_an_answer_that_is_no_number_is_the_candidates_fault(result):
     with pytest.raises(CandidateFault) as caught:
         value_of({"type": "numeric"}, result, 3)
@@ -156,7 +159,16 @@ SCHEMA = {"type": "object", "required": ["a"], "properties": {"a": {"type": "int
 
 @pytest.mark.parametrize(
     ("result", "value"),
-    [({"a": 1}, 1), ({"a": "1"}, 0), ({}, 0), ('{"a": 1}', 1), ("{'a': 1}", 0), ("", 0), ('{"a": 1, "b": NaN}', 0), ("[" * 99_999, 0)],
+    [
+        ({"a": 1}, 1),
+        ({"a": "1"}, 0),
+        ({}, 0),
+        ('{"a": 1}', 1),
+        ("{'a': 1}", 0),
+        ("", 0),
+        ('{"a": 1, "b": NaN}', 0),
+        ("[" * 99_999, 0),
+    ],
 )
 def test_json_schema(result, value):
     assert value_of({"type": "json_schema", "schema": SCHEMA}, result, None) == value
