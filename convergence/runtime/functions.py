@@ -13,7 +13,7 @@ import json
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
 from pydantic import ValidationError
@@ -22,6 +22,7 @@ from convergence.types import ConvergenceConfig
 from convergence_core.errors import ConfigurationError, NoArmsError, Problem
 from convergence_core.records import canonical_json
 from tasks.inputs.loader import load_mapping
+from tasks.json_values import NotJsonError, to_json
 from tasks.serving.answers import RuntimeSelection, as_dict
 from tasks.serving.operations import performed
 from tasks.serving.propose_arms import proposed_arms
@@ -166,6 +167,18 @@ def _configure_runtime(
     return settings
 
 
+def _plain(**values: Any) -> dict[str, Any]:
+    """Return values as JSON: numbers of numpy and decimals become plain ones.
+
+    Raises:
+        ValueError: one has no JSON form; the message names it.
+    """
+    try:
+        return cast("dict[str, Any]", to_json(values))
+    except NotJsonError as error:
+        raise ValueError(f"arguments must be JSON values, but {error}") from None
+
+
 def _runtime_select(
     system: str,
     *,
@@ -189,6 +202,7 @@ def _runtime_select(
 
     Raises:
         LookupError: the system has neither an arm nor a default.
+        ValueError: the context has no JSON form.
         StoreError: the decision could not be stored.
 
     Example:
@@ -197,6 +211,7 @@ def _runtime_select(
         {"temperature": 0.2}
     """
     systems = systems_of(system)
+    context = _plain(context=context)["context"]
     selection = systems.selection(system, user_id=user_id, agent_type=agent_type, context=context)
     return performed(systems.store, selection)
 
@@ -227,8 +242,8 @@ def _runtime_update(
         ``alarm``.
 
     Raises:
-        ValueError: the reward or a signal is outside [0, 1], or the cost is negative; stores
-            nothing.
+        ValueError: the reward or a signal is no number or outside [0, 1], the cost is negative, or
+            the metadata have no JSON form; stores nothing.
         WrongUserError: the decision served another user; stores nothing.
         StoreError: the reward could not be stored.
 
@@ -239,11 +254,16 @@ def _runtime_update(
         >>> outcome["status"]
         "ok"
     """
-    given = Reward(
-        user_id=user_id, decision_id=decision_id, reward=reward, signals=signals,
-        engagement_score=engagement_score, grading_score=grading_score, metadata=metadata,
-        cost=cost,
+    plain = _plain(
+        reward=reward, signals=signals, engagement_score=engagement_score,
+        grading_score=grading_score, metadata=metadata, cost=cost,
     )  # fmt: skip
+    numbers = {name: x for name, x in plain.items() if name not in ("signals", "metadata")}
+    for name, number in (numbers | (plain["signals"] or {})).items():
+        if not isinstance(number, int | float | None):
+            raise ValueError(f"`{name}` must be a number, but got {number!r:.80}")
+    numbers = {name: None if x is None else float(x) for name, x in numbers.items()}
+    given = Reward(user_id=user_id, decision_id=decision_id, **plain | numbers)
     systems = systems_of(system)
     return as_dict(performed(systems.store, systems.update(system, given)))
 

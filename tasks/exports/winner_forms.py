@@ -107,11 +107,16 @@ def _variables(params: Params) -> dict[str, str]:
 
 
 def _quoted(text: str) -> str:
-    """Return a value of a ``.env`` file: in single quotes nothing is expanded."""
+    """Return a value of a ``.env`` file, as a shell reads it back.
+
+    In single quotes nothing is expanded, but not all readers know an escape there.
+    """
     if _PLAIN.fullmatch(text):
         return text
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    if "'" not in text and "\\" not in text:
+        return f"'{text}'"
+    escaped = re.sub(r'([\\"$`])', r"\\\1", text)
+    return f'"{escaped}"'
 
 
 # -- requests

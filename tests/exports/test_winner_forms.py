@@ -53,6 +53,30 @@ def test_a_dotenv_file_is_read_back_by_a_shell_word_for_word(tmp_path: Path):
     assert done.stdout == "a $HOME `id` \n# x|1"
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "it's $5 `id`",
+        "back\\slash\\",
+        'say "hi"',
+        "'q' \\n # x",
+        "",
+        " a ",
+        "3.10",
+        "two\n'lines'",
+    ],
+)
+def test_quotes_and_backslashes_of_a_dotenv_file_reach_a_shell_unchanged(
+    tmp_path: Path, value: str
+):
+    (tmp_path / ".env").write_text(winner_text(of_params(v=value), WinnerForm.ENV))
+    script = '. ./.env; printf "%s|" "$V"'
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{value}|"
+
+
 def test_names_that_a_shell_cannot_tell_apart_are_refused():
     with pytest.raises(ConfigurationError, match="two are TOP_K"):
         winner_text(of_params(top_k=1, **{"top-k": 2}), WinnerForm.ENV)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,10 @@ def test_the_async_functions_do_the_same(system: str):
         ({"reward": 0.3, "engagement_score": 0.4}, 0.3),
         ({"signals": {"quality": 0.5}, "reward": 0.3}, 0.5),
         ({"signals": {"other": 0.5}, "reward": 0.3}, 0.3),
+        ({"reward": True}, 1.0),
+        ({"reward": Decimal("0.3"), "cost": Decimal("0.01")}, 0.3),
+        ({"reward": np.float32(0.5), "metadata": {"n": np.int64(3)}}, 0.5),
+        ({"signals": {"quality": np.float32(0.5)}}, 0.5),
         ({}, None),
     ],
 )
@@ -182,6 +187,22 @@ def test_which_number_is_the_reward(system: str, given: dict[str, float], expect
     answer = update(system, select(system), **given)
     assert answer["reward"] == expected
     assert answer["status"] == ("none" if expected is None else "ok")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"reward": "0.5"}, "`reward` must be a number, but got '0.5'"),
+        ({"reward": np.nan}, "`reward` is nan, not a finite number"),
+        ({"signals": {"quality": "good"}}, "`quality` must be a number"),
+        ({"reward": 0.5, "metadata": {"a": {1}}}, "`metadata.a` is of type builtins.set"),
+    ],
+)
+def test_a_reward_that_is_no_number_is_refused_by_name(system: str, given, reason: str):
+    chosen = select(system, context={"size": np.float32(2), "price": Decimal("3.10")})
+    with pytest.raises(ValueError, match=reason):
+        update(system, chosen, **given)
+    assert update(system, chosen, reward=0.5)["status"] == "ok"
 
 
 def test_a_nightly_prior_is_shown_and_serves_first(tmp_path: Path):
