@@ -29,12 +29,13 @@ from convergence.service.auth import TOKEN, require
 from convergence.service.bodies import Body, check_secret, json_answer, without_secrets
 from convergence.service.problems import RequestRefusedError, add_route, openai_error
 from convergence_core.errors import CandidateFault, EvaluationFault
-from convergence_core.feedback.records import ChatMessage, Interaction
+from convergence_core.feedback.records import Interaction
 from convergence_core.feedback.roles import DEFAULT
-from convergence_core.field_types import Name, StrictNumber
+from convergence_core.field_types import Features, Name, StrictNumber
 from convergence_core.records import Json, fields_of
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedAnswer, LoggedChat, PreparedPrompt
+from tasks.providers.fields import REQUEST_FIELDS
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.serving.answers import GeneratedAnswer, as_dict
@@ -44,16 +45,15 @@ Result = TypeVar("Result")
 SOURCE: Final = "openai"
 """Source of what is logged here."""
 INTERACTION_ID: Final = "X-Interaction-Id"
-_NOT_SERVED: Final[Mapping[str, tuple[Json, ...]]] = {
-    "tools": ([],),
-    "functions": ([],),
-    "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-    "audio": (),
-    "logprobs": (False,),
-    "n": (1,),
-}
-"""Field that would change what an answer is → its values that change nothing."""
+DECISION_ID: Final = "X-Convergence-Decision-Id"
+PREFIX: Final = "convergence/"
+"""Of a model's name, before the system's or a role's."""
+_NEUTRAL: Final[Mapping[str, Json]] = {
+    "tools": [], "functions": [], "modalities": ["text"], "logprobs": False, "n": 1
+}  # fmt: skip
+"""Field → its value that changes nothing, and is not sent."""
+_PASSED: Final = REQUEST_FIELDS - {"n", "logprobs", "top_logprobs"}
+"""Fields beside those below that the provider gets; it may refuse them."""
 _SETTINGS: Final = (
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "presence_penalty",
     "frequency_penalty", "reasoning_effort",
@@ -64,6 +64,8 @@ _ENDING: Final = (
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CUT: Final = frozenset({"length", "max_tokens"})
 """Reasons for the end, in providers' words, of answers that were cut by their limit."""
+_DEEPEST: Final = 64
+"""Most levels of what is sent and logged."""
 Whole = Annotated[int, Field(strict=True)]
 
 
@@ -72,33 +74,55 @@ def is_printable(name: str) -> bool:
     return bool(name) and name.strip() == name and name.isprintable()
 
 
+def _is_deeper(value: Json, most: int) -> bool:
+    """Return whether lists and mappings are nested in more levels."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return False
+    return most == 0 or any(_is_deeper(part, most - 1) for part in value)
+
+
 class ClientGoneError(RequestRefusedError):
     """The client went away before its answer."""
 
 
-class TextPart(BaseModel):
-    """A part of a message's content; texts alone are answered."""
+class ContentPart(BaseModel):
+    """A part of a message's content; parts that are no texts go to the provider as they are."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
-    type: Literal["text"]
-    text: str
+    type: Name
+    text: str | None = None
 
 
 class CompletionMessage(BaseModel):
-    """One message of a conversation."""
+    """One message of a conversation. Further fields go to the provider."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[ContentPart] | None = None
+    """Of a system's message texts only; `null` beside calls of tools."""
+    tool_calls: list[dict[str, JsonValue]] | None = None
 
-    def logged(self) -> ChatMessage:
-        """Return it as it is logged."""
-        role = "system" if self.role == "developer" else self.role
-        if isinstance(self.content, str):
-            return ChatMessage(role=role, content=self.content)
-        return ChatMessage(role=role, content="".join(part.text for part in self.content))
+    @model_validator(mode="after")
+    def _has_content(self) -> "CompletionMessage":
+        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+            raise ValueError("`content` must be given, except beside an assistant's `tool_calls`")
+        if self.role in ("system", "developer") and not isinstance(self.sent["content"], str):
+            raise ValueError(f"`content` must be text in a message of role `{self.role}`")
+        return self
+
+    @property
+    def sent(self) -> dict[str, Json]:
+        """It for the provider; texts in parts are one text."""
+        message: dict[str, Json] = self.model_dump(exclude_none=True)
+        if self.role == "developer":
+            message["role"] = "system"
+        if isinstance(self.content, list) and all(part.type == "text" for part in self.content):
+            message["content"] = "".join(part.text or "" for part in self.content)
+        return {"content": None, **message}
 
 
 class StreamOptions(BaseModel):
@@ -108,20 +132,20 @@ class StreamOptions(BaseModel):
 
 
 class CompletionBody(BaseModel):
-    """A conversation to go on with. Fields of OpenAI's that are not named here count for nothing."""
+    """A conversation to go on with. Further fields of OpenAI's go to the provider, or are refused by name."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
     model: Name
-    """The role that answers; `GET /v1/models` lists them."""
+    """`convergence/SYSTEM`, or the role that answers; `GET /v1/models` lists them."""
     messages: Annotated[list[CompletionMessage], Field(min_length=1)]
-    """The last one is the user's."""
+    """The last one is the user's, or a tool's."""
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
     user: Name | None = None
     """Whom it is answered. Absent: the token's name."""
-    metadata: dict[Name, Annotated[str, Field(max_length=2_000)]] | None = None
-    """`conversation_id` names the conversation."""
+    metadata: Features | None = None
+    """`conversation_id` names the conversation; the rest are features, by which arms are chosen."""
     temperature: StrictNumber | None = None
     top_p: StrictNumber | None = None
     max_tokens: Whole | None = None
@@ -134,28 +158,42 @@ class CompletionBody(BaseModel):
 
     @model_validator(mode="after")
     def _asks_for_one_text(self) -> "CompletionBody":
-        for name, value in (self.model_extra or {}).items():
-            if name in _NOT_SERVED and value is not None and value not in _NOT_SERVED[name]:
-                raise ValueError(f"`{name}` must be left out: an answer here is one text")
+        if unserved := sorted(self._extra.keys() - _PASSED):
+            raise ValueError(f"`{unserved[0]}` must be left out: it is not passed on")
         without_secrets(self)
-        conversation_id = (self.metadata or {}).get("conversation_id")
-        check_secret("conversation_id", conversation_id)
-        for given in (self.user, conversation_id):
-            if given is not None and not is_printable(given):
+        for given in (self.user, self.conversation_id):
+            if given is not None and not (isinstance(given, str) and is_printable(given)):
                 raise ValueError(
                     "`user` and `conversation_id` must be printable texts without blanks at their ends"
                 )
-        if any(_SURROGATE.search(message.logged().content) for message in self.messages):
+        check_secret("conversation_id", self.conversation_id)
+        given: list[Json] = [[message.sent for message in self.messages], self._extra]
+        if _is_deeper(given, _DEEPEST):
+            raise ValueError(
+                f"`messages` and `tools` must be nested at most {_DEEPEST} levels deep"
+            )
+        if _SURROGATE.search(json.dumps(given, ensure_ascii=False, allow_nan=False)):
             raise ValueError("`messages` must be Unicode text, without halves of surrogate pairs")
-        if self.messages[-1].role != "user":
-            raise ValueError("`messages` must end with one of the user's")
+        if self.messages[-1].role not in ("user", "tool"):
+            raise ValueError("`messages` must end with one of the user's or of a tool")
         return self
+
+    @property
+    def _extra(self) -> dict[str, Json]:
+        """Fields that are not named here, and that are not without effect."""
+        given = (self.model_extra or {}).items()
+        return {k: v for k, v in given if v is not None and v != _NEUTRAL.get(k)}
+
+    @property
+    def conversation_id(self) -> Any:
+        """Name of the conversation; checked to be a text."""
+        return (self.metadata or {}).get("conversation_id")
 
     @property
     def settings(self) -> dict[str, Json]:
         """Fields for the provider."""
-        given = fields_of(self, *_SETTINGS)
-        return {name: value for name, value in given.items() if value is not None}
+        given = {name: v for name, v in fields_of(self, *_SETTINGS).items() if v is not None}
+        return {**given, **self._extra}
 
 
 class ListedModel(BaseModel):
@@ -170,7 +208,7 @@ class ListedModel(BaseModel):
 
 
 class ModelsAnswer(BaseModel):
-    """All roles."""
+    """The system, and all roles."""
 
     object: Literal["list"]
     data: list[ListedModel]
@@ -189,6 +227,8 @@ class CompletionAnswer(BaseModel):
     """Version of the adapter that answered; of a stream its last events have it. `null`: none did."""
     choices: list[dict[str, JsonValue]]
     usage: dict[str, int] | None
+    decision_id: str | None
+    """Of the arm that was drawn, for its reward. `null`: no arm is on offer, or its model failed."""
 
 
 class _Handlers:
@@ -203,7 +243,11 @@ class _Handlers:
         versions = await asyncio.to_thread(self._chat.active_versions)
         common = {"object": "model", "created": 0, "owned_by": "convergence"}
         data = [
-            {"id": role, **common, "adapter_version": versions.get(role)}
+            {
+                "id": f"{PREFIX}{role}" if role == self._chat.system else role,
+                **common,
+                "adapter_version": versions.get(role),
+            }
             for role in self._chat.role_names
         ]
         return json_answer({"object": "list", "data": data})
@@ -215,25 +259,32 @@ class _Handlers:
         as the header `X-Interaction-Id` is.
         """
         require(request, "chat")
-        check_role(self._chat, "model", body.model)
+        role = body.model.removeprefix(PREFIX)
+        check_role(self._chat, "model", role)
         prompt = ChatPrompt(
-            messages=tuple(message.logged() for message in body.messages),
-            role=body.model,
+            messages=tuple(message.sent for message in body.messages),
+            role=role,
             user_id=body.user or request.scope[TOKEN].name,
             source=SOURCE,
-            conversation_id=(body.metadata or {}).get("conversation_id"),
+            conversation_id=body.conversation_id,
             settings=body.settings,
+            context={k: v for k, v in (body.metadata or {}).items() if k != "conversation_id"},
         )
         try:
             prepared = await self._chat.prepare(prompt)
             if body.stream:
                 has_usage = body.stream_options is not None and body.stream_options.include_usage
                 return _EventStream(self._chat, prepared, has_usage=has_usage)
-            answer = await while_connected(request.receive, self._chat.write(prepared, len))
+            used = [prepared]
+            answer = await while_connected(
+                request.receive, self._chat.write(prepared, len, used.append)
+            )
         except EvaluationFault as fault:
             raise refusal_of(fault) from None
-        frame = _frame(prepared, "chat.completion", answer.interaction.created_us // 1_000_000)
+        frame = _frame(used[-1], "chat.completion", answer.interaction.created_us // 1_000_000)
         message = {"role": "assistant", "content": answer.text, "refusal": None}
+        if answer.tool_calls:
+            message |= {"content": answer.text or None, "tool_calls": answer.tool_calls}
         choice = {
             "index": 0, "message": message, "logprobs": None, "finish_reason": end_reason(answer)
         }  # fmt: skip
@@ -246,7 +297,7 @@ class _Handlers:
                 "usage": _usage(answer.interaction),
             }
         )
-        made.headers[INTERACTION_ID] = prompt.interaction_id
+        made.headers.update(_id_headers(used[-1]))
         return made
 
 
@@ -257,9 +308,8 @@ class _EventStream(Response):
         super().__init__(media_type="text/event-stream")
         del self.headers["content-length"]
         self.headers["Cache-Control"] = "no-cache"
-        self.headers[INTERACTION_ID] = prepared.prompt.interaction_id
-        self._chat, self._prepared, self._has_usage = chat, prepared, has_usage
-        self._frame = _frame(prepared, "chat.completion.chunk", int(time.time()))
+        self._chat, self._used, self._has_usage = chat, [prepared], has_usage
+        self._frame: dict[str, Json] = {}
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -275,12 +325,15 @@ class _EventStream(Response):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _stream(self, send: Send) -> None:
-        async with AnswerStream(partial(self._chat.write, self._prepared)) as stream:
+        write = partial(self._chat.write, self._used[0], on_fallback=self._used.append)
+        async with AnswerStream(write) as stream:
             try:
                 first = await anext(stream, None)
             except EvaluationFault as fault:
                 raise refusal_of(fault) from None
             self._has_begun = True
+            self._frame = _frame(self._used[-1], "chat.completion.chunk", int(time.time()))
+            self.headers.update(_id_headers(self._used[-1]))
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
                 await self._send(send, {"role": "assistant", "content": first or ""})
@@ -303,6 +356,9 @@ class _EventStream(Response):
 
     async def _end(self, send: Send, answer: LoggedAnswer) -> None:
         self._frame["system_fingerprint"] = answer.interaction.adapter_version
+        if answer.tool_calls:
+            calls = [{"index": i, **call} for i, call in enumerate(answer.tool_calls)]
+            await self._send(send, {"tool_calls": calls})
         await self._send(send, {}, end_reason(answer))
         if self._has_usage:
             usage = _usage(answer.interaction)
@@ -355,12 +411,23 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -
 
 
 def _frame(prepared: PreparedPrompt, kind: str, created: int) -> dict[str, Json]:
-    interaction_id = prepared.prompt.interaction_id
-    return {"id": interaction_id, "object": kind, "created": created, "model": prepared.model}
+    identity = prepared.prompt.interaction_id
+    decision_id = None if prepared.chosen is None else prepared.chosen.decision_id
+    common = {"id": identity, "object": kind, "created": created, "model": prepared.model}
+    return {**common, "decision_id": decision_id}
+
+
+def _id_headers(prepared: PreparedPrompt) -> dict[str, str]:
+    headers = {INTERACTION_ID: prepared.prompt.interaction_id}
+    if prepared.chosen is not None and prepared.chosen.decision_id is not None:
+        headers[DECISION_ID] = prepared.chosen.decision_id
+    return headers
 
 
 def end_reason(answer: LoggedAnswer) -> str:
     """Return why an answer ended, in OpenAI's words."""
+    if answer.tool_calls:
+        return "tool_calls"
     return "length" if (answer.finish_reason or "").lower() in _CUT else "stop"
 
 
@@ -440,7 +507,7 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
             {} if body.max_tokens is None else {"max_tokens": body.max_tokens}
         )
         prompt = ChatPrompt(
-            messages=(ChatMessage(role="user", content=body.prompt),),
+            messages=({"role": "user", "content": body.prompt},),
             role=body.role,
             user_id=body.user or request.scope[TOKEN].name,
             source=GENERATED,

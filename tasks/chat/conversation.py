@@ -7,7 +7,7 @@ cancels the request.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, Generic, Literal, Self, TypeVar
 
 from convergence_core.feedback.records import (
@@ -293,8 +293,9 @@ class Conversation:
             messages.append(ChatMessage(role="user", content=earlier))
             messages.append(ChatMessage(role="assistant", content=answer.response))
         messages.append(ChatMessage(role="user", content=question))
+        kept = trimmed(messages, int(self._chat.context_tokens * PROMPT_SHARE))
         prompt = ChatPrompt(
-            messages=trimmed(messages, int(self._chat.context_tokens * PROMPT_SHARE)),
+            messages=tuple(map(asdict, kept)),
             role=self.role,
             user_id=self.user_id,
             source=SOURCE,

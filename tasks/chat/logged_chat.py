@@ -4,20 +4,26 @@ The active adapter of the role answers, where its model is the one that is asked
 the version that gave it.
 
 Where the configuration's system has arms on offer, each answer is one's: the parameters of its arm, and a
-decision that its rating rewards. Otherwise the champion answers, or the defaults.
+decision that its rating rewards. Otherwise the champion answers, or the defaults. Where an arm's provider
+fails, the best arm with another model answers; nobody drew that arm, so its answer has no decision.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias
 
 from convergence_core.budget.prices import provider_of
 from convergence_core.config.api import CHAT_KINDS
-from convergence_core.errors import ConfigurationError, EvaluationFault, NoArmsError
+from convergence_core.errors import (
+    ConfigurationError,
+    EvaluationFault,
+    InfrastructureFault,
+    NoArmsError,
+)
 from convergence_core.feedback.adapter_records import AdapterRecord
 from convergence_core.feedback.live_test_records import LiveAnswer
-from convergence_core.feedback.records import ChatMessage, Interaction
+from convergence_core.feedback.records import ROLES, ChatMessage, Interaction
 from convergence_core.feedback.roles import BUILT_IN, persona_of
 from convergence_core.records import Case, Json, Params, Reply, sha256_hex
 from convergence_core.thought_tags import TextCallback
@@ -26,7 +32,7 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
 from tasks.models.adapters import ERROR_TYPE
-from tasks.providers.answers import ChatCompletion
+from tasks.providers.answers import ChatCompletion, called_tools, mappings
 from tasks.run.adoption import champion_now
 from tasks.serving.answers import Selection
 from tasks.serving.operations import performed
@@ -63,8 +69,8 @@ runs."""
 class ChatPrompt:
     """A prompt, and who wants it answered by whom."""
 
-    messages: tuple[ChatMessage, ...]
-    """Without the persona; the last one is the user's."""
+    messages: tuple[Mapping[str, Json], ...]
+    """In OpenAI's form, without the persona; the last one is the user's, or a tool's result."""
     role: str
     user_id: str
     source: str
@@ -74,6 +80,8 @@ class ChatPrompt:
     conversation_id: str | None = None
     settings: Mapping[str, Json] = field(default_factory=dict)
     """Fields of the request that the user sets. The configuration and its search space win."""
+    context: Mapping[str, Json] = field(default_factory=dict)
+    """Features of the request, by which contextual arms are chosen."""
     interaction_id: str = field(default_factory=new_interaction_id)
     """Of its answer."""
 
@@ -102,6 +110,8 @@ class LoggedAnswer:
     """As the model wrote it."""
     finish_reason: str | None
     """Why it ended, in the provider's word; ``None`` if not told."""
+    tool_calls: tuple[Mapping[str, Json], ...] = ()
+    """In OpenAI's form."""
 
 
 class LoggedChat:
@@ -132,8 +142,11 @@ class LoggedChat:
         self._space, self._texts = loaded.space, loaded.texts
         self._standard = _standard_params(loaded)
         self._prices = environment.prices
-        self.roles: Mapping[str, str] = loaded.configuration.feedback.roles
-        """Roles of the configuration beside the built-in ones, each with its persona."""
+        self.system = loaded.configuration.api.name
+        """Name of the system, which is a role without a persona: its settings alone answer."""
+        personas = loaded.configuration.feedback.roles
+        self.roles: Mapping[str, str] = {self.system: "", **BUILT_IN, **personas}
+        """Every role with its persona."""
         self._systems = Systems(runtime)
         self._requests = RequestsInFlight(feedback.root)
         self._adapters = RoleAdapters(loaded, feedback, environment.secrets, model=self.model)
@@ -177,8 +190,10 @@ class LoggedChat:
         for key in ("user_id", "role", "source", "conversation_id", "event_id"):
             if name := getattr(prompt, key):
                 checked_name(key, name)
-        persona = persona_of(prompt.role, self.roles)
-        chosen = await asyncio.to_thread(self._selected, prompt)
+        persona_of(prompt.role, self.roles)
+        return self._prepared(prompt, await asyncio.to_thread(self._selected, prompt))
+
+    def _prepared(self, prompt: ChatPrompt, chosen: Selection | None) -> PreparedPrompt:
         arm_params = self._standard if chosen is None else self._params_of(chosen)
         fixed = self._space.parameters.keys() | self.configuration.api.request.options.keys()
         if fixed & _LENGTHS:
@@ -187,20 +202,29 @@ class LoggedChat:
         if self.configuration.api.kind == "local" and not self.is_offline:
             given["logprobs"] = True  # it costs nothing there
         params: Params = {**given, **arm_params}  # type: ignore[dict-item] # a field may be any JSON
+        persona = persona_of(prompt.role, self.roles)
         messages: list[Json] = [{"role": "system", "content": persona}]
-        messages += [
-            {"role": message.role, "content": message.content} for message in prompt.messages
-        ]
+        messages += [dict(message) for message in prompt.messages]
         case = Case(case_id=prompt.source, input=messages)
         request = self._target.request(params, case)
         assert isinstance(request, dict)  # noqa: S101 - made by the target
         model = as_text(request["model"])
         return PreparedPrompt(prompt=prompt, params=params, case=case, chosen=chosen, model=model)
 
-    async def write(self, prepared: PreparedPrompt, on_text: TextCallback) -> LoggedAnswer:
+    async def write(
+        self,
+        prepared: PreparedPrompt,
+        on_text: TextCallback,
+        on_fallback: Callable[[PreparedPrompt], object] = id,
+    ) -> LoggedAnswer:
         """Answer a prompt, with a call for each piece of text; what returns is logged, durably.
 
         An answer that fails, or that is cancelled before its end, is not logged.
+
+        Args:
+            prepared: the prompt with the settings that answer it.
+            on_text: called with each piece of text.
+            on_fallback: called with the prompt as another arm answers it, before its first piece.
 
         Raises:
             CandidateFault: the request is refused, or the answer is empty.
@@ -208,7 +232,24 @@ class LoggedChat:
             StoreError: the answer could not be logged.
         """
         with self._requests.request():  # background training waits
-            reply, completion, served = await self._answered(prepared, on_text)
+            n_passed, failed = 0, set[str]()
+
+            def pass_on(text: str) -> None:
+                nonlocal n_passed
+                n_passed += 1
+                on_text(text)
+
+            while True:
+                try:
+                    reply, completion, served = await self._answered(prepared, pass_on)
+                    break
+                except InfrastructureFault:
+                    failed.add(prepared.model)
+                    other = await asyncio.to_thread(self._fallback, prepared, failed)
+                    if n_passed or other is None:
+                        raise
+                    prepared = other
+                    on_fallback(prepared)
         record, part = served
         version = None if record is None else record.version
         interaction = await asyncio.to_thread(
@@ -217,7 +258,10 @@ class LoggedChat:
             part,
         )
         return LoggedAnswer(
-            interaction=interaction, text=as_text(reply.value), finish_reason=reply.finish_reason
+            interaction=interaction,
+            text=completion.text,
+            finish_reason=reply.finish_reason,
+            tool_calls=tuple(called_tools(completion.raw)),
         )
 
     async def aclose(self) -> None:
@@ -247,14 +291,30 @@ class LoggedChat:
         if self.is_offline:
             return None
         operation = self._systems.selection(
-            self.configuration.api.name,
+            self.system,
             user_id=prompt.user_id,
-            context={"role": prompt.role, "session_id": prompt.conversation_id},
+            context={"role": prompt.role, "session_id": prompt.conversation_id, **prompt.context},
         )
         try:
             return performed(self._systems.store, operation)
         except NoArmsError:
             return None
+
+    def _fallback(self, prepared: PreparedPrompt, failed: Set[str]) -> PreparedPrompt | None:
+        """Return a prompt by the best arm on offer whose model has not failed; ``None``: there is none. Blocks.
+
+        A mock is no arm's, so that it has no other one.
+        """
+        if prepared.chosen is None:
+            return None
+        kind = self._systems.config(self.system).agent_type
+        arms = [arm for arm in self._systems.arms(self.system, kind) if not arm.retired]
+        for arm in sorted(arms, key=lambda arm: arm.mean, reverse=True):
+            chosen = Selection(decision_id=None, arm_id=arm.arm_id, params=arm.params)
+            other = self._prepared(prepared.prompt, chosen)
+            if other.model not in failed:
+                return other
+        return None
 
     @property
     def role_names(self) -> tuple[str, ...]:
@@ -305,12 +365,12 @@ class LoggedChat:
             return None, None
         prompt = prepared.prompt
         # A client without ids sends the whole conversation each time, so it begins alike.
-        first = next(message.content for message in prompt.messages if message.role == "user")
+        first = next((m["content"] for m in prompt.messages if m["role"] == "user"), "")
         return await asyncio.to_thread(
             self._adapters.answering,
             prompt.role,
             prompt.user_id,
-            prompt.conversation_id or first,
+            prompt.conversation_id or as_text(first),
         )
 
     def _params_of(self, chosen: Selection) -> Params:
@@ -333,10 +393,7 @@ class LoggedChat:
         chosen, model = prepared.chosen, reply.model or prepared.model
         if adapter_version is not None:
             model = prepared.model  # servers may tell the adapter's name as the model's
-        sent = [
-            ChatMessage(role=as_text(message["role"]), content=as_text(message["content"]))
-            for message in self._target.messages(params, case)
-        ]
+        sent = [_logged_message(message) for message in self._target.messages(params, case)]
         request = self._target.request(params, case)
         assert isinstance(request, dict)  # noqa: S101 - made by the target
         body = request["body"]
@@ -355,16 +412,30 @@ class LoggedChat:
             created_us=wall_clock_us(),
             conversation_id=prompt.conversation_id,
             adapter_version=adapter_version,
-            template_hash=sha256_hex(sent[0].content),
+            template_hash=sha256_hex(sent[0].content if sent[0].role == "system" else ""),
             sampling={name: value for name, value in body.items() if name not in _NO_SAMPLING},
             logprobs=logprobs,
             n_input_tokens=reply.usage.prompt_tokens,
             n_output_tokens=reply.usage.completion_tokens,
             latency_s=reply.latency_ms / 1_000,
             cost_usd=None if self.is_offline else reply.cost_usd,
-            system=None if decision_id is None else self.configuration.api.name,
+            system=None if decision_id is None else self.system,
             decision_id=decision_id,
         )
+
+
+def _logged_message(message: Mapping[str, Json]) -> ChatMessage:
+    """Return a message of OpenAI's form as a text: of other parts their kind, of a tool what it returned."""
+    role, content = as_text(message["role"]), message["content"]
+    if isinstance(content, list):
+        parts = mappings(content)
+        content = "".join(as_text(p.get("text", f"[{as_text(p.get('type'))}]")) for p in parts)
+    calls = message.get("tool_calls")
+    texts = [content, {"tool_calls": calls} if calls else None]
+    return ChatMessage(
+        role=role if role in ROLES else "user",
+        content="\n".join(as_text(text) for text in texts if text is not None),
+    )
 
 
 def _standard_params(loaded: Loaded) -> Params:

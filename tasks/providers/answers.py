@@ -132,6 +132,21 @@ def tool_calls_of(message: Mapping[str, Json]) -> list[dict[str, Json]]:
     return [{"id": "function_call", "type": "function", "function": function}]
 
 
+def called_tools(raw: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """Return the calls of tools of an answer, of either protocol, in the form of OpenAI's messages."""
+    used = [b for b in mappings(raw.get("content")) if b.get("type") == "tool_use"]
+    return tool_calls_of(mapping(first_of(raw.get("choices")).get("message"))) or [
+        {
+            "id": block.get("id"),
+            "type": "function",
+            "function": {
+                "name": block.get("name"), "arguments": json.dumps(block.get("input") or {})
+            },
+        }
+        for block in used
+    ]  # fmt: skip
+
+
 def read_anthropic(
     raw: Mapping[str, Json],
     *,

@@ -12,7 +12,7 @@ import pytest
 
 from convergence_core.config.feedback import LiveTestConfig
 from convergence_core.errors import InfrastructureFault
-from convergence_core.feedback.records import ChatMessage, Interaction
+from convergence_core.feedback.records import Interaction
 from tasks.chat.conversation import Conversation
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
 from tasks.store.feedback.adapter_store import AdapterStore
@@ -248,7 +248,7 @@ def test_a_client_without_ids_keeps_its_side_in_one_conversation(chats: Chats, a
         store.activate("assistant-0002", "gate", live_rule=LiveTestConfig())
         seen = set()
         for number in range(12):
-            messages = [ChatMessage(role="user", content=f"Question {number}?")]
+            messages = [{"role": "user", "content": f"Question {number}?"}]
             versions = set()
             for _turn in range(2):
                 prompt = ChatPrompt(
@@ -257,8 +257,8 @@ def test_a_client_without_ids_keeps_its_side_in_one_conversation(chats: Chats, a
                 answer = await chat.write(await chat.prepare(prompt), len)
                 versions.add(answer.interaction.adapter_version)
                 messages += [
-                    ChatMessage(role="assistant", content=answer.text),
-                    ChatMessage(role="user", content="Go on."),
+                    {"role": "assistant", "content": answer.text},
+                    {"role": "user", "content": "Go on."},
                 ]
             assert len(versions) == 1
             seen |= versions

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import CandidateFault, InfrastructureFault
+from tasks.providers.answers import called_tools
 from tasks.providers.anthropic import anthropic_request
 from tests.support.chat_servers import (
     HELLO_EVENTS,
@@ -172,6 +173,9 @@ def test_tool_calls_and_refusals_are_read_and_thoughts_are_not():
     answer = anthropic_answer(content=content, stop_reason="tool_use")
     _, reply = sent(anthropic_api, answer=answer)
     assert reply.value == {"tool_calls": [{"name": "look", "arguments": {"at": 1}}]}
+    assert called_tools({"content": content}) == [
+        {"id": "t", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    ]
     refused = fault_of(anthropic_api, anthropic_answer("no", stop_reason="refusal"))
     assert isinstance(refused, CandidateFault)
     assert refused.error_type == "refusal"

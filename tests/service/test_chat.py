@@ -155,17 +155,24 @@ FAILURES = {500: 502, 401: 502, 429: 503, 400: 422}
 """Status of the provider → that of the service."""
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": []}, "messages"),
-    ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
+    ({"messages": [{"role": "function", "content": "x"}]}, "role"),
+    ({"messages": [{"role": "user"}]}, "`content` must be given"),
+    ({"messages": [{"role": "system", "content": [{"type": "image_url"}]}]}, "must be text"),
     ({"messages": [{"role": "assistant", "content": "x"}]}, "end with one of the user's"),
-    ({"tools": [{"type": "function"}]}, "`tools` must be left out"),
+    ({"functions": [{"name": "f"}]}, "`functions` must be left out"),
+    ({"audio": {"voice": "x"}, "temprature": 1}, "`audio` must be left out"),
+    ({"temprature": 1}, "`temprature` must be left out"),
+    ({"metadata": {"conversation_id": 1.5}}, "must be printable texts"),
+    ({"metadata": {"tags": ["a"]}}, "metadata"),
     ({"n": 2}, "`n` must be left out"),
     ({"logprobs": True}, "`logprobs` must be left out"),
-    ({"response_format": {"type": "json_object"}}, "`response_format` must be left out"),
     ({"temperature": "hot"}, "temperature"),
     ({"user": ""}, "user"),
     ({"user": " ada "}, "without blanks at their ends"),
     ({"metadata": {"conversation_id": ""}}, "without blanks at their ends"),
     ({"messages": [{"role": "user", "content": "\ud800"}]}, "surrogate"),
+    ({"tools": [{"type": "function", "function": {"name": "\ud800"}}]}, "surrogate"),
+    ({"tools": [float("nan")]}, "JSON"),
 ]
 
 
@@ -279,7 +286,10 @@ def test_an_answer_that_is_not_whole_when_the_service_ends_is_a_readable_error(
 ):
     asked = threading.Event()
 
-    async def endless(_chat: LoggedChat, _prompt: Any, on_text: Callable[[str], object]) -> Any:
+    async def endless(
+        _chat: LoggedChat, _prompt: Any, on_text: Callable[[str], object], on_fallback: object
+    ) -> Any:
+        del on_fallback
         if begun:
             on_text("well")
         asked.set()
