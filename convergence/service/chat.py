@@ -161,8 +161,8 @@ class CompletionBody(BaseModel):
         if unserved := sorted(self._extra.keys() - _PASSED):
             raise ValueError(f"`{unserved[0]}` must be left out: it is not passed on")
         without_secrets(self)
-        for given in (self.user, self.conversation_id):
-            if given is not None and not (isinstance(given, str) and is_printable(given)):
+        for name in (self.user, self.conversation_id):
+            if name is not None and not (isinstance(name, str) and is_printable(name)):
                 raise ValueError(
                     "`user` and `conversation_id` must be printable texts without blanks at their ends"
                 )
@@ -282,7 +282,9 @@ class _Handlers:
         except EvaluationFault as fault:
             raise refusal_of(fault) from None
         frame = _frame(used[-1], "chat.completion", answer.interaction.created_us // 1_000_000)
-        message = {"role": "assistant", "content": answer.text, "refusal": None}
+        message: dict[str, Any] = {
+            "role": "assistant", "content": answer.text, "refusal": None
+        }  # fmt: skip
         if answer.tool_calls:
             message |= {"content": answer.text or None, "tool_calls": answer.tool_calls}
         choice = {
@@ -357,7 +359,7 @@ class _EventStream(Response):
     async def _end(self, send: Send, answer: LoggedAnswer) -> None:
         self._frame["system_fingerprint"] = answer.interaction.adapter_version
         if answer.tool_calls:
-            calls = [{"index": i, **call} for i, call in enumerate(answer.tool_calls)]
+            calls: list[Json] = [{"index": i, **call} for i, call in enumerate(answer.tool_calls)]
             await self._send(send, {"tool_calls": calls})
         await self._send(send, {}, end_reason(answer))
         if self._has_usage:
@@ -413,8 +415,10 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -
 def _frame(prepared: PreparedPrompt, kind: str, created: int) -> dict[str, Json]:
     identity = prepared.prompt.interaction_id
     decision_id = None if prepared.chosen is None else prepared.chosen.decision_id
-    common = {"id": identity, "object": kind, "created": created, "model": prepared.model}
-    return {**common, "decision_id": decision_id}
+    return {
+        "id": identity, "object": kind, "created": created, "model": prepared.model,
+        "decision_id": decision_id,
+    }  # fmt: skip
 
 
 def _id_headers(prepared: PreparedPrompt) -> dict[str, str]:

@@ -232,24 +232,9 @@ class LoggedChat:
             StoreError: the answer could not be logged.
         """
         with self._requests.request():  # background training waits
-            n_passed, failed = 0, set[str]()
-
-            def pass_on(text: str) -> None:
-                nonlocal n_passed
-                n_passed += 1
-                on_text(text)
-
-            while True:
-                try:
-                    reply, completion, served = await self._answered(prepared, pass_on)
-                    break
-                except InfrastructureFault:
-                    failed.add(prepared.model)
-                    other = await asyncio.to_thread(self._fallback, prepared, failed)
-                    if n_passed or other is None:
-                        raise
-                    prepared = other
-                    on_fallback(prepared)
+            prepared, (reply, completion, served) = await self._answered_by_an_arm(
+                prepared, on_text, on_fallback
+            )
         record, part = served
         version = None if record is None else record.version
         interaction = await asyncio.to_thread(
@@ -327,6 +312,31 @@ class LoggedChat:
             return {}
         versions = {role: self._adapters.active(role) for role in self.role_names}
         return {role: version.version for role, version in versions.items() if version is not None}
+
+    async def _answered_by_an_arm(
+        self,
+        prepared: PreparedPrompt,
+        on_text: TextCallback,
+        on_fallback: Callable[[PreparedPrompt], object],
+    ) -> tuple[PreparedPrompt, tuple[Reply, ChatCompletion, Served]]:
+        """Return an answer and the prompt as it was answered: by another arm where one's model fails."""
+        n_passed, failed = 0, set[str]()
+
+        def pass_on(text: str) -> None:
+            nonlocal n_passed
+            n_passed += 1
+            on_text(text)
+
+        while True:
+            try:
+                return prepared, await self._answered(prepared, pass_on)
+            except InfrastructureFault:
+                failed.add(prepared.model)
+                other = await asyncio.to_thread(self._fallback, prepared, failed)
+                if n_passed or other is None:
+                    raise
+                prepared = other
+                on_fallback(prepared)
 
     async def _answered(
         self, prepared: PreparedPrompt, on_text: TextCallback
@@ -431,7 +441,7 @@ def _logged_message(message: Mapping[str, Json]) -> ChatMessage:
         parts = mappings(content)
         content = "".join(as_text(p.get("text", f"[{as_text(p.get('type'))}]")) for p in parts)
     calls = message.get("tool_calls")
-    texts = [content, {"tool_calls": calls} if calls else None]
+    texts: list[Json] = [content, {"tool_calls": calls} if calls else None]
     return ChatMessage(
         role=role if role in ROLES else "user",
         content="\n".join(as_text(text) for text in texts if text is not None),

@@ -166,7 +166,7 @@ def test_a_model_that_thinks_takes_neither_temperature_nor_forced_tools():
 
 
 def test_tool_calls_and_refusals_are_read_and_thoughts_are_not():
-    content = [
+    content: Any = [
         {"type": "thinking", "thinking": "hm", "signature": "x"},
         {"type": "tool_use", "id": "t", "name": "look", "input": {"at": 1}},
     ]
