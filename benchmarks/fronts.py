@@ -19,7 +19,7 @@ from benchmarks.optimizer.imports import need
 from benchmarks.tables import header, row, with_error
 from convergence_core.config.evaluation import BaseMetric
 from convergence_core.evidence import Measures
-from convergence_core.objective import RewardModel, hypervolume
+from convergence_core.objective import RewardModel, dominated
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell, Evaluation, Params, Trial
 from convergence_core.search.goals import Goals
@@ -71,7 +71,13 @@ class Problem:
         """Return the share of the box up to ``REFERENCE`` that true values dominate."""
         highest = REFERENCE ** POWERS[self.shape]
         found = np.array([self.values(params) for params in points])
-        return hypervolume(np.clip(1.0 - found / highest, 0.0, 1.0))
+        return area(np.clip(1.0 - found / highest, 0.0, 1.0))
+
+
+def area(points: np.ndarray) -> float:
+    """Return the share of the unit square that points dominate (Zitzler & Thiele 1999), (n, 2)."""
+    front = np.unique(points[~dominated(points)], axis=0)  # the second falls as the first rises
+    return float((np.diff(front[:, 0], prepend=0.0) * front[:, 1]).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import contextvars
 import math
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -92,7 +92,7 @@ async def run_optimization(config: Config, **options: Unpack[RunOptions]) -> Opt
         >>> result.best_config, result.best_score
         ({"model": "small", "temperature": 0.3}, 0.82)
     """
-    job = _Job(config, **options)
+    job = _Job(config, options)
     waiting = asyncio.wrap_future(job.start())
     try:
         return await asyncio.shield(waiting)
@@ -115,7 +115,7 @@ def run_optimization_sync(config: Config, **options: Unpack[RunOptions]) -> Opti
         >>> result["best_config"]
         {"temperature": 0.3}
     """
-    job = _Job(config, **options)
+    job = _Job(config, options)
     done = job.start()
     try:
         return done.result()
@@ -162,20 +162,10 @@ async def _end_of(waiting: "asyncio.Future[OptimizationResult]") -> None:
 
 @dataclass(slots=True)
 class _Job:
-    """One run in its own thread; ``RunOptions`` describes the fields."""
+    """One run in its own thread."""
 
     config: Config
-    _: KW_ONLY
-    evaluator: Callable[..., Any] | str | None = None
-    test_cases: TestCases | None = None
-    local_function: Callable[..., Any] | str | None = None
-    on_event: Listener | None = None
-    seed: int | None = None
-    generations: int | None = None
-    max_calls: int | None = None
-    max_usd: float | None = None
-    logging_mode: LoggingMode = "silent"
-    resume: str | None = None
+    options: RunOptions
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _running: "Run | None" = field(default=None, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -214,7 +204,8 @@ class _Job:
         from convergence.optimize.execution import execute  # noqa: PLC0415 - with the first run
         from convergence.optimize.progress import ProgressDisplay, open_screen  # noqa: PLC0415 - as above
 
-        with ProgressDisplay(open_screen(quiet=self.logging_mode == "silent")) as progress:
+        mode = self.options.get("logging_mode", "silent")
+        with ProgressDisplay(open_screen(quiet=mode == "silent")) as progress:
             running = self._open(self._tell(progress))
             with self._lock:
                 self._running = running
@@ -222,7 +213,7 @@ class _Job:
             if stopped:
                 running.stop()
             try:
-                result = execute(running, verbose=self.logging_mode == "verbose")
+                result = execute(running, verbose=mode == "verbose")
             except RunInterruptedError:
                 if self._complaint is not None:
                     raise self._complaint from None
@@ -239,23 +230,28 @@ class _Job:
         from tasks.run.assembly import Caller  # noqa: PLC0415 - as above
         from tasks.run.opener import prepare_run, resume_run  # noqa: PLC0415 - as above
 
+        options = self.options
+        evaluator, local_function = options.get("evaluator"), options.get("local_function")
         loaded = load_config(
             self.config,
-            evaluator=self.evaluator,
-            test_cases=self.test_cases,
-            local_function=self.local_function,
+            evaluator=evaluator,
+            test_cases=options.get("test_cases"),
+            local_function=local_function,
         )
         caller = Caller(
-            local_function=self.local_function if callable(self.local_function) else None,
-            evaluator=self.evaluator if callable(self.evaluator) else None,
+            local_function=local_function if callable(local_function) else None,
+            evaluator=evaluator if callable(evaluator) else None,
             on_event=listener,
         )
-        if self.resume is not None:
+        if (run := options.get("resume")) is not None:
             self._refuse_overrides()
-            return resume_run(store_path(loaded), self.resume, **caller)
-        budget = {"max_calls": self.max_calls, "max_usd": self.max_usd}
+            return resume_run(store_path(loaded), run, **caller)
         return prepare_run(
-            loaded, seed=self.seed, generations=self.generations, budget=budget, **caller
+            loaded,
+            seed=options.get("seed"),
+            generations=options.get("generations"),
+            budget={"max_calls": options.get("max_calls"), "max_usd": options.get("max_usd")},
+            **caller,
         )
 
     def _refuse_overrides(self) -> None:
@@ -264,24 +260,26 @@ class _Job:
             Problem(
                 key=name,
                 rule="must be absent when a run is resumed",
-                value=str(getattr(self, name)),
+                value=str(value),
                 fix="Remove it, or begin a new run without `resume`.",
             )
             for name in ("seed", "generations", "max_calls", "max_usd")
-            if getattr(self, name) is not None
+            if (value := self.options.get(name)) is not None
         ]
         if problems:
             raise ConfigurationError(problems)
 
     def _tell(self, progress: Listener) -> Listener:
+        on_event = self.options.get("on_event")
+
         def listen(event: Event) -> None:
             progress(event)
             if not isinstance(event, CellEvaluated):
                 self._events.append(event)
-            if self.on_event is None or self._complaint is not None:
+            if on_event is None or self._complaint is not None:
                 return
             try:
-                self.on_event(event)
+                on_event(event)
             except BaseException as error:  # noqa: BLE001 - raised again once the run has ended
                 self._complaint = error
                 # A separate thread, since stopping must not wait for this one, which may be the

@@ -1,8 +1,7 @@
 """Objective of a search: rewards from metrics, constraints, trade-offs, costs.
 
 A point dominates another that is nowhere higher and somewhere lower. What no other dominates is
-the front (Deb et al. 2002, NSGA-II, for the ranks and the crowding distance); the hypervolume is
-the volume that it dominates, from the reference point 0 (Zitzler & Thiele 1999).
+the front (Deb et al. 2002, NSGA-II, for the ranks and the crowding distance).
 
     reward = sum_m w_m s_m / sum_m w_m                                                             (1)
     s_m = (value - bad) / (good - bad), cut to [0, 1]                                              (2)
@@ -14,17 +13,12 @@ value leaves the reward unknown.
 import math
 from collections.abc import Mapping, Set as AbstractSet
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from convergence_core.records import FaultName
 
-MAX_EXACT_DIMS = 3
-"""Objectives up to which the hypervolume is exact."""
-LOG2_POINTS = 14
-"""Of more objectives it is counted on so many points of Sobol's sequence: to about .002."""
 AUGMENTATION = 0.05
 """Share of the sum in a scalarization, and in an end of a front, so that none wins whom another dominates; rho
 of Knowles (2006)."""
@@ -112,7 +106,7 @@ def scalarize(values: np.ndarray, direction: np.ndarray) -> np.ndarray:
 
         min_j v_j / d_j + rho sum_j v_j                                                            (1)
 
-    Over uniform directions its mean is the hypervolume, whatever the front's shape. A scalarization
+    Over uniform directions its mean is the dominated volume, whatever the front's shape. A scalarization
     that starts at the best of each metric is flat towards the ends of a hollow front, where luck in
     a single metric wins.
 
@@ -122,37 +116,6 @@ def scalarize(values: np.ndarray, direction: np.ndarray) -> np.ndarray:
     """
     least = (values / np.maximum(direction, MIN_RANGE)).min(axis=-1)
     return np.asarray(least + AUGMENTATION * values.sum(axis=-1), np.float64)  # (eq. 1)
-
-
-def hypervolume(values: np.ndarray) -> float:
-    """Return the share of the unit cube that the rows dominate; 0 without rows.
-
-    Args:
-        values: in [0, 1], (n, n_objectives).
-    """
-    points = values[(values > 0).all(axis=1)]
-    if not len(points):
-        return 0.0
-    points = np.unique(points[~dominated(points)], axis=0)
-    if points.shape[1] <= MAX_EXACT_DIMS:
-        return _volume(points)
-    from scipy.stats import qmc  # noqa: PLC0415 - a third of a second, for four objectives or more
-
-    sample = qmc.Sobol(points.shape[1], scramble=False).random_base2(LOG2_POINTS)
-    covered = np.zeros(len(sample), dtype=bool)
-    for point in points:
-        covered |= (sample <= point).all(axis=1)
-    return float(covered.mean())
-
-
-def _volume(points: np.ndarray) -> float:
-    """Return the volume by slices along the last objective (Knowles 2002, HSO)."""
-    if points.shape[1] == 1:
-        return float(points.max())
-    total, above = 0.0, np.append(np.sort(np.unique(points[:, -1]))[::-1], 0.0)
-    for height, below in pairwise(above.tolist()):
-        total += (height - below) * _volume(points[points[:, -1] >= height][:, :-1])
-    return float(total)
 
 
 if TYPE_CHECKING:

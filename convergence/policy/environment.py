@@ -76,9 +76,10 @@ class PromptMutationEnvironment(gymnasium.Env[Floats, np.int64]):
         """
         if not self._has_begun:
             raise gymnasium.error.ResetNeeded("`reset` must be called before anything else")
-        step = self._inner.act(int(action), self.np_random)
-        info = self._info() | {"is_legal": step.is_legal}
-        return self._inner.observation(), step.reward, step.is_over, False, info
+        is_legal = bool(self.action_masks()[action])
+        reward, is_over = self._inner.act(int(action), self.np_random)
+        info = self._info() | {"is_legal": is_legal}
+        return self._inner.observation(), reward, is_over, False, info
 
     def action_masks(self) -> Bools:
         """Return which actions are legal, (n_actions,)."""

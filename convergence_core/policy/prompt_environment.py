@@ -62,16 +62,6 @@ class PromptWorld(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptStep:
-    """What came of one action."""
-
-    reward: float
-    is_legal: bool
-    is_over: bool
-    """Whether the episode ended with it."""
-
-
 class PromptEnvironment:
     """One prompt at a time, changed step by step."""
 
@@ -116,22 +106,18 @@ class PromptEnvironment:
         """Draw a prompt, and begin an episode with it."""
         self._situation = self._world.start(rng)
 
-    def act(self, action: int, rng: np.random.Generator) -> PromptStep:
-        """Do an action.
+    def act(self, action: int, rng: np.random.Generator) -> tuple[float, bool]:
+        """Do an action; return its reward, and whether the episode ended with it.
 
         Raises:
             LookupError: no episode has begun.
         """
         before, name = self.situation, PROMPT_ACTIONS[action]
-        is_legal = bool(self.legal()[action])
-        if name == STOP or not is_legal:
-            return PromptStep(reward=0.0, is_legal=is_legal, is_over=True)
+        if name == STOP or not self.legal()[action]:
+            return 0.0, True
         after = self._situation = self._world.changed(before, name, rng)
-        return PromptStep(
-            reward=after.score - before.score - self._prices[action],  # (eq. 1)
-            is_legal=True,
-            is_over=len(after.history) == self._max_steps,
-        )
+        reward = after.score - before.score - self._prices[action]  # (eq. 1)
+        return reward, len(after.history) == self._max_steps
 
     @property
     def episode(self) -> PromptEpisode:
@@ -168,18 +154,19 @@ class PromptEnvironments:
 
     def step(self, actions: Ints) -> EnvironmentStep:
         """Do an action in each copy, (N,)."""
-        steps, finals = [], []
+        rewards, ends, finals = [], [], []
         for environment, stream, action in zip(self._copies, self._streams, actions, strict=True):
-            step = environment.act(int(action), stream)
-            steps.append(step)
+            reward, is_over = environment.act(int(action), stream)
+            rewards.append(reward)
+            ends.append(is_over)
             finals.append(environment.observation())
-            if step.is_over:
+            if is_over:
                 environment.begin(stream)
         return EnvironmentStep(
             offer=self._offer(),
-            rewards=np.array([step.reward for step in steps]),
-            terminated=np.array([step.is_over for step in steps]),
-            truncated=np.zeros(len(steps), dtype=bool),
+            rewards=np.array(rewards),
+            terminated=np.array(ends),
+            truncated=np.zeros(len(ends), dtype=bool),
             final_observations=np.stack(finals),
         )
 

@@ -32,9 +32,9 @@ from tasks.calls.pending_calls import (
     JUDGE_LANE,
     TARGET_LANE,
     THOUGHT_LANE,
-    CallFactory,
     CallOutcome,
     PendingCall,
+    RunContext,
 )
 from tasks.calls.scorer import CONSTRAINT, CellScore, Scorer, error_text
 
@@ -202,8 +202,7 @@ class Dispatcher:
     workload: Workload
     scorer: Scorer
     calls: Calls
-    factory: CallFactory
-    keep_text: bool
+    context: RunContext
     _cells: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _jobs: set[Job] = field(default_factory=set, init=False)
     _to_flush: set[Job] = field(default_factory=set, init=False)
@@ -216,7 +215,7 @@ class Dispatcher:
             return
         self._jobs.add(job)
         for pending in cells:
-            if not self.keep_text:
+            if not self.context.keep_text:
                 pending.call.keep = partial(self._without_text, pending)
             future = self._make(pending.call, pending.cell)
             future.add_done_callback(partial(self._measure, pending))
@@ -252,8 +251,8 @@ class Dispatcher:
     async def make(
         self, paid: PaidCall, cell: Cell, *, lane: str, eval_id: str, generation: int | None
     ) -> CallOutcome:
-        """Make a call and return how it ended; see ``CallFactory.pending``."""
-        call = self.factory.pending(paid, cell, lane=lane, eval_id=eval_id, generation=generation)
+        """Make a call and return how it ended; see ``RunContext.pending``."""
+        call = self.context.pending(paid, cell, lane=lane, eval_id=eval_id, generation=generation)
         return await self._make(call, cell)
 
     def _make(self, call: PendingCall, cell: Cell) -> "asyncio.Future[CallOutcome]":
@@ -282,7 +281,7 @@ class Dispatcher:
         Returns:
             the reply, and when it was durable, in microseconds since the epoch.
         """
-        eval_id = sha256_hex(canonical_json([self.factory.run_id, generation, label]))[:24]
+        eval_id = sha256_hex(canonical_json([self.context.run_id, generation, label]))[:24]
         cell = Cell(candidate_id="", case_id=label)
         outcome = await self.make(
             call, cell, lane=THOUGHT_LANE, eval_id=eval_id, generation=generation
@@ -319,7 +318,7 @@ class Dispatcher:
             score = self.scorer.score_of_fault(fault)
         self._end(
             pending,
-            pending.evaluation(reply, score, outcome.record, keep_text=self.keep_text),
+            pending.evaluation(reply, score, outcome.record, keep_text=self.context.keep_text),
         )
 
     async def _score(self, pending: PendingCell, reply: Reply) -> CellScore:

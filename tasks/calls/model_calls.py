@@ -26,23 +26,14 @@ class UnreadableAnswerError(ValueError):
     """An answer lacks the requested content."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """Reply with its entry in the journal."""
-
-    reply: Reply
-    ended_us: int | None
-    """Time when it was durable; ``None`` without a journal."""
-
-
-AskModel: TypeAlias = Callable[[PaidCall, str], Awaitable[Answered]]
-"""(call, label) → the stored or new answer. The label is the purpose and part of the key, so that different
+AskModel: TypeAlias = Callable[[PaidCall, str], Awaitable[tuple[Reply, int | None]]]
+"""(call, label) → the stored or new answer, and when it was durable (µs; ``None`` without a journal). The label is the purpose and part of the key, so that different
 purposes share no answer. Raises ``EvaluationFault``: the call failed, or the budget is exhausted."""
 
 
-async def ask_directly(call: PaidCall, label: str) -> Answered:  # noqa: ARG001 - of ``AskModel``
+async def ask_directly(call: PaidCall, label: str) -> tuple[Reply, None]:  # noqa: ARG001 - of ``AskModel``
     """Make a call without a run: no journal, no ledger."""
-    return Answered(reply=await call.send(), ended_us=None)
+    return await call.send(), None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

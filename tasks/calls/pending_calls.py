@@ -177,12 +177,19 @@ class PendingCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFactory:
-    """Makes the pending calls of one session, in any thread."""
+class RunContext:
+    """The run of a session, and what of its texts is kept; makes pending calls in any thread."""
 
     run_id: str
+    """Part of every call's key."""
+    label: str | None = None
+    """What `convergence resume` is to be given, for messages."""
     epoch: Epoch
+    """Which stored answers are used again."""
     redact: Redact
+    """Takes secrets out of a text; runs before anything is stored or scored."""
+    keep_text: bool
+    """Whether requests and answers are stored; without, only their metrics are."""
 
     def pending(
         self, paid: PaidCall, cell: Cell, *, lane: str, eval_id: str, generation: int | None

@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from convergence_core.budget.limits import Budget
@@ -24,9 +23,8 @@ from convergence_core.records import Assignment, Cell, Evaluation, Reply, Trial,
 from tasks.calls.dispatcher import Dispatcher, Job, PendingCell, Workload, unrequested
 from tasks.calls.journal_batches import JournalQueue
 from tasks.calls.metric_calls import PaidCall
-from tasks.calls.outcomes import Redact
 from tasks.calls.paid_calls import CallLimits, Calls
-from tasks.calls.pending_calls import TARGET_LANE, CallFactory, Epoch
+from tasks.calls.pending_calls import TARGET_LANE, RunContext
 from tasks.calls.rate_limiter import EndpointLimiters, SharedRates
 from tasks.calls.scorer import Scorer
 
@@ -38,22 +36,6 @@ STOP_GRACE_S = 10.0
 
 AskStandalone = Callable[[PaidCall, str, int], Awaitable[tuple[Reply, int]]]
 """Makes a paid call for no evaluation; see ``Dispatcher.ask_standalone``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
-    """The run of a session, and what of its texts is kept."""
-
-    run_id: str
-    """Part of every call's key."""
-    label: str | None = None
-    """What `convergence resume` is to be given, for messages."""
-    epoch: Epoch
-    """Which stored answers are used again."""
-    redact: Redact
-    """Takes secrets out of a text; runs before anything is stored or scored."""
-    keep_text: bool
-    """Whether requests and answers are stored; without, only their metrics are."""
 
 
 class EvaluationSession:
@@ -102,8 +84,7 @@ class EvaluationSession:
         self._loop = loop = asyncio.new_event_loop()
         owner = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
         self._journal = JournalQueue(journal, owner=owner, loop=loop)
-        redact, keep_text = context.redact, context.keep_text
-        self._factory = CallFactory(run_id=context.run_id, epoch=context.epoch, redact=redact)
+        redact = context.redact
         self._calls = Calls(
             loop=loop,
             journal=self._journal,
@@ -116,7 +97,7 @@ class EvaluationSession:
                 rates=rates,
                 address_of=address_of,
             ),
-            keep_text=keep_text,
+            keep_text=context.keep_text,
             redact=redact,
             now_us=now_us or (lambda: time.time_ns() // 1000),
             on_failure=self._fail,
@@ -128,8 +109,7 @@ class EvaluationSession:
             workload=workload,
             scorer=Scorer(workload.metrics, workload.rewards, redact),
             calls=self._calls,
-            factory=self._factory,
-            keep_text=keep_text,
+            context=context,
         )
         loop.set_exception_handler(self._on_loop_error)
         self._thread = threading.Thread(target=self._serve, name="evaluations", daemon=True)
@@ -264,7 +244,7 @@ class EvaluationSession:
         except CandidateFault as fault:
             redact, provider = self._context.redact, workload.target.provider
             return unrequested(job, cell, eval_id, fault, redact, provider=provider)
-        call = self._factory.pending(
+        call = self._context.pending(
             paid, cell, lane=TARGET_LANE, eval_id=eval_id, generation=job.generation
         )
         call.model_choice = str(params.get("model", ""))

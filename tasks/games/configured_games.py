@@ -24,9 +24,9 @@ from convergence_core.ports import LLM, Player
 from tasks.calls.model_calls import Model
 from tasks.games.answer_games import game_like_cases
 from tasks.games.own_games import OwnGame, load_game
-from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat, SandboxPlayer
+from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat
 from tasks.games.reasoning_audits import RealTasks, check_real_task
-from tasks.games.sandbox import why_unavailable
+from tasks.games.sandbox import Sandbox, why_unavailable
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
@@ -198,7 +198,7 @@ def _with_players(  # noqa: PLR0917 - of one place
     for role in game.roles:
         wanted = config.roles.get(role, RoleConfig())
         if role == SANDBOX:
-            players[role], names[role] = SandboxPlayer(), SANDBOX
+            players[role], names[role] = Sandbox(), SANDBOX
             off = off or why_unavailable() or None
         elif wanted.player == "solver" and solver is not None:
             players[role], names[role] = solver, "solver"

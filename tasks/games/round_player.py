@@ -18,10 +18,10 @@ from convergence_core.games.play import OpenPlay
 from convergence_core.games.round_records import PlayRecord, PlayStatus
 from convergence_core.ports import Ask
 from convergence_core.records import Json
+from tasks.calls.metric_calls import PaidCall
 from tasks.calls.model_calls import AskModel
 from tasks.games.configured_games import ConfiguredGame
 from tasks.games.own_games import OwnGameError
-from tasks.games.players import ModelSeat, SystemSeat
 from tasks.games.sandbox import SandboxUnavailableError
 from tasks.json_values import as_text
 from tasks.rlp.learner_calls import LearnerCalls
@@ -45,11 +45,11 @@ class RoundPlayer:
         run_seed: int,
         round_number: int,
         n_at_once: int,
-        system: SystemSeat | None = None,
+        ask_system: Callable[[Ask], PaidCall] | None = None,
     ) -> None:
         self._calls, self._guard, self._redact = calls, guard, redact
         self._run_seed, self._round, self._n_at_once = run_seed, round_number, n_at_once
-        self._system = system
+        self._ask_system = ask_system
         self.limit: str | None = None
         """Why no further play begins; ``None`` if allowed."""
 
@@ -99,15 +99,16 @@ class RoundPlayer:
         return await asyncio.to_thread(play.record)
 
     async def _reply(self, play: "_Play", ask: Ask, ask_model: AskModel) -> str:
-        seat: ModelSeat | SystemSeat | None = play.game.seats.get(ask.role)
+        seat = play.game.seats.get(ask.role)
+        call = None if seat is None else seat.call
         if ask.role in play.game.of_system:
-            seat = self._system
-        if seat is None:
+            call = self._ask_system
+        if call is None:
             player = play.game.players[ask.role]
             return await asyncio.to_thread(player.answer, ask, play.rng(ask.role))
-        answered = await ask_model(seat.call(ask), f"{play.key.index}/{len(play.turns)}")
-        play.pay(answered.reply.cost_usd)
-        text = as_text(answered.reply.value)
+        reply, _ = await ask_model(call(ask), f"{play.key.index}/{len(play.turns)}")
+        play.pay(reply.cost_usd)
+        text = as_text(reply.value)
         return self._redact(text.encode("utf-8", "replace").decode("utf-8"))
 
     def _key(self, index: int) -> PlayKey:

@@ -23,7 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import numpy as np
+
 from convergence_core.errors import ConvergenceError
+from convergence_core.ports import Ask
 from convergence_core.records import Json, canonical_json, fields_of
 
 CHILD: Final = Path(__file__).with_name("child.py")
@@ -43,8 +46,21 @@ class SandboxUnavailableError(ConvergenceError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxLimits:
-    """Limits of one program.
+class Execution:
+    """How one program ended."""
+
+    ending: Ending
+    reason: str = ""
+    """Why it returned nothing; empty for ``ok``."""
+    value: Json = None
+    """What its function returned, as JSON; ``None`` where none was called."""
+    cpu_s: float = 0.0
+    """Of the whole process, the interpreter's start included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """Runs programs in limited processes, one process each; plays the role that executes.
 
     Raises:
         ValueError: a limit is too small for any program.
@@ -63,29 +79,15 @@ class SandboxLimits:
             if not value >= least:
                 raise ValueError(f"`{name}` must be {least} or more, but got {value}. Raise it.")
 
+    def answer(self, ask: Ask, rng: np.random.Generator) -> str:  # noqa: ARG002 - the port's signature
+        """Run a program and return its report as JSON.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
-    """How one program ended."""
-
-    ending: Ending
-    reason: str = ""
-    """Why it returned nothing; empty for ``ok``."""
-    value: Json = None
-    """What its function returned, as JSON; ``None`` where none was called."""
-    cpu_s: float = 0.0
-    """Of the whole process, the interpreter's start included."""
-
-    def to_json(self) -> dict[str, Json]:
-        """Return it as a role of a game reports it."""
-        return fields_of(self, "ending", "reason", "value")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
-    """Runs programs in limited processes, one process each."""
-
-    limits: SandboxLimits = SandboxLimits()
+        Raises:
+            SandboxUnavailableError: no program can be run on this machine.
+        """
+        task = json.loads(ask.text)
+        outcome = self.run(task["program"], function=task["function"], arguments=task["arguments"])
+        return canonical_json(fields_of(outcome, "ending", "reason", "value"))
 
     def run(
         self, program: str, *, function: str | None = None, arguments: Sequence[Json] = ()
@@ -106,8 +108,8 @@ class Sandbox:
                 "program": program,
                 "function": function,
                 "arguments": list(arguments),
-                "cpu_s": self.limits.cpu_s,
-                "memory_bytes": self.limits.memory_mb * 2**20,
+                "cpu_s": self.cpu_s,
+                "memory_bytes": self.memory_mb * 2**20,
             }
         )
         if len(request) > MOST_REQUEST:
@@ -120,7 +122,7 @@ class Sandbox:
                 f"Programs must run behind a filter of system calls, but {why}. Use Linux on x86_64 or "
                 "aarch64 with seccomp, or games that run no programs."
             )
-        return _executed(request, self.limits.wall_s)
+        return _executed(request, self.wall_s)
 
 
 @functools.cache

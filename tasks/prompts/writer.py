@@ -122,7 +122,7 @@ class ModelWriter:
             **options,
         )
         try:
-            answered = await ask_model(call, f"{edits[0].index}/{request.operator}")
+            reply, _ = await ask_model(call, f"{edits[0].index}/{request.operator}")
         except EvaluationFault as fault:
             if n > 1 and fault.error_type == "budget":  # half of them may be affordable
                 halves = [edits[: n // 2], edits[n // 2 :]]
@@ -138,7 +138,6 @@ class ModelWriter:
             each = None if paid is None else paid / n
             missing = Writing(answer=None, cost_usd=each, reason=str(fault), is_over_budget=over)
             return dict.fromkeys((edit.mutation_id for edit in edits), missing)
-        reply = answered.reply
         each = None if reply.cost_usd is None else reply.cost_usd / n
         answers: list[WriterAnswer | None] = [*read_answers(str(reply.value), n)]
         answers += [None] * (n - len(answers))

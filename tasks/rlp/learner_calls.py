@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 from convergence_core.errors import EvaluationFault, EvaluatorFault
 from convergence_core.ports import LLM, Row, RunRecord, Target, WorstCase
+from convergence_core.records import Reply
 from convergence_core.result.number_text import usd
 from convergence_core.search.study_state import StudyState
 from tasks.calls.metric_calls import PaidCall
-from tasks.calls.model_calls import Answered, AskModel
+from tasks.calls.model_calls import AskModel
 from tasks.calls.session import AskStandalone, EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
@@ -68,7 +69,7 @@ def bounded(ask: AskModel, n: int) -> AskModel:
     """Return an asker with at most ``n`` requests in flight."""
     free = asyncio.Semaphore(n)
 
-    async def ask_one(call: PaidCall, label: str) -> Answered:
+    async def ask_one(call: PaidCall, label: str) -> tuple[Reply, int | None]:
         async with free:
             return await ask(call, label)
 
@@ -108,7 +109,7 @@ class LearnerCalls:
         where = f"g{generation}" if scope is None else scope
 
         async def go(ask_once: AskStandalone) -> T:
-            async def ask(call: PaidCall, label: str) -> Answered:
+            async def ask(call: PaidCall, label: str) -> tuple[Reply, int | None]:
                 reserved = self.budget.reserve(call.worst)
                 paid: float | None = 0.0
                 try:
@@ -119,7 +120,7 @@ class LearnerCalls:
                     raise
                 finally:
                     self.budget.settle(reserved, paid)
-                return Answered(reply=reply, ended_us=ended_us)
+                return reply, ended_us
 
             return await work(bounded(ask, self.n_at_once))
 

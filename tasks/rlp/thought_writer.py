@@ -87,23 +87,23 @@ class ThoughtWriter:
             reason=None,
         )
         try:
-            answered = await ask_model(call, f"thought/{number}")
+            reply, ended_us = await ask_model(call, f"thought/{number}")
         except EvaluationFault as fault:
             return replace(thought, reason=_reason(fault))
-        value: Any = answered.reply.value
+        value: Any = reply.value
         text = str(value["text"])
         reason = None
         if not text.strip():
             reason = f"{_UNREADABLE}it is empty"
         elif value["finish_reason"] == CUT:
             reason = f"{_UNREADABLE}it was cut off at {limit} tokens (`thought_length`)"
-        paid = (thought.cost_usd, answered.reply.cost_usd)
+        paid = (thought.cost_usd, reply.cost_usd)
         return replace(
             thought,
             text=text,
             sha256=sha256_hex(text),
-            committed_us=answered.ended_us,
-            tokens=answered.reply.usage.completion_tokens,
+            committed_us=ended_us,
+            tokens=reply.usage.completion_tokens,
             cost_usd=None if None in paid[number == 0 :] else sum(cost or 0.0 for cost in paid),
             reason=reason,
         )

@@ -27,10 +27,11 @@ from convergence_core.games.round_records import (
     PlayRecord,
     rounds_with_change,
 )
-from convergence_core.ports import Row, WorstCase
+from convergence_core.ports import Ask, Row, WorstCase
 from convergence_core.records import (
     Assignment,
     Candidate,
+    Case,
     Cell,
     Json,
     Trial,
@@ -39,9 +40,10 @@ from convergence_core.records import (
 )
 from convergence_core.sao.prompt_shape import shape_of
 from convergence_core.search.study import limit_reached
+from tasks.calls.metric_calls import PaidCall
+from tasks.calls.model_calls import GAME
 from tasks.games.configured_games import ConfiguredGame, missing_system_error
 from tasks.games.games_report import report_of
-from tasks.games.players import SystemSeat
 from tasks.games.round_player import RoundPlayer, limit_words
 from tasks.games.round_rows import (
     COINS_TAG,
@@ -114,7 +116,7 @@ class GamesRound:
             run_seed=run.record.seed,
             round_number=self.number,
             n_at_once=self.settings.n_at_once,
-            system=self._system_seat(),
+            ask_system=self._system_call(),
         )
 
     @property
@@ -253,8 +255,10 @@ class GamesRound:
         paid = [row["cost_usd"] for row in ledger if row["eval_id"] in eval_ids]
         return None if None in paid else sum(float(str(usd)) for usd in paid)
 
-    def _system_seat(self) -> SystemSeat | None:
-        """Return the system as a player; ``None`` if it plays no role.
+    def _system_call(self) -> Callable[[Ask], PaidCall] | None:
+        """Return what makes a call of the system, asked as one of its test cases asks it.
+
+        ``None`` means that it plays no role.
 
         Raises:
             ConfigurationError: its test cases do not show how it is asked a text, or there is no incumbent.
@@ -265,10 +269,11 @@ class GamesRound:
         if shape is None or incumbent is None:
             raise missing_system_error(self.games)
         api = self.run.configuration.api
-        return SystemSeat(
-            target=self.run.session.target,
-            shape=shape,
-            params=incumbent.params,
+        return lambda ask: PaidCall.of_target(
+            self.run.session.target,
+            incumbent.params,
+            Case(case_id="game", input=shape.input(ask.text)),
+            purpose=GAME,
             credential=secret_name(api),
             timeout_s=api.request.timeout_seconds,
         )

@@ -20,9 +20,9 @@ from convergence_core.space.parameters import Choice
 from tasks.calls.dispatcher import Workload
 from tasks.calls.metric_calls import PaidMetric
 from tasks.calls.paid_calls import CallLimits
-from tasks.calls.pending_calls import Epoch, endpoint_of
+from tasks.calls.pending_calls import Epoch, RunContext, endpoint_of
 from tasks.calls.rate_limiter import SharedRates
-from tasks.calls.session import EvaluationSession, RunContext
+from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import Loaded

@@ -48,7 +48,8 @@ async def _is_first_chosen(text: str, label: str, model: Model, ask_model: AskMo
         temperature=0.0,
     )
     try:
-        return chosen((await ask_model(call, label)).reply.value)
+        reply, _ = await ask_model(call, label)
+        return chosen(reply.value)
     except EvaluationFault as fault:
         raise failed("judgement", fault) from None
     except UnreadableAnswerError as error:

@@ -181,9 +181,10 @@ async def reply_of(make_call: Callable[[], PaidCall], label: str, ask_model: Ask
         FailedError: there is none.
     """
     try:
-        return (await ask_model(make_call(), label)).reply
+        reply, _ = await ask_model(make_call(), label)
     except EvaluationFault as fault:
         raise failed(label.partition("/")[0], fault) from None
+    return reply
 
 
 def failed(purpose: str, fault: EvaluationFault) -> FailedError:

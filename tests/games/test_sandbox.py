@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from convergence_core.records import Json
-from tasks.games.sandbox import Sandbox, SandboxLimits
+from tasks.games.sandbox import Sandbox
 
-SANDBOX = Sandbox(limits=SandboxLimits(cpu_s=1, wall_s=60.0))
+SANDBOX = Sandbox(cpu_s=1, wall_s=60.0)
 
 OS = "import random\nos = random._os\n"
 """The way to ``os`` that the list of imports leaves: through a module that has it."""
@@ -202,7 +202,7 @@ def test_the_process_dies_with_its_parent(tmp_path):
         "def told(*a, **k):\n"
         "    p = popen(*a, **k); print(p.pid, flush=True); return p\n"
         "s.subprocess.Popen = told\n"
-        "Sandbox(limits=SandboxLimits(cpu_s=60, wall_s=600)).run('import time\\nwhile True: time.sleep(1)')\n"
+        "Sandbox(cpu_s=60, wall_s=600).run('import time\\nwhile True: time.sleep(1)')\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -12,8 +12,8 @@ from convergence_core.objective import RewardModel
 from convergence_core.records import Assignment, Cell
 from tasks.calls.dispatcher import Workload
 from tasks.calls.paid_calls import CallLimits
-from tasks.calls.pending_calls import Epoch
-from tasks.calls.session import EvaluationSession, RunContext
+from tasks.calls.pending_calls import Epoch, RunContext
+from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import load

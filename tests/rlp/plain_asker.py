@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from convergence_core.records import Reply
 from tasks.calls.metric_calls import PaidCall
-from tasks.calls.model_calls import Answered
 from tasks.http.clients import ClientSettings
 from tasks.providers.chat import ChatSettings
 from tasks.providers.openai_chat import OpenAIChat
@@ -15,9 +15,9 @@ class PlainAsker:
     def __init__(self) -> None:
         self.requests: list[Any] = []
 
-    async def __call__(self, call: PaidCall, label: str) -> Answered:
+    async def __call__(self, call: PaidCall, label: str) -> tuple[Reply, int | None]:
         self.requests.append(call.request)
-        return Answered(reply=await call.send(), ended_us=len(self.requests))
+        return await call.send(), len(self.requests)
 
 
 def plain_chat(url: str) -> OpenAIChat:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from convergence_core.errors import EvaluatorFault
-from convergence_core.records import ParamValue, sha256_hex
+from convergence_core.records import ParamValue, Reply, sha256_hex
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.quantiles import Quantiles
 from convergence_core.rlp.reply import (
@@ -21,7 +21,7 @@ from convergence_core.rlp.reply import (
 )
 from convergence_core.space import Choice, Float, Integer, Space
 from tasks.calls.metric_calls import PaidCall
-from tasks.calls.model_calls import Answered, Model
+from tasks.calls.model_calls import Model
 from tasks.inputs.loader import load_mapping
 from tasks.rlp.factory import prompts_of
 from tasks.rlp.prompts import RlpPrompts, ThoughtRequest, TrialRow, asked_names
@@ -276,7 +276,7 @@ def test_a_model_that_fails_leaves_a_reason_and_no_text_of_ours(answer: Any, rea
 
 
 def test_a_spent_budget_is_a_reason():
-    async def broke(call: PaidCall, label: str) -> Answered:
+    async def broke(call: PaidCall, label: str) -> tuple[Reply, int | None]:
         raise EvaluatorFault(
             "the share of thoughts in `budget.max_usd` is spent", error_type="budget"
         )

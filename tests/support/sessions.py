@@ -27,8 +27,8 @@ from convergence_core.records import (
 from tasks.calls.dispatcher import Workload
 from tasks.calls.metric_calls import PaidMetric
 from tasks.calls.paid_calls import CallLimits
-from tasks.calls.pending_calls import Epoch
-from tasks.calls.session import EvaluationSession, RunContext
+from tasks.calls.pending_calls import Epoch, RunContext
+from tasks.calls.session import EvaluationSession
 from tasks.http.retries import Backoff
 from tasks.metrics.metrics import Compared
 from tasks.targets.function import FunctionTarget, make_function_target
