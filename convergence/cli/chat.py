@@ -100,9 +100,9 @@ def _show_demo(folder: Path) -> None:
         rule, fix = "needs a new folder", "Remove it, or change the folder."
         raise ConfigurationError.of("--demo", rule, fix, value=f"{folder} exists")
     console.say("The demonstration takes a minute or two; each step prints its result.")
-    for number, step in enumerate(play(folder), 1):
-        console.answer(f"{number}. {step.title}", style="bold")
-        for line in step.lines:
+    for number, (title, lines) in enumerate(play(folder), 1):
+        console.answer(f"{number}. {title}", style="bold")
+        for line in lines:
             console.answer(f"   {line}")
     console.answer("\nNow rate answers yourself:", style="bold")
     console.answer(f"   cd {folder}")

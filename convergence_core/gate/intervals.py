@@ -38,7 +38,6 @@ c pays for choosing it by the values. Enumerations of three-point distributions 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,19 +56,9 @@ _FARTHEST, _N_MEANS = 15.0, 24
 """Largest n v and the number of values of v: steps of .6, over which (eq. 5) changes by a few percent."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Units:
-    """Independent units of evidence, in the order of first appearance."""
-
-    values: Floats
-    """Weighted mean within each, (n_units,)."""
-    weights: Floats
-    """Sum of weights of each, (n_units,)."""
-
-
 def grouped(
     values: Sequence[float], weights: Sequence[float], groups: Sequence[str | None]
-) -> Units:
+) -> tuple[Floats, Floats]:
     """Return groups of cases as single units; ``None`` if the case is a unit of its own.
 
     The weighted mean over units is that over cases. Cases of one group are alike, so ten of them
@@ -79,6 +68,10 @@ def grouped(
         values: of the cases, (n,).
         weights: of the cases, (n,), positive.
         groups: of the cases, (n,).
+
+    Returns:
+        Weighted mean within each unit, and the sum of its weights, (n_units,) each, in the order of
+        first appearance.
 
     Raises:
         ValueError: a weight is not positive.
@@ -91,7 +84,7 @@ def grouped(
     units = np.array([index[key] for key in keys], dtype=np.intp)
     total = np.bincount(units, w, len(index)).astype(np.float64)
     means = np.bincount(units, w * x, len(index)) / total
-    return Units(np.clip(means, x.min(), x.max()) if x.size else means, total)
+    return (np.clip(means, x.min(), x.max()) if x.size else means), total
 
 
 def mean_ends(

@@ -41,7 +41,7 @@ from convergence_core.prompts.state import (
     PromptState,
     text_id_of,
 )
-from convergence_core.records import Case, canonical_json, sha256_hex
+from convergence_core.records import Case, canonical_json, fields_of, sha256_hex
 
 N_FAILURES: Final = 4
 """Failed answers, or cases, that a request shows for each prompt."""
@@ -408,13 +408,9 @@ class Editor:
         # A refused text is not stored whole: it may hold what must not be stored.
         kept = text if verdict == KEPT and text is not None else ""
         return Mutation(
-            mutation_id=edit.mutation_id,
-            generation=edit.generation,
-            parameter=edit.parameter,
-            operator=edit.operator,
+            **fields_of(edit, "mutation_id", "generation", "parameter", "operator"),
+            **fields_of(edit, "category", "propensity"),
             parent_ids=tuple(text_id_of(text) for text in edit.parents),
-            category=edit.category,
-            propensity=edit.propensity,
             failures=tuple(name for name, _ in edit.shown),
             diagnosis=self._safe(answer),
             text_id=text_id_of(text or ""),

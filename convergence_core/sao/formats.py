@@ -8,7 +8,6 @@ rests on; its key is a hash of the row.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from convergence_core.records import Json, canonical_json, fields_of, sha256_hex
@@ -17,38 +16,25 @@ from convergence_core.sao.preferences import JudgedPair
 Format: TypeAlias = Literal["trl", "openai"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreferenceRow:
-    """One row of any format."""
-
-    prompt: str
-    chosen: str
-    rejected: str
-
-    @property
-    def key(self) -> str:
-        """Hash of the row: sha256 of prompt, chosen and rejected."""
-        return sha256_hex(canonical_json([self.prompt, self.chosen, self.rejected]))
-
-    def to_json(self, form: Format) -> dict[str, Json]:
-        """Return the row in a format."""
-        messages: list[Json] = [{"role": "user", "content": self.prompt}]
-        chosen: list[Json] = [{"role": "assistant", "content": self.chosen}]
-        rejected: list[Json] = [{"role": "assistant", "content": self.rejected}]
-        if form == "trl":
-            return {"prompt": messages, "chosen": chosen, "rejected": rejected}
-        return {
-            "input": {"messages": messages, "tools": [], "parallel_tool_calls": True},
-            "preferred_output": chosen,
-            "non_preferred_output": rejected,
-        }
-
-
-def row_of(pair: JudgedPair) -> PreferenceRow:
-    """Return the row of a kept pair."""
-    return PreferenceRow(
-        prompt=pair.comparison.prompt, chosen=pair.chosen.text, rejected=pair.rejected.text
+def key_of(pair: JudgedPair) -> str:
+    """Return the hash of a kept pair's row: sha256 of prompt, chosen and rejected."""
+    return sha256_hex(
+        canonical_json([pair.comparison.prompt, pair.chosen.text, pair.rejected.text])
     )
+
+
+def row_of(pair: JudgedPair, form: Format) -> dict[str, Json]:
+    """Return the row of a kept pair in a format."""
+    messages: list[Json] = [{"role": "user", "content": pair.comparison.prompt}]
+    chosen: list[Json] = [{"role": "assistant", "content": pair.chosen.text}]
+    rejected: list[Json] = [{"role": "assistant", "content": pair.rejected.text}]
+    if form == "trl":
+        return {"prompt": messages, "chosen": chosen, "rejected": rejected}
+    return {
+        "input": {"messages": messages, "tools": [], "parallel_tool_calls": True},
+        "preferred_output": chosen,
+        "non_preferred_output": rejected,
+    }
 
 
 def evidence_of(
@@ -66,7 +52,7 @@ def evidence_of(
     """
     c, j = pair.comparison, pair.judgement
     return {
-        "key": row_of(pair).key,
+        "key": key_of(pair),
         "q": max(j.q, 1.0 - j.q),
         **fields_of(c, "pair_id", "kind", "persona"),
         **fields_of(j, "p12", "p21"),

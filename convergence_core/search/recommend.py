@@ -279,14 +279,14 @@ def mean_interval(
     if not value_by_case:
         return None
     cases = sorted(value_by_case)
-    units = grouped(
+    values, shares = grouped(
         [value_by_case[case] for case in cases],
         [(weights or {}).get(case, 1.0) for case in cases],
         [(groups or {}).get(case) for case in cases],
     )
-    low, high = mean_ends(units.values, weights=units.weights, tail=(1 - level) / 2, lowest=lowest)
-    mean = float(np.clip(np.average(units.values, weights=units.weights), lowest, 1.0))
-    n_groups = len(units.values)
+    low, high = mean_ends(values, weights=shares, tail=(1 - level) / 2, lowest=lowest)
+    mean = float(np.clip(np.average(values, weights=shares), lowest, 1.0))
+    n_groups = len(values)
     return Estimate(
         mean=mean,
         low=min(low, mean),

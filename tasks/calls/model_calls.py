@@ -13,7 +13,7 @@ from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable, provider_of
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault
 from convergence_core.ports import LLM, Completion, WorstCase
-from convergence_core.records import Json, Reply, Usage
+from convergence_core.records import Json, Reply, Usage, fields_of
 from tasks.calls.metric_calls import PaidCall
 
 THOUGHT: Final = "thought"
@@ -137,14 +137,10 @@ class Model:
         cost_usd, version = self._priced(done.usage, done.cost_usd)
         return Reply(
             value=value,
-            latency_ms=done.latency_ms,
             cost_usd=cost_usd,
             price_version=version,
-            usage=done.usage,
-            model=done.model,
             provider=self.llm.provider,
-            dropped=done.dropped,
-            finish_reason=done.finish_reason,
+            **fields_of(done, "latency_ms", "usage", "model", "dropped", "finish_reason"),
         )
 
     @property

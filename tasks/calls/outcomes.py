@@ -165,12 +165,9 @@ def settlement_of(
         outcome=stored,
         started_us=record.started_us,
         ended_us=record.ended_us,
-        cost_usd=known.cost_usd,
         maybe_usd=(intent.max_usd or 0.0) if billed is None else 0.0,
         maybe_tokens=(intent.max_tokens or 0) if billed is None else 0,
-        usage=known.usage,
-        price_version=known.price_version,
-        model=known.model,
+        **fields_of(known, "cost_usd", "usage", "price_version", "model"),
     )
 
 

@@ -17,7 +17,6 @@ from convergence_core.ports import Row
 from tasks.games.reasoning_tasks import (
     AUDIT_VERSION,
     PACKAGE,
-    Audited,
     ReasoningGame,
     ReasoningGymError,
     ReasoningLibrary,
@@ -44,8 +43,8 @@ class StoredAudit:
     """What a store knows of the installed version's generators."""
 
     version: str
-    audits: Mapping[str, Audited]
-    """Generator → what was found last, in the order of names."""
+    audits: Mapping[str, str]
+    """Generator → why it is rejected, empty if it is admitted; in the order of names."""
     n_generators: int | None
     """Of the installed version; ``None`` if nothing is stored of it."""
 
@@ -57,16 +56,12 @@ class StoredAudit:
     @property
     def admitted(self) -> tuple[str, ...]:
         """Names of the generators that are admitted."""
-        return tuple(name for name, audit_result in self.audits.items() if not audit_result.reason)
+        return tuple(name for name, reason in self.audits.items() if not reason)
 
     @property
     def rejected(self) -> Mapping[str, str]:
         """Generator → why it is rejected."""
-        return {
-            name: audit_result.reason
-            for name, audit_result in self.audits.items()
-            if audit_result.reason
-        }
+        return {name: reason for name, reason in self.audits.items() if reason}
 
 
 def stored_audit(path: Path, n_seeds: int = N_SEEDS) -> StoredAudit:
@@ -83,9 +78,7 @@ def stored_audit(path: Path, n_seeds: int = N_SEEDS) -> StoredAudit:
     key = {"package": PACKAGE, "version": version, "audit": AUDIT_VERSION, "n_seeds": n_seeds}
     with closing(ParquetStore(path)) as store:
         rows = store.rows(_STORED, key) if store.exists else []
-    stored = {
-        str(r["generator"]): Audited(str(r["generator"]), str(r["reason"] or "")) for r in rows
-    }
+    stored = {str(row["generator"]): str(row["reason"] or "") for row in rows}
     n = int(str(rows[-1]["n_generators"])) if rows else None
     return StoredAudit(version=version, audits=dict(sorted(stored.items())), n_generators=n)
 
@@ -97,8 +90,8 @@ def audited(
     n_seeds: int = N_SEEDS,
     again: bool = False,
     limit_s: float = 20.0,
-) -> Iterator[Audited]:
-    """Yield what is known of generators, and try and store those that nothing is known of.
+) -> Iterator[tuple[str, str]]:
+    """Yield what is known of generators as ``audit`` does, and try and store those that nothing is known of.
 
     What was tried is stored when the last one was, or when the caller stops or fails before.
 
@@ -121,19 +114,19 @@ def audited(
         check_names(wanted, everything)
         wanted, n_generators = wanted or list(everything), len(everything)
         new = [name for name in wanted if name not in known]
-        tried: list[Audited] = []
+        tried: dict[str, str] = {}
         try:
-            for audit_result in audit(new, n_seeds=n_seeds, limit_s=limit_s) if new else ():
-                tried.append(audit_result)
-                yield audit_result
+            for name, reason in audit(new, n_seeds=n_seeds, limit_s=limit_s) if new else ():
+                tried[name] = reason
+                yield name, reason
         finally:
             _save(path, tried, stored.version, n_seeds, n_generators)
         wanted = [name for name in wanted if name in known]
-    yield from (known[name] for name in wanted)
+    yield from ((name, known[name]) for name in wanted)
 
 
 def _save(
-    path: Path, tried: Sequence[Audited], version: str, n_seeds: int, n_generators: int
+    path: Path, tried: Mapping[str, str], version: str, n_seeds: int, n_generators: int
 ) -> None:
     now = wall_clock_us()
     rows: list[Row] = [
@@ -141,14 +134,14 @@ def _save(
             "package": PACKAGE,
             "version": version,
             "audit": AUDIT_VERSION,
-            "generator": audit_result.generator,
+            "generator": generator,
             "n_seeds": n_seeds,
-            "is_admitted": not audit_result.reason,
-            "reason": audit_result.reason or None,
+            "is_admitted": not reason,
+            "reason": reason or None,
             "n_generators": n_generators,
             "audited_at": now,
         }
-        for audit_result in tried
+        for generator, reason in tried.items()
     ]
     with closing(ParquetStore(path)) as store:
         store.add_rows("task_audits", rows, now)
@@ -204,12 +197,12 @@ class RealTasks:
         self._library = self._library or ReasoningLibrary()
         generator = name.removeprefix(REAL_TASK).replace("-", "_")
         try:
-            (audit_result,) = audited(self._path, [generator])
+            ((_, reason),) = audited(self._path, [generator])
         except ReasoningGymError:
             check_real_task(name)
             raise
-        off = f"the audit of {PACKAGE} {self._library.version} rejects it: {audit_result.reason}"
-        return ReasoningGame(self._library, generator), off if audit_result.reason else None
+        off = f"the audit of {PACKAGE} {self._library.version} rejects it: {reason}"
+        return ReasoningGame(self._library, generator), off if reason else None
 
     def close(self) -> None:
         """End the process; safe to call twice."""

@@ -216,15 +216,6 @@ def answer_of(reply: str) -> str:
     return str(tagged[-1] if tagged else reply).strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """What the audit found of a generator."""
-
-    generator: str
-    reason: str = ""
-    """Why it is rejected; empty: it is admitted."""
-
-
 @functools.cache
 def generator_names() -> tuple[str, ...]:
     """Return the names of the installed version's generators.
@@ -250,8 +241,8 @@ def check_names(names: Iterable[str], known: Sequence[str]) -> None:
 
 def audit(
     names: Sequence[str] | None = None, *, n_seeds: int = 3, limit_s: float = 20.0
-) -> Iterator[Audited]:
-    """Try generators of the installed version, one after the other.
+) -> Iterator[tuple[str, str]]:
+    """Try generators of the installed version; yield each with why it is rejected, empty if admitted.
 
     One is admitted if its own answer scores 1, answers without content score at most ``MOST_JUNK``, nothing
     raises at them, no hostile answer hangs, and the same seed gives the same item in
@@ -270,7 +261,7 @@ def audit(
         check_names(names or (), known)
         for name in names or known:
             reasons = (_why_rejected(library, other, name, seed) for seed in range(n_seeds))
-            yield Audited(name, next((reason for reason in reasons if reason), ""))
+            yield name, next((reason for reason in reasons if reason), "")
 
 
 def _why_rejected(library: ReasoningLibrary, other: ReasoningLibrary, name: str, seed: int) -> str:

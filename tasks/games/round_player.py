@@ -100,7 +100,7 @@ class RoundPlayer:
 
     async def _reply(self, play: "_Play", ask: Ask, ask_model: AskModel) -> str:
         seat = play.game.seats.get(ask.role)
-        call = None if seat is None else seat.call
+        call: Callable[[Ask], PaidCall] | None = None if seat is None else seat.call
         if ask.role in play.game.of_system:
             call = self._ask_system
         if call is None:

@@ -70,7 +70,7 @@ def judge(
     cases = sorted(rewards.keys() & other.keys())
     if not cases:
         return None
-    units = grouped(
+    values, shares = grouped(
         [rewards[case] - other[case] for case in cases],
         [final.weights.get(case, 1.0) for case in cases],
         [final.groups.get(case) for case in cases],
@@ -82,10 +82,10 @@ def judge(
     n_earlier = np.array(list(n_of_unit.values()))
     gate = PairedGate(alpha=promotion.alpha, min_effect=promotion.min_effect)
     level, left = level_of_look(promotion.alpha, n_earlier), share_left(n_earlier + 1)
-    verdict = gate.judge(units.values, weights=units.weights, level=level)
+    verdict = gate.judge(values, weights=shares, level=level)
     ahead = None
     if forecasts and verdict.decision == "undecided":
-        ahead = gate.forecast(units.values, weights=units.weights, left=left)
+        ahead = gate.forecast(values, weights=shares, left=left)
     n_to_verdict = 0 if verdict.decision != "undecided" else None if ahead is None else ahead.n
     return GateReport(
         decision=verdict.decision,

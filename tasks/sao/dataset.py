@@ -172,7 +172,7 @@ def export(
     }
     texts = {
         "rows": write(
-            [row_of(pair).to_json(form) for pair in dataset.pairs],
+            [row_of(pair, form) for pair in dataset.pairs],
             as_array=path.suffix == ".json" if as_array is None else as_array,
         ),
         "evidence": write(dataset.evidence, as_array=False),

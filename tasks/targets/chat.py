@@ -10,7 +10,7 @@ from convergence_core.config import Configuration
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import WorstCase
 from convergence_core.prompts.shots import END, Shot, split
-from convergence_core.records import Case, Json, Params, Reply
+from convergence_core.records import Case, Json, Params, Reply, fields_of
 from convergence_core.thought_tags import TextCallback
 from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings
@@ -174,17 +174,12 @@ class ChatTarget:
         if fault is not None:
             raise fault
         reply = Reply(
-            value=completion.value,
-            latency_ms=completion.latency_ms,
             cost_usd=cost_usd,
             price_version=price_version,
-            usage=completion.usage,
-            model=completion.model,
             provider=self.provider,
-            first_token_ms=completion.first_token_ms,
             dropped=mapped.dropped,
-            finish_reason=completion.finish_reason,
-            thinking=completion.thinking,
+            **fields_of(completion, "value", "latency_ms", "first_token_ms", "usage", "model"),
+            **fields_of(completion, "finish_reason", "thinking"),
         )
         return reply, completion
 

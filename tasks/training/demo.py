@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from convergence_core.config.source import yaml_text
 from convergence_core.feedback.records import ChatMessage, Interaction, Rating
@@ -139,12 +139,8 @@ def rate(prompt: str, answer: str) -> float:
 '''
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSummary:
-    """What a step of the demonstration came to."""
-
-    title: str
-    lines: tuple[str, ...] = ()
+Step: TypeAlias = tuple[str, tuple[str, ...]]
+"""What a step of the demonstration came to: a title, and lines."""
 
 
 def configuration_text(rate: float = 1e-3) -> str:
@@ -186,7 +182,7 @@ def configuration_text(rate: float = 1e-3) -> str:
     return yaml_text(document)
 
 
-def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSummary]:
+def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Step]:
     """Play the demonstration in a new folder, yielding what each step came to.
 
     Args:
@@ -197,9 +193,9 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSumm
     (folder / "rater.py").write_text(RATER_FILE, "utf-8")
     (folder / "optimization.yaml").write_text(configuration_text(), "utf-8")
     dialogues = list(examples(random.Random(SEED), 4_000))  # noqa: S311 - a demonstration
-    yield StepSummary(
-        title="A tiny model is made on the spot",
-        lines=(
+    yield (
+        "A tiny model is made on the spot",
+        (
             f"It learns from {len(dialogues):,} dialogues about {plural(len(CAPITALS), 'capital')}, in which "
             f"{whole_percent(SHARE_RIGHT)} of the answers are right and {whole_percent(SHARE_BRIEF)} brief.",
         ),
@@ -216,9 +212,9 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSumm
         if active is None:
             return
         after = _answered(folder, adapters.folder(active.version))
-        yield StepSummary(
-            title="The next answers come from it",
-            lines=tuple(
+        yield (
+            "The next answers come from it",
+            tuple(
                 f"{question.text}  {old}  ->  {new}"
                 for question, old, new in list(zip(questions(), before, after, strict=True))[::32]
             ),
@@ -231,16 +227,16 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSumm
         )
         adapters.rollback(ROLE, by="demonstration")
         again = _answered(folder, None)
-        yield StepSummary(
-            title="A rollback",
-            lines=(
+        yield (
+            "A rollback",
+            (
                 f"{active.version} is taken back: the base model answers, and "
                 f"{sum(a == b for a, b in zip(before, again, strict=True))} of {len(before)} answers are word for "
                 "word those from before.",
             ),
         )
         adapters.activate(active.version, by="demonstration")
-        yield StepSummary(title="Activated again", lines=(f"{active.version} answers once more.",))
+        yield "Activated again", (f"{active.version} answers once more.",)
 
 
 def _answered(folder: Path, adapter: Path | None) -> list[str]:
@@ -261,7 +257,7 @@ def _prompt(question: Question, *, temperature: float = 1.0) -> SampledPrompt:
 
 def _rated(
     folder: Path, feedback: FeedbackStore, version: str | None, *, n: int, seed: int
-) -> StepSummary:
+) -> Step:
     """Let a version answer every question, and the rater mark each answer."""
     rng = random.Random(seed)  # noqa: S311 - as above
     adapter = None if version is None else AdapterStore(feedback).folder(version)
@@ -290,14 +286,14 @@ def _rated(
         feedback.rate(Rating(interaction_id=name, user_id=RATER, rating=rating, source="demo"))
         total += rating
     author = "the base model" if version is None else version
-    return StepSummary(
-        title=f"{len(answers):,} answers by {author} are marked by a synthetic rater",
-        lines=(
+    return (
+        f"{len(answers):,} answers by {author} are marked by a synthetic rater",
+        (
             f"Mean rating {total / len(answers):.2f} of 1 to 5, over {plural(len(answers), 'rating')}.",
         ),
     )
 
 
-def _step_summary(title: str, report: RoundReport) -> StepSummary:
+def _step_summary(title: str, report: RoundReport) -> Step:
     lines = [check.words for check in report.checks]
-    return StepSummary(title=title, lines=(*lines, f"{report.sentence}."))
+    return title, (*lines, f"{report.sentence}.")

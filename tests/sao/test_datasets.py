@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from convergence.cli.app import app
 from convergence_core.sao.formats import (
     evidence_of,
+    key_of,
     row_of,
 )
 from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
@@ -102,7 +103,7 @@ def test_evidence_tells_what_a_row_rests_on():
     one = pair()
     c = one.comparison
     assert evidence_of(one, run_id="r", judge="m", trust=0.5, dropped={"length": 2}) == {
-        "key": row_of(one).key,
+        "key": key_of(one),
         "pair_id": c.pair_id,
         "q": max(one.judgement.q, 1.0 - one.judgement.q),
         "p12": one.judgement.p12,
@@ -133,12 +134,12 @@ def test_an_export_holds_rows_and_their_evidence(project: Path, tmp_path: Path, 
     files = export(dataset, tmp_path / f"rows.{ending}", form)
     text = files["rows"].read_text("utf-8")
     rows = json.loads(text) if ending == "json" else [*map(json.loads, text.splitlines())]
-    assert rows == [row_of(p).to_json(form) for p in dataset.pairs]
+    assert rows == [row_of(p, form) for p in dataset.pairs]
     if form == "openai":
         for row in rows:
             jsonschema.validate(row, OPENAI_SCHEMA)
     told = [json.loads(line) for line in files["evidence"].read_text("utf-8").splitlines()]
-    assert [one["key"] for one in told] == [row_of(p).key for p in dataset.pairs]
+    assert [one["key"] for one in told] == [key_of(p) for p in dataset.pairs]
     for one in told:
         assert one["judge"] == "judge"
         assert one["q"] >= 0.7

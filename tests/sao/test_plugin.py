@@ -27,7 +27,7 @@ def test_a_call_writes_answers_judges_and_tries_the_judge(tmp_path: Path):
     files = sao.export_dataset(tmp_path / "rows.jsonl")
     rows = [json.loads(line) for line in files["rows"].read_text().splitlines()]
     train = [p for p in found.kept if p.split == "train"]
-    assert rows == [row_of(p).to_json("trl") for p in train]
+    assert rows == [row_of(p, "trl") for p in train]
 
 
 def test_rows_of_a_judge_that_nobody_vouches_for_come_with_a_warning(tmp_path: Path):

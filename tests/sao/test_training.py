@@ -112,7 +112,7 @@ def test_trl_returns_the_rows_unchanged_and_rebuilds_them(rows):
         assert maybe_extract_prompt(dict(row)) == row
         both = {side: row["prompt"] + row[side] for side in ("chosen", "rejected")}
         assert maybe_extract_prompt(dict(both)) == row
-    assert rows[0] == row_of(pairs(1)[0]).to_json("trl")
+    assert rows[0] == row_of(pairs(1)[0], "trl")
 
 
 def test_a_tiny_model_learns_from_the_export_by_dpo(rows, tmp_path: Path):

@@ -137,12 +137,10 @@ def audit(
 
     path = locations.store_path(store, config)
     names = [name.replace("-", "_") for name in generators or ()]
-    audits = sorted(
-        audited(path, names, n_seeds=seeds, again=again), key=lambda audit: audit.generator
-    )
+    audits = dict(sorted(audited(path, names, n_seeds=seeds, again=again)))
     shown = StoredAudit(
         version=installed_version(),
-        audits={audit.generator: audit for audit in audits},
+        audits=audits,
         n_generators=len(audits),
     )
     console.emit(_audit_row(shown), lambda: _show_audit(shown))

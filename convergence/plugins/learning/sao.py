@@ -21,10 +21,10 @@ from convergence.plugins.learning.providers import Completer, as_llm
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.trust import Audit, Trust
 from convergence_core.ports import LLM, WorstCase
-from convergence_core.records import Candidate, Case, Json, Params, Reply
+from convergence_core.records import Candidate, Case, Json, Params, Reply, fields_of
 from convergence_core.sao.executed_items import GroundedAnswer
 from convergence_core.sao.filters import FilterChain, held_out_runs
-from convergence_core.sao.formats import Format, evidence_of, row_of
+from convergence_core.sao.formats import Format, evidence_of
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.prompt_shape import PromptShape
@@ -319,11 +319,8 @@ class _Answering:
         done = await self._llm.complete([_message(case)], model=self._model, **self._options)
         return Reply(
             value=done.text,
-            latency_ms=done.latency_ms,
-            usage=done.usage,
-            model=done.model,
             provider=self._llm.provider,
-            finish_reason=done.finish_reason,
+            **fields_of(done, "latency_ms", "usage", "model", "finish_reason"),
         )
 
     async def aclose(self) -> None:
@@ -331,8 +328,8 @@ class _Answering:
 
 
 def _row(pair: JudgedPair) -> dict[str, Json]:
-    row = row_of(pair)
-    return {"prompt": row.prompt, "chosen": row.chosen, "rejected": row.rejected}
+    c = pair.comparison
+    return {"prompt": c.prompt, "chosen": pair.chosen.text, "rejected": pair.rejected.text}
 
 
 def _message(case: Case) -> dict[str, Json]:
