@@ -11,12 +11,9 @@ import numpy as np
 
 from benchmarks.machine import options
 from benchmarks.tables import header, row, with_error
-from convergence_core.bandit import (
-    BetaArms,
-    DriftWatch,
-    WarmArms,
-    nightly_prior,
-)
+from convergence_core.bandit.arms import BetaArms
+from convergence_core.bandit.drift import DriftWatch
+from convergence_core.bandit.priors import WarmArms, nightly_prior
 
 SEEDS = 20
 FLOOR = 0.02

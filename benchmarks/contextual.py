@@ -20,10 +20,10 @@ from scipy.special import expit
 
 from benchmarks.machine import describe_machine, options
 from benchmarks.tables import header, row, with_error
-from convergence_core.bandit import BetaArms, Policy
+from convergence_core.bandit.arms import BetaArms
 from convergence_core.bandit.contextual import ContextualArms
 from convergence_core.bandit.features import Feature
-from convergence_core.bandit.propensities import Floats
+from convergence_core.bandit.propensities import Floats, Policy
 
 N = 2_500
 Context = dict[str, Feature]

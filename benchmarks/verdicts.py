@@ -16,9 +16,9 @@ from scipy.special import stdtr
 
 from benchmarks.machine import options
 from benchmarks.tables import header, row
-from convergence_core.gate import PairedGate, level_of_look
 from convergence_core.gate.betting import Floats, log_highest_wealth
 from convergence_core.gate.intervals import one_look_p
+from convergence_core.gate.paired import PairedGate, level_of_look
 from convergence_core.result.verdict import LEAST_LIKELY, LIKELY, LIKELY_P
 
 Draw = Callable[[np.random.Generator, int, float], Floats]

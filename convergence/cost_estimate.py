@@ -374,7 +374,7 @@ class _Estimator:
     def _judge(self, name: str, metric: JudgeMetric, cells: Amount) -> RoleEstimate:
         """Return the cost of one judge's calls; the judged answers are as long as the target allows."""
         from tasks.json_values import as_text  # noqa: PLC0415 - as below
-        from tasks.metrics.judge import call_count  # noqa: PLC0415 - brings clients
+        from tasks.metrics.judge.judge import call_count  # noqa: PLC0415 - brings clients
         from tasks.metrics.judge.prompts import judge_messages  # noqa: PLC0415 - as above
 
         llm = self._configuration.judge_of(metric)

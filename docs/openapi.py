@@ -11,7 +11,8 @@ from pathlib import Path
 from convergence.service.app import make_app
 from convergence.service.metrics import Metrics
 from convergence.service.policy import PolicyMount
-from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig
+from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS
+from convergence_core.policy.settings import PPOConfig
 from tasks.policy.prompt_mutator import PromptMutator
 from tasks.policy.records import PolicySettings
 from tasks.policy.served_policy import ServedPolicy

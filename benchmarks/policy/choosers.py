@@ -10,9 +10,10 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from convergence_core.policy import PROMPT_ACTIONS, STOP, Offer
 from convergence_core.policy.distribution import Bools, Ints
 from convergence_core.policy.network import Floats
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS, STOP
+from convergence_core.policy.rollout import Offer
 
 N_CHANGES: Final = len(PROMPT_ACTIONS) - 1
 """Actions but ``stop``, which is the last one."""

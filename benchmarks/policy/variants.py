@@ -29,18 +29,12 @@ from benchmarks.policy.choosers import (
     sequences,
 )
 from benchmarks.tables import append, header, row, with_error
-from convergence_core.policy import (
-    N_PROGRESS,
-    PROMPT_ACTIONS,
-    EnvironmentStep,
-    Offer,
-    PPOConfig,
-    PPOState,
-    choose,
-    train,
-)
 from convergence_core.policy.distribution import Ints
+from convergence_core.policy.learner import PPOState, train
 from convergence_core.policy.network import ActorCritic, Floats
+from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS
+from convergence_core.policy.rollout import EnvironmentStep, Offer, choose
+from convergence_core.policy.settings import PPOConfig
 from convergence_core.prompts.failures import CATEGORIES
 from tasks.policy.prompt_worlds import SimulatedPrompts
 

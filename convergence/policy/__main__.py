@@ -13,14 +13,10 @@ import sys
 import numpy as np
 
 from convergence.__main__ import run
-from convergence_core.policy import (
-    PROMPT_ACTIONS,
-    PPOConfig,
-    PPOState,
-    PromptEnvironment,
-    train,
-)
-from convergence_core.policy.prompt_environment import PromptEnvironments
+from convergence_core.policy.learner import PPOState, train
+from convergence_core.policy.prompt_environment import PromptEnvironment, PromptEnvironments
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS
+from convergence_core.policy.settings import PPOConfig
 from tasks.policy.prompt_worlds import SimulatedPrompts
 
 _COPIES = 32

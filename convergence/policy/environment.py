@@ -17,9 +17,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from convergence_core.policy import PROMPT_ACTIONS, PromptEnvironment, PromptWorld
 from convergence_core.policy.distribution import Bools
 from convergence_core.policy.network import Floats
+from convergence_core.policy.prompt_environment import PromptEnvironment, PromptWorld
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from tasks.policy.prompt_worlds import SimulatedPrompts
 
 ENVIRONMENT_ID: Final = "convergence/PromptMutation-v0"

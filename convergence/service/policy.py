@@ -16,7 +16,8 @@ from convergence.service.metrics import Metrics
 from convergence.service.problems import add_route
 from convergence_core.errors import PolicyBusyError, StoreError
 from convergence_core.field_types import Count, Name
-from convergence_core.policy import PROMPT_ACTIONS, UpdateStatistics
+from convergence_core.policy.learner import UpdateStatistics
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from convergence_core.records import fields_of
 from tasks.policy.prompt_mutator import PromptMutator
 from tasks.policy.records import (

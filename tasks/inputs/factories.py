@@ -18,7 +18,7 @@ from tasks.http.authentication import token_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import comparison
-from tasks.metrics.judge import make_judges
+from tasks.metrics.judge.factory import make_judges
 from tasks.metrics.metrics import BUILT_IN_METRICS, Compared, FunctionMetric
 from tasks.metrics.tool_calls import ToolMetric
 from tasks.metrics.user_evaluators import EVALUATOR_TIMEOUT_S, UserEvaluator

@@ -41,8 +41,8 @@ from tasks.inputs.cases import (
 )
 from tasks.inputs.facts import facts_of
 from tasks.json_values import Missing, pick
-from tasks.metrics import judge
 from tasks.metrics.comparisons import check_schema
+from tasks.metrics.judge import factory as judge_factory
 
 TEXT_SUFFIXES = (".md", ".txt", ".prompt")
 """Suffixes that make a variant a path, if it is one line without spaces."""
@@ -376,9 +376,9 @@ class _Loader:
     ) -> None:
         configuration = self.configuration
         missing = [
-            *judge.problems(configuration),
-            *judge.champion_problems(configuration, space, texts),
-            *judge.label_problems(configuration, cases),
+            *judge_factory.problems(configuration),
+            *judge_factory.champion_problems(configuration, space, texts),
+            *judge_factory.label_problems(configuration, cases),
         ]
         self._problems += map(self.source.located, missing)
 

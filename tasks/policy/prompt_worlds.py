@@ -8,7 +8,8 @@ import numpy as np
 
 from convergence_core.config.prompts import OperatorName
 from convergence_core.feedback.text_features import hashed_ngrams
-from convergence_core.policy import PROMPT_ACTIONS, REFLECT, STOP, PromptSituation
+from convergence_core.policy.prompt_environment import PromptSituation
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS, REFLECT, STOP
 from convergence_core.prompts.twins import written_by_rules
 
 _CHANGES = tuple(name for name in PROMPT_ACTIONS if name != STOP)

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Field, StrictBool
 
 from convergence_core.field_types import Count, Name, Share, StrictNumber
-from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig
+from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS
+from convergence_core.policy.settings import PPOConfig
 from convergence_core.prompts.failures import Category
 
 Action = Literal[

@@ -22,23 +22,11 @@ from convergence_core.errors import (
     PolicyDecisionNotFoundError,
     PolicyRequestError,
 )
-from convergence_core.policy import (
-    PROMPT_ACTIONS,
-    ExperienceBuffer,
-    Offer,
-    PolicyDecision,
-    PolicyIdentity,
-    PPOState,
-    PromptEpisode,
-    Rollout,
-    StepOutcome,
-    UpdateStatistics,
-    choose,
-    improve,
-    pack,
-    unpack,
-)
-from convergence_core.policy.rollout import PolicyChoice, values_of
+from convergence_core.policy.checkpoint import PolicyIdentity, pack, unpack
+from convergence_core.policy.experience_buffer import ExperienceBuffer, PolicyDecision, StepOutcome
+from convergence_core.policy.learner import PPOState, UpdateStatistics, improve
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS, PromptEpisode
+from convergence_core.policy.rollout import Offer, PolicyChoice, Rollout, choose, values_of
 from convergence_core.records import fields_of
 from tasks.policy.records import (
     OFF_POLICY,

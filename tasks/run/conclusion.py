@@ -8,8 +8,8 @@ import numpy as np
 
 from convergence_core.config.models import PromotionConfig
 from convergence_core.events import FinalStarted, RunFinished
-from convergence_core.gate import PairedGate, level_of_look, share_left
 from convergence_core.gate.intervals import grouped
+from convergence_core.gate.paired import PairedGate, level_of_look, share_left
 from convergence_core.ports import Row
 from convergence_core.records import (
     Assignment,

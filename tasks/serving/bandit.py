@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from convergence_core.bandit import Policy
-from convergence_core.bandit.propensities import GROWTH
+from convergence_core.bandit.propensities import GROWTH, Policy
 from convergence_core.errors import NoArmsError
-from convergence_core.gate import BestArmTest, TrafficPlan, verdict_plan
+from convergence_core.gate.best_arm_test import BestArmTest, TrafficPlan, verdict_plan
 from convergence_core.records import Json
 from tasks.secrets.process_redaction import stored_json
 from tasks.serving.answers import RewardOutcome, RuntimeSelection

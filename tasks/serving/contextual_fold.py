@@ -11,9 +11,8 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 
-from convergence_core.bandit import ContextPosterior, ContextualArms, checked_features
-from convergence_core.bandit.contextual import VERSION
-from convergence_core.bandit.features import Feature
+from convergence_core.bandit.contextual import VERSION, ContextPosterior, ContextualArms
+from convergence_core.bandit.features import Feature, checked_features
 from convergence_core.records import Json
 from tasks.store.runtime.rows import Group, StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore

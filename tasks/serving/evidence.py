@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from convergence_core.caveats import TRAFFIC
-from convergence_core.gate import BestArmTest, Design, RewardedRequests, even_plan
+from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedRequests, even_plan
 from convergence_core.gate.betting import Floats
 from convergence_core.records import Json
 from tasks.store.runtime.rows import StoredArm, StoredPolicy

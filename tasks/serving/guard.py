@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convergence_core.caveats import TRAFFIC
-from convergence_core.gate import Guard, gains_against_champion
+from convergence_core.gate.guard import Guard, gains_against_champion
 from tasks.serving.settings import read_settings
 from tasks.store.runtime.promotions import save_look, set_champion
 from tasks.store.runtime.rows import (

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from convergence_core.bandit import BetaArms, NightlyPrior, WarmArms
+from convergence_core.bandit.arms import BetaArms
+from convergence_core.bandit.priors import NightlyPrior, WarmArms
 from convergence_core.records import Json, canonical_json, sha256_hex
 from tasks.store.runtime.rows import ArmOffer, StoredArm
 

@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from convergence_core.bandit import Alarm, Receipt
-from convergence_core.bandit.arms import checked_reward
+from convergence_core.bandit.arms import Receipt, checked_reward
+from convergence_core.bandit.drift import Alarm
 from convergence_core.errors import WrongUserError
 from tasks.serving.answers import RewardOutcome, Status
 from tasks.serving.settings import RewardMetric

@@ -16,7 +16,7 @@ from tasks.calls.metric_calls import PaidCall
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import load, load_mapping
-from tasks.metrics.judge import LlmJudge
+from tasks.metrics.judge.judge import LlmJudge
 from tasks.mock.mock_server import MockServer
 from tests.docs.test_documents import ROOT, blocks
 from tests.flows.test_network import WATCH

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.policy import PROMPT_ACTIONS
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from tasks.policy.records import PolicySettings
 from tasks.policy.served_policy import MOST_PENDING
 from tests.support.children import ROOT

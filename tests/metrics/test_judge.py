@@ -22,12 +22,8 @@ from convergence_core.errors import (
 from convergence_core.ports import Completion
 from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.calls.metric_calls import PaidCall, PaidMetric
-from tasks.metrics.judge import (
-    EVALUATOR_VERSION,
-    LlmJudge,
-    VoteSummary,
-)
-from tasks.metrics.judge.prompts import response_format
+from tasks.metrics.judge.judge import LlmJudge, VoteSummary
+from tasks.metrics.judge.prompts import EVALUATOR_VERSION, response_format
 from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_verdict
 
 CASE = Case(case_id="a", input={"q": "Capital of France?"}, expected={"text": "Paris", "label": 9})

@@ -19,7 +19,8 @@ from convergence_core.records import Case, Params, Reply, canonical_json
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
 from tasks.calls.metric_calls import PaidCall
-from tasks.metrics.judge import LlmJudge, champion_problems, label_problems, make_judges, problems
+from tasks.metrics.judge.factory import champion_problems, label_problems, make_judges, problems
+from tasks.metrics.judge.judge import LlmJudge
 from tasks.metrics.judge.verdicts import passed_of, rating_of
 from tasks.providers import make_llm
 from tasks.report.judge_section import (

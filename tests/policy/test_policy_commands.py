@@ -12,7 +12,7 @@ import pytest
 
 from convergence.__main__ import run
 from convergence.policy import EpisodeResult, PolicyClient
-from convergence_core.policy import PROMPT_ACTIONS
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from tasks.serving.fold import fold_store
 from tasks.store import ParquetStore
 from tasks.store.policy.experience_store import ExperienceStore

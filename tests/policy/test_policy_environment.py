@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from convergence.policy import ScoredPrompts, SimulatedPrompts
-from convergence_core.policy import (
-    N_PROGRESS,
-    PROMPT_ACTIONS,
-    STOP,
-)
+from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS, STOP
 
 gymnasium = pytest.importorskip("gymnasium")
 

@@ -12,7 +12,7 @@ import pytest
 from convergence.service.policy import PolicyMount
 from convergence.service.server import Service, ServiceOptions
 from convergence_core.feedback.text_features import HASHED_NGRAMS
-from convergence_core.policy import PROMPT_ACTIONS
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from tasks.policy.prompt_mutator import PromptMutator
 from tasks.policy.served_policy import ServedPolicy
 from tasks.store.policy.experience_store import ExperienceStore

@@ -13,13 +13,8 @@ from convergence_core.errors import (
     PolicyDecisionNotFoundError,
     PolicyRequestError,
 )
-from convergence_core.policy import (
-    N_PROGRESS,
-    PROMPT_ACTIONS,
-    STOP,
-    PPOConfig,
-    PromptEpisode,
-)
+from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS, STOP, PromptEpisode
+from convergence_core.policy.settings import PPOConfig
 from tasks.policy.records import (
     ChosenAction,
     ExperienceReport,

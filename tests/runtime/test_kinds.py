@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence_core.bandit import ContextualArms
+from convergence_core.bandit.contextual import ContextualArms
 from convergence_core.errors import ArmChangedError, NoArmsError
 from tasks.serving import contextual_fold
 from tasks.serving.bandit import Bandit

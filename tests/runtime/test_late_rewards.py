@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from convergence_core.gate import BestArmTest, Design, RewardedRequests
+from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedRequests
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.bandit import Alarm, DriftWatch, Receipt
+from convergence_core.bandit.arms import Receipt
+from convergence_core.bandit.drift import Alarm, DriftWatch
 from convergence_core.errors import ArmChangedError, RequestReusedError
 from tasks.serving.answers import as_dict
 from tasks.serving.offers import offer_of

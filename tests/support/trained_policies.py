@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from convergence_core.policy import EnvironmentStep, Offer, PPOConfig, PPOState, train
+from convergence_core.policy.learner import PPOState, train
+from convergence_core.policy.rollout import EnvironmentStep, Offer
+from convergence_core.policy.settings import PPOConfig
 
 N = 8
 CONFIG = PPOConfig(

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from convergence_core.policy import PROMPT_ACTIONS, PolicyDecision, StepOutcome
+from convergence_core.policy.experience_buffer import PolicyDecision, StepOutcome
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from convergence_core.records import Json
 from tasks.store.database import (
     NUMBERED,

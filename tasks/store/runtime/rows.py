@@ -12,7 +12,7 @@ from convergence_core.records import Json, fields_of
 from tasks.secrets.process_redaction import stored_json
 
 if TYPE_CHECKING:
-    from convergence_core.bandit import NightlyPrior
+    from convergence_core.bandit.priors import NightlyPrior
 
 LookKind = Literal["holdout", "traffic", "guard"]
 ArmKind = Literal["beta", "linear"]

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from convergence_core.bandit import BetaArms, Policy, WarmArms, nightly_prior
-from convergence_core.bandit.propensities import of_beta, of_gaussian
+from convergence_core.bandit.arms import BetaArms
+from convergence_core.bandit.priors import WarmArms, nightly_prior
+from convergence_core.bandit.propensities import Policy, of_beta, of_gaussian
 
 
 def test_propensities_of_two_beta_arms_have_a_closed_form():

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_t
 
-from convergence_core.bandit import ContextualArms, checked_features, contextual, features
-from convergence_core.bandit.contextual import SCALE, SHAPE, SHARPNESS, TAUS
+from convergence_core.bandit import contextual, features
+from convergence_core.bandit.contextual import SCALE, SHAPE, SHARPNESS, TAUS, ContextualArms
+from convergence_core.bandit.features import checked_features
 
 LEVELS = {"arms": 5, "features": 3, "pairs": 2, "users": 4}
 

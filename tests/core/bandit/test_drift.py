@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.bandit import flipped
-from convergence_core.bandit import Alarm, DriftWatch
-from convergence_core.bandit.drift import MIN_REWARDS, REWARDS_PER_FALSE_ALARM
+from convergence_core.bandit.drift import MIN_REWARDS, REWARDS_PER_FALSE_ALARM, Alarm, DriftWatch
 
 
 def watched(

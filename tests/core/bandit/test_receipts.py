@@ -2,7 +2,7 @@
 
 import pytest
 
-from convergence_core.bandit import OpenDecision, Receipt, receive
+from convergence_core.bandit.arms import OpenDecision, Receipt, receive
 
 OPEN = OpenDecision(expires_us=1_000)
 DONE = OpenDecision(expires_us=1_000, reward=0.5)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from convergence_core.gate import BestArmTest, RewardedRequests
+from convergence_core.gate.best_arm_test import BestArmTest, RewardedRequests
 
 
 def batch(successes: ArrayLike, numbers: ArrayLike, shares: ArrayLike) -> RewardedRequests:

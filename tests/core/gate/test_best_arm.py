@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from convergence_core.gate import BestArmTest, RewardedRequests, even_plan, verdict_plan
-from convergence_core.gate.best_arm_test import MIN_REWARDS, fewest_requests
+from convergence_core.gate.best_arm_test import (
+    MIN_REWARDS,
+    BestArmTest,
+    RewardedRequests,
+    even_plan,
+    fewest_requests,
+    verdict_plan,
+)
 from convergence_core.gate.betting import FRACTIONS, log_pair_factors
 from tests.core.gate.requests import batch, counted
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.gate import Guard, gains_against_champion
+from convergence_core.gate.guard import Guard, gains_against_champion
 
 
 def looked(

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.gate import PairedGate, level_of_look, share_left
 from convergence_core.gate.betting import log_wealth_of_counts
 from convergence_core.gate.intervals import one_look_p
+from convergence_core.gate.paired import PairedGate, level_of_look, share_left
 
 GATE = PairedGate()
 

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from convergence_core.errors import PolicyCheckpointError
-from convergence_core.policy import PolicyIdentity, PPOState, collect, improve, pack, unpack
+from convergence_core.policy.checkpoint import PolicyIdentity, pack, unpack
+from convergence_core.policy.learner import PPOState, improve
+from convergence_core.policy.rollout import collect
 from tests.support.trained_policies import CONFIG, trained
 
 IDENTITY = PolicyIdentity(embedding="numbers", actions=("left", "right"))

@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from convergence_core.policy import (
-    ExperienceBuffer,
-    PolicyDecision,
-    PPOConfig,
-    PPOState,
-    StepOutcome,
-    improve,
-)
+from convergence_core.policy.experience_buffer import ExperienceBuffer, PolicyDecision, StepOutcome
+from convergence_core.policy.learner import PPOState, improve
+from convergence_core.policy.settings import PPOConfig
 
 CONFIG = PPOConfig(
     input_dim=2, action_dim=3, hidden_dim=4, batch_size=1, gamma=0.9, gae_lambda=0.7

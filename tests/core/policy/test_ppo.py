@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from convergence_core.policy import (
-    ActorCritic,
-    MaskedCategorical,
-    Offer,
-    PPOConfig,
-    PPOState,
-    Rollout,
-    choose,
-    following_values,
-    improve,
-)
+from convergence_core.policy.advantage import following_values
+from convergence_core.policy.distribution import MaskedCategorical
+from convergence_core.policy.learner import PPOState, improve
+from convergence_core.policy.network import ActorCritic
 from convergence_core.policy.objective import (
     Experience,
     divergence,
@@ -26,6 +19,8 @@ from convergence_core.policy.objective import (
     objective,
     value_errors,
 )
+from convergence_core.policy.rollout import Offer, Rollout, choose
+from convergence_core.policy.settings import PPOConfig
 
 SMALL = PPOConfig(
     input_dim=3, action_dim=4, hidden_dim=6, entropy_coef=0.05, batch_size=16, buffer_size=48

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, STOP, PromptEpisode
+from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS, STOP, PromptEpisode
 
 
 def test_an_observation_holds_the_direction_and_the_progress():

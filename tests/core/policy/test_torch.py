@@ -6,15 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence_core.policy import (
-    ActorCritic,
-    Offer,
-    PPOConfig,
-    PPOState,
-    Rollout,
-    choose,
-    improve,
-)
+from convergence_core.policy.learner import PPOState, improve
+from convergence_core.policy.network import ActorCritic
+from convergence_core.policy.rollout import Offer, Rollout, choose
+from convergence_core.policy.settings import PPOConfig
 
 torch = pytest.importorskip("torch")
 
