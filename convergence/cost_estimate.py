@@ -154,7 +154,7 @@ class _Estimator:
         configuration, schedule = self._configuration, self._schedule
         budget = configuration.budget
         size, n_candidates, n_search = self._size()
-        n_final = schedule.final_quota().n_cells * schedule.n_subjects
+        n_final = sum(schedule.final_quota()) * schedule.n_subjects
         cells = self._cells(n_search, n_final)
         # A champion may answer further cases, as the opponent of pairwise judges.
         calls = cells + Amount(0, schedule.champion_calls)

@@ -354,10 +354,7 @@ def _described(loaded: "Loaded", cost: "RunEstimate") -> dict[str, Any]:
 
 
 def schema(
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
-    ] = None,
+    output: options.Output = None,
 ) -> None:
     """Print the JSON Schema of optimization.yaml, for editors."""
     from convergence.templates import schema_text  # noqa: PLC0415 - loads the schema's models

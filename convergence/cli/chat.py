@@ -10,9 +10,7 @@ from convergence.cli import options
 
 
 def chat(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")
-    ] = options.CONFIG_FILE,
+    config: options.ConfigFile = options.CONFIG_FILE,
     role: Annotated[
         str,
         typer.Option(

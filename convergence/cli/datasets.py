@@ -79,10 +79,7 @@ def export_config(
             help="env or promptfoo.",
         ),
     ] = "env",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
-    ] = None,
+    output: options.Output = None,
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:

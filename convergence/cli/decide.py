@@ -176,9 +176,7 @@ def _look_columns(names: CandidateNames) -> dict[str, Callable[[Any], str]]:
 
 
 def gates(
-    system: Annotated[
-        str | None, typer.Argument(metavar="SYSTEM", help="Show only this system (api.name).")
-    ] = None,
+    system: options.System = None,
     store: options.Store = None,
     config: options.Config = None,
     _json: options.AsJson = False,

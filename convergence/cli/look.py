@@ -44,9 +44,7 @@ class ReportFormat(StrEnum):
 
 
 def runs(
-    system: Annotated[
-        str | None, typer.Argument(metavar="SYSTEM", help="Show only this system (api.name).")
-    ] = None,
+    system: options.System = None,
     store: options.Store = None,
     config: options.Config = None,
     _json: options.AsJson = False,
@@ -239,10 +237,7 @@ def report(  # noqa: PLR0917 - Typer's options
         ReportFormat,
         typer.Option("--format", "-f", help="Format; html has plots and needs no network."),
     ] = ReportFormat.MD,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
-    ] = None,
+    output: options.Output = None,
     store: options.Store = None,
     config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,

@@ -87,6 +87,13 @@ Offline = Annotated[
         "answers say nothing about real models.",
     ),
 ]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
+]
+System = Annotated[
+    str | None, typer.Argument(metavar="SYSTEM", help="Show only this system (api.name).")
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress; print the result only.")
 ]

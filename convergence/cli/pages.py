@@ -31,11 +31,8 @@ def ui(  # noqa: PLR0917 - Typer's options
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the pages in the browser.")
     ] = True,
-    host: Annotated[
-        str,
-        typer.Option(help="Address to listen on. Put TLS in front if other machines reach it."),
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8710,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8710,
     allow_host: options.AllowHost = None,
     store: options.Store = None,
     config: options.Config = None,

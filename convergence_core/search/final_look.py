@@ -26,8 +26,9 @@ def finalists(
         held_out: ids of the cases that the search never saw.
         champion: the candidate in production; ``None`` if there is none.
     """
-    recommendation, quota = study.recommend(state), study.schedule.final_quota()
-    if recommendation is None or not quota.n_cells:
+    recommendation = study.recommend(state)
+    n_holdout, n_fresh = study.schedule.final_quota()
+    if recommendation is None or not n_holdout + n_fresh:
         return []
     winner = state.search.archive.members[recommendation.candidate_id].candidate
     subjects = {winner.candidate_id: winner}
@@ -38,8 +39,8 @@ def finalists(
     # The first repeat number that the search never asks.
     repeat = study.schedule.repeats + study.schedule.n_again
     cells: list[tuple[str, int, Role]] = [
-        *((case_id, 0, "holdout") for case_id in cases[: quota.n_holdout]),
-        *((case_id, repeat, "fresh") for case_id in study.case_order[: quota.n_fresh]),
+        *((case_id, 0, "holdout") for case_id in cases[:n_holdout]),
+        *((case_id, repeat, "fresh") for case_id in study.case_order[:n_fresh]),
     ]
     return [
         Assignment(

@@ -15,19 +15,6 @@ N_AGAIN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinalQuota:
-    """Cells that each final subject (winner, defaults, champion) gets; the same cases for all."""
-
-    n_holdout: int
-    n_fresh: int
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of one subject."""
-        return self.n_holdout + self.n_fresh
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Settings of a run in numbers of cells and calls."""
 
@@ -71,8 +58,11 @@ class Schedule:
         """Candidates that the final re-estimation may have to ask."""
         return 1 + self.has_baseline + self.has_champion
 
-    def final_quota(self) -> FinalQuota:
-        """Return the cells of each final subject: held-out cases first, then fresh repeats."""
+    def final_quota(self) -> tuple[int, int]:
+        """Return the held-out and the fresh cells of each final subject: winner, defaults, champion.
+
+        All get the same cases; held-out ones come first.
+        """
         holdout = self.n_holdout_cases
         fresh = 0 if self.deterministic else self.n_search_cases
         if self.max_calls is not None:
@@ -82,14 +72,14 @@ class Schedule:
             per_holdout = per_fresh + self.n_champions_apart
             holdout = min(holdout, kept // per_holdout)
             fresh = min(fresh, (kept - holdout * per_holdout) // per_fresh)
-        return FinalQuota(n_holdout=holdout, n_fresh=fresh)
+        return holdout, fresh
 
     @property
     def final_calls(self) -> int:
         """Calls that the final re-estimation may need, retries left out."""
-        quota = self.final_quota()
-        of_cells = quota.n_cells * self.n_subjects * self.calls_per_cell
-        return of_cells + quota.n_holdout * self.n_champions_apart
+        n_holdout, n_fresh = self.final_quota()
+        of_cells = (n_holdout + n_fresh) * self.n_subjects * self.calls_per_cell
+        return of_cells + n_holdout * self.n_champions_apart
 
     @property
     def champion_calls(self) -> int:
@@ -102,7 +92,7 @@ class Schedule:
         In words without a full stop, with the cap from which on it gets one case.
         """
         wants_none = self.deterministic and not self.n_holdout_cases
-        if self.max_calls is None or wants_none or self.final_quota().n_cells:
+        if self.max_calls is None or wants_none or any(self.final_quota()):
             return None
         needed = self.n_subjects * self.calls_per_cell
         least = math.ceil(needed / FINAL_SHARE)
@@ -136,10 +126,9 @@ class Schedule:
         """Whether ``max_calls`` are made, and it left less to ask than is configured."""
         if self.max_calls is None or n_calls < self.max_calls:
             return False
-        quota = self.final_quota()
         n_final = self.n_holdout_cases + self.n_search_cases
         n_search = self.n_generations * self.full_generation
-        return self.planned_cells() < n_search or quota.n_cells < n_final
+        return self.planned_cells() < n_search or sum(self.final_quota()) < n_final
 
     def planned_cells(self) -> int:
         """Return the search cells of all generations at most."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.feedback.activation_gate import GateMeasures, gate_checks
@@ -44,18 +44,6 @@ RIGHT_FROM: Final = (DESIRABLE_FROM - LOWEST) / (HIGHEST - LOWEST)
 Rate = Callable[[str, str], float]
 """(prompt, answer) → its mark as a share of the scale."""
 IsRight = Callable[[str], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repairs:
-    """How many repairs there are, and how many a new adapter keeps."""
-
-    n: int
-    """Prompts that were marked low and that the adapter in service answers rightly."""
-    n_kept: int
-    """Those of them that the new one answers rightly."""
-    rest_on: str
-    """What said whether an answer is right, and of how many prompts."""
 
 
 class RightAnswers:
@@ -103,7 +91,7 @@ def ask_repairs(
     new: Path,
     old: Path | None,
     old_version: str | None,
-) -> Repairs:
+) -> tuple[int, int, str]:
     """Ask a new adapter again what the one in service has repaired.
 
     Args:
@@ -114,13 +102,15 @@ def ask_repairs(
         old: folder of the one in service; ``None`` means the base model, which repaired nothing.
         old_version: of the one in service; marks of its own answers are not of an earlier version.
 
+    Returns:
+        Prompts that were marked low and that the adapter in service answers rightly; those of them
+        that the new one answers rightly; what said whether an answer is right, and of how many prompts.
+
     Raises:
         ModelProcessError: the model could not answer.
     """
     if old is None:
-        return Repairs(
-            n=0, n_kept=0, rest_on="no adapter is in service that could have repaired one"
-        )
+        return 0, 0, "no adapter is in service that could have repaired one"
     low = _marked_low(marks, old_version)
     judged = [
         (interaction, is_right)
@@ -139,7 +129,7 @@ def ask_repairs(
         f"{len(judged):,} of {plural(len(low), 'prompt')} marked low under an earlier version have a test "
         f"case or a rater that says what is right{cut}"
     )
-    return Repairs(n=len(repaired), n_kept=len(kept), rest_on=rest_on)
+    return len(repaired), len(kept), rest_on
 
 
 def _right(
@@ -199,12 +189,8 @@ REWARD_SPAN: Final = 2.0
 """From the lowest rating's reward, -1, to the highest's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterJudgement:
-    """Verdicts on a new adapter, which decide, and metrics, which inform."""
-
-    checks: tuple[GateCheck, ...]
-    metrics: tuple[HeldOutMetric, ...] = ()
+AdapterJudgement: TypeAlias = tuple[tuple[GateCheck, ...], tuple[HeldOutMetric, ...]]
+"""Verdicts on a new adapter, which decide, and metrics, which inform."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +242,7 @@ def check_adapter(
     rater = _rater(loaded)
     if weights_problem is not None:  # it is not loaded at all
         measures = GateMeasures(n_held_out=0, weights_problem=weights_problem)
-        return AdapterJudgement(checks=gate_checks(measures))
+        return gate_checks(measures), ()
     prompts = tuple(
         prompt_of(prompt_key(prompt), _messages(prompt), prompt.sampling)
         for prompt in sorted(marks.held_out_prompts, key=prompt_key)[:MOST_PROMPTS]
@@ -267,7 +253,9 @@ def check_adapter(
             _logged_reward(model, marks, new, old) if rater is None else (None, "")
         )
         right = RightAnswers(loaded, rater)
-        repairs = ask_repairs(model, marks, right, new=new, old=old, old_version=old_version)
+        n_repairs, n_kept, repairs_rest_on = ask_repairs(
+            model, marks, right, new=new, old=old, old_version=old_version
+        )
         liked = _liked(marks, prompts)
         nats = [_nats(model, liked, marks) for marks in (new, old)]
     by_new = _rated(answered, answered.new, answered.log_ratios, rater)
@@ -291,15 +279,15 @@ def check_adapter(
             n_ratings=len(marks.answers) + len(marks.held_out) if rater is None else None,
             n_new_flags=n_flags if prompts else None,
             safety_rests_on=flags_rest_on,
-            n_repairs=repairs.n,
-            n_repairs_kept=repairs.n_kept,
-            repairs_rest_on=repairs.rest_on,
+            n_repairs=n_repairs,
+            n_repairs_kept=n_kept,
+            repairs_rest_on=repairs_rest_on,
             has_server_answered=bool(prompts) and all(answered.new),
         )
     )
     texts = {key: [text for _, text in pairs] for key, pairs in liked.items()}
     metrics = held_out_metrics(by_new, by_old, liked=texts, new_nats=nats[0], old_nats=nats[1])
-    return AdapterJudgement(checks=checks, metrics=metrics)
+    return checks, metrics
 
 
 def _answered(

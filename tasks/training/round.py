@@ -277,7 +277,7 @@ class _Round:
             weights_problem=weights_problem(self._adapters.folder(version)),
             classifier=safety_classifier(self._feedback, self._role),
         )
-        checks = judged.checks
+        checks, _ = judged
         self._adapters.record_checks(version, checks)
         reason = failed_words(checks)
         if reason is not None:
@@ -302,7 +302,7 @@ class _Round:
         return self._report("activated", sentence, version, judged)
 
     def _undecided(self, version: str, judged: AdapterJudgement) -> RoundReport:
-        more = next((check.n_more for check in judged.checks if check.n_more is not None), None)
+        more = next((check.n_more for check in judged[0] if check.n_more is not None), None)
         settled = "more ratings settle it"
         settled = settled if more is None else f"about {plural(more, 'more rating')} settle it"
         self._adapters.defer(version, settled, by=BY)
@@ -317,13 +317,12 @@ class _Round:
         status: Status,
         sentence: str,
         version: str | None = None,
-        judged: AdapterJudgement | None = None,
+        judged: AdapterJudgement = ((), ()),
     ) -> RoundReport:
         result = self._result
         return RoundReport(
             role=self._role, status=status, sentence=sentence, version=version,
-            checks=() if judged is None else judged.checks,
-            metrics=() if judged is None else judged.metrics,
+            checks=judged[0], metrics=judged[1],
             n_rows=result.n_rows, cpu_s=result.cpu_s, losses=result.losses,
         )  # fmt: skip
 

@@ -12,7 +12,6 @@ from tasks.sao.dataset import dataset_of
 from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.training import round as rounds
-from tasks.training.adapter_checks import AdapterJudgement
 from tasks.training.jobs import TrainingJob, TrainingResult, TrainingRow
 from tasks.training.marks import is_held_out_prompt
 from tasks.training.preference_rows import training_rows_of_preferences
@@ -106,7 +105,7 @@ def test_a_paused_round_goes_on_with_the_rows_it_began_with(
     base = BaseModel(name="tiny", files=None, names=("stand-in",))  # type: ignore[arg-type]
     monkeypatch.setattr(rounds, "run_training", train)
     monkeypatch.setattr(rounds, "base_model", lambda _: base)
-    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: AdapterJudgement(checks=(PASSED,), metrics=()))  # fmt: skip
+    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: ((PASSED,), ()))  # fmt: skip
     training = {"min_ratings": 5, "held_out": 0.5, "batch_size": 2, "objective": "kto"}
 
     def look(role: str = "assistant", *, preferences: bool) -> rounds.RoundReport:

@@ -8,7 +8,7 @@ import pytest
 
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.training.adapter_checks import Repairs, RightAnswers, ask_repairs
+from tasks.training.adapter_checks import RightAnswers, ask_repairs
 from tasks.training.judged_model import JudgedModel, SampledPrompt
 from tasks.training.marks import RoleMarks, collect
 from tests.feedback.answers import answer
@@ -52,7 +52,7 @@ def marks_of(store: FeedbackStore) -> RoleMarks:
 
 def ask(
     model: Answering, marks: RoleMarks, right: RightAnswers, old: Path | None = OLD
-) -> Repairs:
+) -> tuple[int, int, str]:
     version = None if old is None else old.name
     judged = cast("JudgedModel", model)
     return ask_repairs(judged, marks, right, new=NEW, old=old, old_version=version)
@@ -83,9 +83,9 @@ def test_what_was_marked_low_and_is_answered_rightly_is_asked_again(feedback: Fe
         old=lambda prompt: "Lima" if prompt == "Chile?" else f"It is {CITIES[prompt]}.",
         new=lambda prompt: "Oslo" if prompt == "Kenya?" else CITIES[prompt],
     )
-    found = ask(model, marks_of(feedback), RightAnswers(loaded(), rate))
-    assert (found.n, found.n_kept) == (3, 2)
-    assert found.rest_on == (
+    n_repairs, n_kept, rest_on = ask(model, marks_of(feedback), RightAnswers(loaded(), rate))
+    assert (n_repairs, n_kept) == (3, 2)
+    assert rest_on == (
         "4 of 4 prompts marked low under an earlier version have a test case or a rater that says what "
         "is right"
     )
@@ -116,9 +116,9 @@ def test_a_test_case_says_what_is_right(
         old=lambda prompt: "It is Lima." if prompt == "Peru?" else CITIES[prompt],
         new=CITIES.__getitem__,
     )
-    found = ask(model, marks_of(feedback), cases(metrics, field))
-    assert (found.n, found.n_kept) == (n, n)
-    assert found.rest_on.startswith(f"{n_judged} of 4 prompts marked low")
+    n_repairs, n_kept, rest_on = ask(model, marks_of(feedback), cases(metrics, field))
+    assert (n_repairs, n_kept) == (n, n)
+    assert rest_on.startswith(f"{n_judged} of 4 prompts marked low")
 
 
 def test_a_test_case_goes_before_the_rater():

@@ -17,7 +17,6 @@ from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.training import round as rounds
-from tasks.training.adapter_checks import AdapterJudgement
 from tasks.training.jobs import TrainingJob, TrainingResult
 from tasks.training.marks import RoleMarks, collect, is_held_out, training_rows
 from tasks.training.round_settings import BaseModel
@@ -62,7 +61,7 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trainer:
     monkeypatch.setattr(
         rounds,
         "check_adapter",
-        lambda *_a, **_k: AdapterJudgement(checks=(PASSED,), metrics=METRICS),
+        lambda *_a, **_k: ((PASSED,), METRICS),
     )
     return made
 
@@ -279,9 +278,7 @@ def test_what_fails_a_check_is_rejected_and_its_marks_stay_used(
     monkeypatch: pytest.MonkeyPatch,
 ):
     rate(feedback, 40)
-    monkeypatch.setattr(
-        rounds, "check_adapter", lambda *_a, **_k: AdapterJudgement(checks=(PASSED, FAILED))
-    )
+    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: ((PASSED, FAILED), ()))
     found = look(loaded, feedback)
     assert found.status == "rejected"
     assert (
@@ -314,7 +311,7 @@ def test_a_candidate_of_a_killed_round_is_judged_first(
     monkeypatch.setattr(
         rounds,
         "check_adapter",
-        lambda *_a, **_k: AdapterJudgement(checks=(PASSED,), metrics=METRICS),
+        lambda *_a, **_k: ((PASSED,), METRICS),
     )
     found = look(loaded, feedback)
     assert (found.status, found.version) == ("activated", left.version)

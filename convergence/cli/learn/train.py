@@ -3,7 +3,6 @@
 import re
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,9 +23,7 @@ _CHECK_S = 60.0
 
 
 def train(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")
-    ] = options.CONFIG_FILE,
+    config: options.ConfigFile = options.CONFIG_FILE,
     now: Annotated[
         bool,
         typer.Option(

@@ -85,6 +85,7 @@ class PostgresJournal(SqlJournal):
             StoreFormatError: the tables are of a newer version, or the database is not UTF-8.
             StoreWriteError: the server cannot be reached or written.
         """
+        self._database: PostgresDatabase
         super().__init__(PostgresDatabase(dsn, POSTGRES_JOURNAL))
         self._now_us = now_us
 

@@ -8,7 +8,7 @@ the run that paid. So a resumed run ends with the same ledger as the unbroken on
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from convergence_core.ports import (
     CallIntent,
@@ -32,8 +32,10 @@ from tasks.store.journal.ledger import (
     damaged_error,
 )
 
-_Locked = TypeVar("_Locked")
-_Result = TypeVar("_Result")
+if TYPE_CHECKING:
+    from tasks.store.postgres import PostgresDatabase
+    from tasks.store.sqlite import SqliteDatabase
+
 
 _ACTIVE = (
     "SELECT CAST(coalesce(sum(seen_us - started_us), 0) AS BIGINT) FROM activity WHERE run_id = ?"
@@ -56,25 +58,6 @@ Loaded = Callable[[], dict[str, Call]]
 """Fetches calls by their keys, once their statements are sent."""
 
 
-class JournalDatabase(Protocol):
-    """A database that does work as a whole, again where its connection dropped."""
-
-    def read(self, work: Callable[[Any], _Result]) -> _Result:
-        """Return what SELECTs of ``work`` find."""
-
-    def write(
-        self,
-        lock: Callable[[Any], Callable[[], _Locked]],
-        change: Callable[[Any, _Locked], _Result],
-        *,
-        is_idempotent: bool = False,
-    ) -> _Result:
-        """Return what one durable transaction gives: statements that lock and read, then writes."""
-
-    def close(self) -> None:
-        """Close; safe to call twice."""
-
-
 class SqlJournal(Closing):
     """Journal over a database, whatever its dialect."""
 
@@ -83,7 +66,7 @@ class SqlJournal(Closing):
     """Statement that locks the calls of a run which are in flight; ``None`` means all is locked.
     """
 
-    def __init__(self, database: JournalDatabase) -> None:
+    def __init__(self, database: "SqliteDatabase | PostgresDatabase") -> None:
         self._database = database
 
     def claim(self, intents: Sequence[CallIntent], owner: str) -> list[Claim]:
