@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from convergence_core.config import Configuration
 from convergence_core.config.games import (
@@ -20,17 +21,62 @@ from convergence_core.games.game import Game
 from convergence_core.games.registry import solved_games
 from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS, TreeGame
-from convergence_core.ports import LLM, Player
-from tasks.calls.model_calls import Model
+from convergence_core.ports import LLM, Ask, Completion, Player
+from convergence_core.records import Json
+from tasks.calls.metric_calls import PaidCall
+from tasks.calls.model_calls import GAME, Model
 from tasks.games.answer_games import game_like_cases
 from tasks.games.own_games import OwnGame, load_game
-from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat
 from tasks.games.reasoning_audits import RealTasks, check_real_task
 from tasks.games.sandbox import Sandbox, why_unavailable
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.rlp.factory import make_model
+
+WORDING_VERSION: Final = "games-1"
+PERSONA: Final = "You play a game. Reply with what you are asked for, and with nothing else."
+"""Who a model is told to be unless the configuration says it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSeat:
+    """A model that plays a role."""
+
+    model: Model
+    persona: str
+    temperature: float | None
+    limit: int
+    """Longest reply, in tokens."""
+    redact: Callable[[str], str]
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+        return self.model.name
+
+    def call(self, ask: Ask) -> PaidCall:
+        """Return the call that asks the model once."""
+        options: dict[str, Any] = {}
+        if self.temperature is not None:
+            options["temperature"] = self.temperature
+        return self.model.chat(
+            GAME,
+            [
+                {"role": "system", "content": self.persona},
+                {"role": "user", "content": ask.text},
+            ],
+            limit=self.limit,
+            read=self._kept,
+            **options,
+        )
+
+    def _kept(self, done: Completion) -> Json:
+        """Return a reply as it is played, scored and stored: without secrets, and writable.
+
+        Without secrets from the beginning, so that a play is the same when it is read from the journal.
+        """
+        return self.redact(done.text.encode("utf-8", "replace").decode("utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Reports of single candidates: re-estimation, search, leaderboard row."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from convergence_core.evidence import Member
 from convergence_core.records import Candidate, Case, Evaluation, Role, Trial
@@ -127,10 +127,17 @@ class View:
         member = self.search.archive.members[ranked.candidate_id]
         params = member.candidate.params
         return LeaderboardRow(
-            **asdict(ranked),
             rank=rank,
+            candidate_id=ranked.candidate_id,
             label=self.names[ranked.candidate_id],
             params=dict(params),
+            mean=ranked.mean,
+            low=ranked.low,
+            high=ranked.high,
+            cautious=ranked.cautious,
+            feasible=ranked.feasible,
+            n_cells=ranked.n_cells,
+            n_cases=ranked.n_cases,
             n_failed=self.evidence.n_failed.get(ranked.candidate_id, 0),
             metrics=self.evidence.metrics.get(ranked.candidate_id, {}).get("search", {}),
             origin=member.candidate.origin,
