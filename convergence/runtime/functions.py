@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from convergence.types import ConvergenceConfig
+from convergence_core.config.secrecy import shown
 from convergence_core.errors import ConfigurationError, NoArmsError, Problem
 from convergence_core.records import canonical_json
 from tasks.inputs.loader import load_mapping
@@ -261,7 +262,7 @@ def _runtime_update(
     numbers = {name: x for name, x in plain.items() if name not in ("signals", "metadata")}
     for name, number in (numbers | (plain["signals"] or {})).items():
         if not isinstance(number, int | float | None):
-            raise ValueError(f"`{name}` must be a number, but got {number!r:.80}")
+            raise ValueError(f"`{name}` must be a number, but got {shown(number)}")
     numbers = {name: None if x is None else float(x) for name, x in numbers.items()}
     given = Reward(user_id=user_id, decision_id=decision_id, **plain | numbers)
     systems = systems_of(system)

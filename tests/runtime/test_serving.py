@@ -192,7 +192,7 @@ def test_which_number_is_the_reward(system: str, given: dict[str, float], expect
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"reward": "0.5"}, "`reward` must be a number, but got '0.5'"),
+        ({"reward": "0.5"}, '`reward` must be a number, but got "0.5"'),
         ({"reward": np.nan}, "`reward` is nan, not a finite number"),
         ({"signals": {"quality": "good"}}, "`quality` must be a number"),
         ({"reward": 0.5, "metadata": {"a": {1}}}, "`metadata.a` is of type builtins.set"),
