@@ -261,7 +261,7 @@ class _Job:
                 key=name,
                 rule="must be absent when a run is resumed",
                 value=str(value),
-                fix="Remove it, or begin a new run without `resume`.",
+                fix="Remove it, or start a new run without `resume`.",
             )
             for name in ("seed", "generations", "max_calls", "max_usd")
             if (value := self.options.get(name)) is not None

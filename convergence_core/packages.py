@@ -36,7 +36,7 @@ def check_packages(names: Iterable[str]) -> None:
             home = folder.parent
         elif folder.parent != home:
             raise ForeignPackageError(
-                f"package `{name}` must lie beside the others in {home}, "
+                f"package `{name}` must lie next to the others in {home}, "
                 f"but was found in {folder.parent}. {FIX}"
             )
 
@@ -56,6 +56,6 @@ def _folder(name: str) -> PurePath:
     source = getattr(spec.loader, "get_source", lambda _: None)(name) or ""
     if MARKER not in source.splitlines():
         raise ForeignPackageError(
-            f"package `{name}` must bear our marker, but {file} is of another distribution. {FIX}"
+            f"package `{name}` must bear our marker, but {file} belongs to another distribution. {FIX}"
         )
     return file.parent

@@ -80,7 +80,7 @@ def show_start(run: Run) -> None:
         f"{len(run.loaded.holdout_cases):,} held out"
     )
     if run.next_generation:
-        _log(f"Going on after {plural(run.next_generation, 'generation')}; no call is made twice.")
+        _log(f"Continues after {plural(run.next_generation, 'generation')}; repeats no paid call.")
     artifact_id = create_progress_artifact(
         progress=_percent(run), key=_key(run, "progress"), description=f"Search of {run.label}"
     )
@@ -243,7 +243,7 @@ def show_thought(run_id: str) -> None:
         "kind": row["agent_id"],
         "information gain, nats": number_text.UNKNOWN if gain is None else f"{gain:+.2f}",
         "forecasts scored": row["n_outcomes"],
-        "settings of its own": row["n_own"],
+        "proposed settings": row["n_own"],
         "weight in the draws before": f"{row['weight']:.3f}",
         **{name: f"{stats[name]:.3f}" for name in sorted(stats) if name.startswith(("p_", "w_"))},
     }

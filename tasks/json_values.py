@@ -162,7 +162,7 @@ def parse_path(path: str) -> tuple[str | int, ...]:
     while position < len(path):
         match = _PATH.match(path, position)
         if match is None or (position == 0 and path[0] == "."):
-            raise ValueError(f"{path!r} is no dotted path such as `data.items[0].text`")
+            raise ValueError(f"{path!r} is not a dotted path such as `data.items[0].text`")
         index, name = match.groups()
         parts.append(int(index) if index is not None else name)
         position = match.end()

@@ -314,7 +314,7 @@ class PolicyClient:
             ValueError: no prompt is given.
         """
         if not prompts:
-            raise ValueError("`prompts` must hold one text or more, but it is empty")
+            raise ValueError("`prompts` must hold at least one prompt, but is empty")
         whole = int(self.stats()["max_steps"])
         n_steps = min(max_steps, whole)
         start = prompt = prompts[number % len(prompts)]

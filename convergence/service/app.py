@@ -203,7 +203,7 @@ class _Handlers:
         require(request, "select", "update")
         decision = await asyncio.to_thread(self._systems.decision, system, user_id, decision_id)
         if decision is None:
-            raise RequestRefusedError(404, "This user has no decision of that id.")
+            raise RequestRefusedError(404, "This user has no decision with that id.")
         return json_answer(as_dict(decision))
 
     async def gates(self, system: System, request: Request) -> Response:
@@ -229,7 +229,7 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
     add = functools.partial(add_route, app.router)
     unmet = {
         404: "The decision is not known.",
-        409: "It has another reward already, or learns from no such reward.",
+        409: "The decision has another reward already, or its arms do not learn from such rewards.",
     }
     not_learned: dict[int | str, Any] = {
         status: {"model": RewardOutcome, "description": meaning, "content": PROBLEM}
@@ -273,13 +273,13 @@ def _add_error_handlers(app: FastAPI) -> None:
         ValueError: lambda e: ProblemResponse(409, one_line(str(e), 500, redacted_text)),
         RequestValidationError: lambda e: ProblemResponse(
             422,
-            "The request is not of this form.",
+            "The request does not match the schema.",
             errors=[
                 f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
                 for error in e.errors()[:20]
             ],
         ),
-        Exception: lambda _: ProblemResponse(500, "This is a fault of the service; see its log."),
+        Exception: lambda _: ProblemResponse(500, "The service failed; see its log."),
     }
 
     async def refuse(request: Request, error: Exception) -> ProblemResponse:

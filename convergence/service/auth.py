@@ -49,14 +49,14 @@ def site_refusal(
 ) -> ProblemResponse | None:
     """Return why a request is refused that names another host or comes from a page of another site."""
     if headers.get(b"host", b"").decode("latin-1").lower() not in hosts:
-        return ProblemResponse(421, f"This server is not known by that name. {fix}")
+        return ProblemResponse(421, f"This server does not serve that host name. {fix}")
     origin = headers.get(b"origin")
     site, mode = headers.get(b"sec-fetch-site"), headers.get(b"sec-fetch-mode")
     is_foreign = (
         origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() not in hosts
     )
     if is_foreign or (site in (b"cross-site", b"same-site") and mode != b"navigate"):
-        return ProblemResponse(403, "Requests of other sites are refused.")
+        return ProblemResponse(403, "Requests from other sites are rejected.")
     return None
 
 
@@ -127,7 +127,7 @@ class AuthMiddleware:
         token = self._token(scope, headers)
         refusal = token if isinstance(token, ProblemResponse) else self._refusal(token)
         if refusal is None and _has_nul(scope):
-            refusal = ProblemResponse(404, "No name has the character 0.")
+            refusal = ProblemResponse(404, "A name cannot hold the NUL character.")
         if refusal is None:
             body = await self._body(headers.get(b"content-length"), receive)
             if isinstance(body, bytes):
@@ -154,7 +154,7 @@ class AuthMiddleware:
         if token is None:
             return ProblemResponse(
                 401,
-                "This service answers to bearer tokens that it knows.",
+                "This service needs a known bearer token.",
                 {"WWW-Authenticate": "Bearer"},
             )
         if self._rate is None:

@@ -54,7 +54,7 @@ def check_secret(field: str, name: str | None) -> None:
     """
     if name is not None and redacted_text(name) != name:
         raise ValueError(
-            f"`{field}` must not hold a secret, for it is stored. Send another identifier"
+            f"`{field}` must not hold a secret, because it is stored. Send another identifier"
         )
 
 
@@ -178,7 +178,7 @@ def described(body: type, *, has_key: bool = False) -> dict[str, Any]:
                 "in": "header",
                 "required": False,
                 "schema": name,
-                "description": "Name of this request: sent again under it, it is answered alike.",
+                "description": "Idempotency key: a repeated request with this key gets the same answer.",
             }
         )
     schema = {"$ref": _REFERENCE.format(model=body.__name__)}
@@ -209,7 +209,7 @@ async def body_of(request: Request, form: TypeAdapter[Record]) -> Record:
     except ValidationError as error:
         raise RequestRefusedError(
             422,
-            "The request is not of this form.",
+            "The request does not match the schema.",
             errors=[
                 f"{'.'.join(('body', *map(str, defect['loc'])))}: {defect['msg']}"
                 for defect in error.errors(include_input=False, include_url=False)[:20]
@@ -239,11 +239,11 @@ def key_of(request: Request) -> str | None:
 def _name(where: str, text: str) -> str:
     if not 1 <= len(text) <= LONGEST:
         rule = f"{where}: must have 1 to {LONGEST} characters"
-        raise RequestRefusedError(422, "The request is not of this form.", errors=[rule])
+        raise RequestRefusedError(422, "The request does not match the schema.", errors=[rule])
     try:
         check_secret(where, text)
     except ValueError as error:
         raise RequestRefusedError(
-            422, "The request is not of this form.", errors=[str(error)]
+            422, "The request does not match the schema.", errors=[str(error)]
         ) from None
     return text

@@ -59,7 +59,7 @@ _SETTINGS: Final = (
     "frequency_penalty", "reasoning_effort",
 )  # fmt: skip
 _ENDING: Final = (
-    "The service ends, and the answer was not whole by then; it is not logged. Ask again."
+    "The service shut down before the answer was complete, so it is not logged. Try again."
 )
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CUT: Final = frozenset({"length", "max_tokens"})
@@ -164,7 +164,7 @@ class CompletionBody(BaseModel):
         for name in (self.user, self.conversation_id):
             if name is not None and not (isinstance(name, str) and is_printable(name)):
                 raise ValueError(
-                    "`user` and `conversation_id` must be printable texts without blanks at their ends"
+                    "`user` and `conversation_id` must be printable, without leading or trailing blanks"
                 )
         check_secret("conversation_id", self.conversation_id)
         given: list[Json] = [[message.sent for message in self.messages], self._extra]
@@ -492,7 +492,7 @@ class GenerateBody(Body):
         for name in ("user", "conversation_id"):
             value = getattr(self, name)
             if value is not None and not is_printable(value):
-                raise ValueError(f"`{name}` must be a printable text without blanks at its ends")
+                raise ValueError(f"`{name}` must be printable, without leading or trailing blanks")
         return self
 
 

@@ -184,7 +184,7 @@ class _Handlers:
             )
             is None
         ):
-            raise RequestRefusedError(404, "This user has no decision of that id.")
+            raise RequestRefusedError(404, "This user has no decision with that id.")
 
 
 def feedback_routes(

@@ -29,20 +29,18 @@ class Metrics:
             registry=self._registry,
         )  # fmt: skip
         self._decisions = counter("convergence_decisions", "Arms chosen.", ("system", "arm"))
-        self._rewards = counter(
-            "convergence_rewards", "Rewards by what became of them.", ("system", "status")
-        )
+        self._rewards = counter("convergence_rewards", "Rewards by outcome.", ("system", "status"))
         self._alarms = counter(
             "convergence_drift_alarms", "Alarms that a mean reward has changed.", ("system",)
         )
         self._feedback = counter(
             "convergence_feedback",
-            "Logged answers, ratings and comparisons by what became of them.",
+            "Logged answers, ratings and comparisons by outcome.",
             ("kind", "status"),
         )
         self._policy = counter(
             "convergence_policy",
-            "Decisions, mutations, experiences and updates of the policy by what became of them.",
+            "Decisions, mutations, experiences and updates of the policy by outcome.",
             ("kind", "status"),
         )
         waiting = gauge("convergence_waiting", "Requests that wait for their commit.")

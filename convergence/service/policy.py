@@ -300,7 +300,7 @@ class PolicyRoutes:
         except PolicyBusyError:
             return
         except StoreError:
-            _log.exception("the policy could not be updated; the version before goes on")
+            _log.exception("the policy could not be updated; the previous version stays active")
             self._metrics.policy("update", "failed")
             return
         if update is not None:

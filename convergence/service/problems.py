@@ -101,18 +101,18 @@ PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return what the schema says of refusals: those of every route, and these statuses."""
     meanings = {
-        400: "The body is no text.",
+        400: "The body is not text.",
         401: "No known token.",
         403: "The token lacks the scope, or the decision or answer is another user's.",
-        404: "It is not known.",
+        404: "Not found.",
         408: "The body took too long.",
-        409: "It contradicts what is there.",
+        409: "It conflicts with stored data.",
         413: "The body is too long.",
-        422: "The request is not of this form.",
+        422: "The request does not match the schema.",
         429: "Too many requests of this token.",
         502: "The model's provider failed.",
         504: "The model's provider took too long.",
-        503: "Too much waits, or the store cannot be written.",
+        503: "Too many requests wait, or the store cannot be written.",
     }
     always = (400, 401, 403, 408, 413, 422, 429, 503)
     return {

@@ -70,7 +70,7 @@ class PluginContract:
             message = str(error)
             require(_UNKNOWN in message, f"the error does not name the key: {message}")
             return
-        raise AssertionError("an option that nothing reads was taken without a word")
+        raise AssertionError("an unknown option was accepted silently")
 
     def _made(self, options: Mapping[str, Json] | None = None) -> Any:
         """Return what a run makes of the plugin; ``None``: with ``options`` of the class."""

@@ -48,10 +48,10 @@ class MetricContract(PluginContract):
     def test_a_good_answer_is_worth_more_than_a_worse_one(self) -> None:
         """The value says what the metric is for."""
         good, worse = self._measured(self.result), self._measured(self.worse_result)
-        require(isinstance(good, float), f"the good answer is worth {good!r}")
-        require(isinstance(worse, float), f"the worse answer is worth {worse!r}")
+        require(isinstance(good, float), f"the good answer scores {good!r}")
+        require(isinstance(worse, float), f"the worse answer scores {worse!r}")
         is_ordered = good < worse if self.lower_is_better else good > worse  # type: ignore[operator]
-        require(is_ordered, f"the good answer is worth {good}, the worse one {worse}")
+        require(is_ordered, f"the good answer scores {good}, the worse one {worse}")
 
     def test_the_same_answer_has_the_same_value(self) -> None:
         """A metric reads nothing but its arguments."""

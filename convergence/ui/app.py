@@ -95,7 +95,7 @@ def make_app(
         AdapterRefusedError: lambda e: ProblemResponse(409, _error_text(e)),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be read; see the log."),
         HTTPException: lambda e: ProblemResponse(e.status_code, str(e.detail)),
-        Exception: lambda _: ProblemResponse(500, "This is a fault of the server; see its log."),
+        Exception: lambda _: ProblemResponse(500, "The server failed; see its log."),
     }
     logged = {StoreError, Exception}
     return Starlette(

@@ -119,7 +119,7 @@ class UiGuard:
         given = parse_qs(_text(scope["query_string"])).get("token", [""])[0]
         cookie = self._sessions.exchange(given)
         if cookie is None:
-            return ProblemResponse(403, f"This address was used before, or is none. {_BEGIN}")
+            return ProblemResponse(403, f"This login link was used, or is invalid. {_BEGIN}")
         page = f"{ROOT}/" if scope["path"] == ROOT else scope["path"]
         return self._with_cookie(RedirectResponse(page, 303), cookie)
 

@@ -72,11 +72,10 @@ class Log:
             raise ValueError("each reward must be a finite number in [0, 1]")
         if not np.all((self.propensities > 0.0) & (self.propensities <= 1.0)):
             raise ValueError(
-                "each propensity must lie in (0, 1]; a request whose propensity is unknown says "
-                "nothing about another policy: leave it out"
+                "each propensity must lie in (0, 1]; leave out requests whose propensity is unknown"
             )
         if np.any(self.actions < 0):
-            raise ValueError("actions must be numbers from 0")
+            raise ValueError("actions must be integers of 0 or more")
 
     @property
     def n(self) -> int:
@@ -149,7 +148,7 @@ def estimate(
         ValueError: the log is empty, or an argument does not fit.
     """
     if not log.n:
-        raise ValueError("an empty log says nothing. Give one request at least.")
+        raise ValueError("the log must hold at least one request")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie in (0, 1), but got {level}")
     weights = log.probabilities(target) / log.propensities
@@ -187,13 +186,13 @@ def _missing(ess: float, n_matching: int, weights: Floats) -> str | None:
     if n_matching < MIN_MATCHING or ess < MIN_MATCHING:
         return (
             f"not enough: {n_matching:,} of {n:,} requests went to arms that this policy chooses, "
-            f"worth {ess:.1f} of equal weight; {MIN_MATCHING} of either are needed"
+            f"an effective {ess:.1f}; both numbers must reach {MIN_MATCHING}"
         )
     mean = float(weights.mean())
     if not MEAN_WEIGHTS[0] <= mean <= MEAN_WEIGHTS[1] or _is_implausible(weights):
         return (
-            f"not enough: the mean weight is {mean:.3g} and should be 1, so most of what this policy "
-            "would do is not in the log, or the propensities are wrong"
+            f"not enough: the mean weight is {mean:.3g} but should be 1: the log lacks most of what "
+            "this policy would choose, or the propensities are wrong"
         )
     return None
 

@@ -140,7 +140,7 @@ _SPENT: Final[dict[LimitName, str]] = {
 }
 _UNKNOWN: Final[dict[LimitName, str]] = {
     "max_tokens": (
-        "{limit} needs a bound of every call, but this one's length is unknown: set "
+        "{limit} needs a bound for every call, but this call's length is unknown: set "
         "`max_tokens` of the request (a chat), or remove the limit."
     ),
     "max_usd": (

@@ -104,7 +104,7 @@ def session_problems(body: Json) -> Iterator[Problem]:
                 fix = guessed(path[-1], known, f"Known are {listing(sorted(known))}.")
                 if path == ("userMetadata",):
                     fix = "Remove it: a run marks its sessions there, to find and release them."
-                rule = "is no field of a Browserbase session"
+                rule = "is not a field of a Browserbase session"
                 yield Problem(key=key, rule=rule, fix=fix)
             elif isinstance(value, str) and _FIELD.search(value):
                 continue
@@ -197,13 +197,13 @@ def _check_endpoints(api: ApiConfig, report: Report) -> None:
         fix = "Add `endpoint:` with a URL, or `function:` for a Python function."
         report.require("api.endpoint", why, fix)
     elif api.endpoint is not None and api.models:
-        rule, value = "must not stand beside `models`", shown_url(api.endpoint)
+        rule, value = "cannot be combined with `models`", shown_url(api.endpoint)
         report.add("api.endpoint", rule, "Remove one of them.", value=value)
     for path, url in _urls(api):
         check_url(path, url, report)
         if api.kind == "azure" and "api-version" in url:
-            rule = "must not hold `api-version`, which has a key of its own"
-            fix = "Cut it off, and write `api.api_version`."
+            rule = "must not hold `api-version`"
+            fix = "Remove it, and write `api.api_version`."
             report.add(path, rule, fix, value=shown_url(url))
 
 
@@ -235,7 +235,7 @@ def _check_models(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> N
 def _check_deployment(deployment: str, model: CategoricalParam, report: Report) -> None:
     """One deployment is one model, so that several to choose from would all be the same."""
     if len(model.choices) > 1:
-        rule = "must not stand beside several models to choose from: it would answer for each"
+        rule = "cannot be combined with several models: it would answer for each"
         fix = "Remove it: each model's own name is its deployment's. Or use `api.models`."
         report.add("api.deployment", rule, fix, value=shown(deployment))
 
@@ -285,14 +285,17 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
             rule = "must be the name of an HTTP header"
             report.add(path, rule, "Use letters, digits and `-`.", of_key=True)
         if re.search(r"[\r\n\0]", value) or not value.isascii():
-            rule, fix = "must be one line of ASCII text", "Remove line breaks and other letters."
+            rule, fix = (
+                "must be one line of ASCII text",
+                "Remove line breaks and non-ASCII letters.",
+            )
             text = "" if has_known_secret(value) else shown(value, name)
             report.add(path, rule, fix, value=text)
         if lowered in seen:
             rule = f"must be written once, but `{seen[lowered]}` is the same header"
             report.add(path, rule, "Remove one of them.", of_key=True)
         elif lowered == sent:
-            rule = f"must not stand beside `api.auth`, whose type `{api.auth.type}` sets it"
+            rule = f"cannot be combined with `api.auth`, whose type `{api.auth.type}` sets it"
             report.add(path, rule, "Remove it.", of_key=True)
         seen[lowered] = name
 

@@ -43,7 +43,7 @@ def check_evaluation(
         report.add(_METRICS, rule, "Write e.g. `weight: 1`.", of_key=True)
     if evaluation.deterministic and evaluation.repeats > 1:
         rule, fix = (
-            "must be 1 where `evaluation.deterministic` is true",
+            "must be 1 if `evaluation.deterministic` is true",
             "Remove `repeats`, or `deterministic`.",
         )
         report.add("evaluation.repeats", rule, fix, value=str(evaluation.repeats))
@@ -56,7 +56,7 @@ def _check_objective(configuration: Configuration, report: Report) -> None:
     if evaluation.objective == "pareto":
         path = "evaluation.objective"
         if sum(metric.weight > 0 for metric in metrics) == 1:
-            rule = "must be `reward` where only one metric has a weight above 0"
+            rule = "must be `reward` if only one metric has a weight above 0"
             fix = "Give another metric a weight, or remove it."
             report.add(path, rule, fix, value="pareto")
         if configuration.optimization.algorithm == "evolution":
@@ -75,7 +75,7 @@ def _check_test_cases(configuration: Configuration, report: Report) -> None:
     cases = configuration.evaluation.test_cases
     path, inline = "evaluation.test_cases.path", "evaluation.test_cases.inline"
     if cases.path is not None and cases.inline is not None:
-        rule = "must not stand beside `inline`"
+        rule = "cannot be combined with `inline`"
         report.add(path, rule, "Remove one of them.", value=shown(cases.path))
     elif cases.path is None and cases.inline is None:
         rule = "is required, unless there are `inline` cases"
@@ -95,7 +95,7 @@ def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
         and not metric.forbidden
         and metric.expected_field is None
     ):
-        why = "by type `tool_allowed`, unless `expected_field` says where the cases name them"
+        why = "by type `tool_allowed`, unless `expected_field` names where cases list them"
         fix = "Write e.g. `forbidden: [delete_*]`."
         report.require((*path, "forbidden"), why, fix)
     if isinstance(metric, RegexMetric) and metric.pattern is not None:
@@ -160,12 +160,12 @@ def _check_rubric(metric: JudgeMetric, path: Path, report: Report) -> None:
     rubric, file = (*path, "rubric"), (*path, "rubric_path")
     if metric.rubric is None and metric.rubric_path is None:
         why = "by type `llm_judge`, unless there is a `rubric_path`"
-        report.require(rubric, why, "Say in words what a good answer is.")
+        report.require(rubric, why, "Describe a good answer.")
     elif metric.rubric is not None and metric.rubric_path is not None:
-        rule = "must not stand beside `rubric`"
+        rule = "cannot be combined with `rubric`"
         report.add(file, rule, "Remove one of them.", of_key=True)
     elif metric.rubric is not None and not metric.rubric.strip():
-        report.add(rubric, "must not be empty", "Say what a good answer is.")
+        report.add(rubric, "must not be empty", "Describe a good answer.")
 
 
 def _check_range(metric: JudgeMetric, path: Path, report: Report) -> None:
@@ -179,7 +179,7 @@ def _check_range(metric: JudgeMetric, path: Path, report: Report) -> None:
         fix = "Write a share, e.g. 0.5."
         if metric.mode == "rating" and 1 < value <= 10:
             fix = f"Write {(value - 1) / 9:.3g} for a rating of {value:g}."
-        rule = "must lie between 0 and 1, where a judge's values do"
+        rule = "must lie between 0 and 1, like a judge's values"
         report.add((*path, *keys), rule, fix, value=shown(value))
 
 
@@ -193,8 +193,8 @@ def check_judges(configuration: Configuration) -> None:
         ConfigurationError: names each metric without one.
     """
     rule = (
-        "is required by type `llm_judge`, here or as `society.llm`, for the target has no model "
-        "of its own that could judge"
+        "is required by type `llm_judge`, here or as `society.llm`, because the target has "
+        "no model that could judge"
     )
     fix = (
         "Add e.g. `society: {llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}}`, or run it "

@@ -51,7 +51,7 @@ _ORDER: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_ALLOWED = "allowed are names, numbers, quoted texts, + - * / // %, comparisons, in, and, or, not"
+_ALLOWED = "allowed are names, numbers, quoted text, + - * / // %, comparisons, in, and, or, not"
 _NAMES_OF_NODES: dict[type[ast.AST], str] = {
     ast.Call: "a call",
     ast.Attribute: "an attribute (a dot)",
@@ -120,7 +120,7 @@ def parse(text: str) -> Expression:
     except SyntaxError as error:
         raise ValueError(f"{error.msg} (column {error.offset or 1})") from None
     except (ValueError, RecursionError, MemoryError):
-        raise ValueError("it is nested too deeply or holds a character of control") from None
+        raise ValueError("it is nested too deeply or holds a control character") from None
     parts = list(_parts(tree, "truth"))
     if len(parts) > MAX_NODES:
         raise ValueError(f"it has {len(parts)} parts, more than {MAX_NODES}")
@@ -153,7 +153,7 @@ def _check_part(node: ast.expr, use: Use | None) -> None:
     elif use == "truth" and (is_list or is_sign or isinstance(node, ast.BinOp)):
         raise ValueError(_NO_CONDITION)
     elif is_list:
-        raise ValueError("a list may only stand at the right of `in`")
+        raise ValueError("a list may only stand on the right of `in`")
 
 
 def _below(node: ast.expr) -> list[tuple[ast.expr, Use | None]]:
@@ -201,7 +201,7 @@ def _check_comparison(op: ast.cmpop, right: ast.expr) -> None:
         raise ValueError(f"it uses `is`; write == or != instead; {_ALLOWED}")
     is_list = isinstance(right, ast.Tuple | ast.List)
     if isinstance(op, ast.In | ast.NotIn) != is_list:
-        raise ValueError("`in` needs a list at its right, as in `x in [1, 2]`, and only `in` does")
+        raise ValueError("`in` needs a list on its right, as in `x in [1, 2]`, and only `in` does")
 
 
 def _refusal(node: ast.AST) -> ValueError:

@@ -129,7 +129,7 @@ def _order(problem: Problem) -> tuple[float, float, str]:
 
 def _nul_problems(source: ConfigSource) -> list[Problem]:
     """Return a problem for each text with the character 0; test cases may hold any."""
-    rule, fix = "must not hold the character 0", "Remove it; no path, header or database takes it."
+    rule, fix = "must not hold the NUL character", "Remove it."
     return [
         source.problem(path, rule, fix, value=shown(text, str(path[-1]) if path else ""))
         for path, text in texts_of(source.data)
@@ -175,8 +175,8 @@ class _Reader:
             if isinstance(key, str):
                 copied[str(key)] = self.convert(item, (*path, str(key)))
             else:
-                rule = f"must have texts as keys, but one of them is a {type(key).__name__}"
-                self._source.add(path, rule, "Use str keys.")
+                rule = f"must have strings as keys, but one of them is a {type(key).__name__}"
+                self._source.add(path, rule, "Use strings.")
         return copied
 
     def _scalar(self, value: Any, path: Path) -> Any:
@@ -189,8 +189,8 @@ class _Reader:
         # Subclasses such as enums and numpy's float64, too.
         kind = next((kind for kind in (str, int, float) if isinstance(value, kind)), None)
         if kind is None:
-            rule = f"must be a value that JSON can carry, not a {type(value).__name__}"
-            fix = "Pass mappings, lists, texts, numbers and booleans only."
+            rule = f"must be a JSON value, not a {type(value).__name__}"
+            fix = "Pass only mappings, lists, strings, numbers and booleans."
             self._source.add(path, rule, fix)
             return None
         plain: str | int | float = kind(value)

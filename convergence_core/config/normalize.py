@@ -230,7 +230,7 @@ def _llms(n: Report) -> None:
     if society.get("llm") is None:
         society.pop("llm", None)
     elif n.data.get("llm") is not None:
-        rule = "must not stand beside `llm`, which means the same"
+        rule = "cannot be combined with `llm`, which means the same"
         n.refuse(society, ("society", "llm"), rule, "Remove one of them.")
     else:
         n.data["llm"] = society.pop("llm")

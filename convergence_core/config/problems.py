@@ -44,7 +44,7 @@ class Report:
         if old not in holder:
             return
         if new in holder:
-            rule = f"must not stand beside `{new}`, which means the same"
+            rule = f"cannot be combined with `{new}`, which means the same"
             self.refuse(holder, (*path, old), rule, "Remove one of them.")
             return
         holder[new] = holder.pop(old)
@@ -223,7 +223,7 @@ def _extra_rule(path: Path, data: Any) -> _Words:
     elif guess:
         hint = f"Did you mean `{guess}`?"
     else:
-        hint = f"It belongs into `{sections[0]}`." if sections else "Remove it."
+        hint = f"It belongs in `{sections[0]}`." if sections else "Remove it."
     return "is not a known key", f"{hint} Known keys here: {listing(known)}."
 
 
@@ -255,13 +255,13 @@ _EXAMPLES = {
 
 _MAPPING: _Words = ("must be a mapping", "Write `key: value` pairs, indented below.")
 _TYPES: dict[str, _Words] = {
-    "string_type": ("must be a text", 'Put it in quotes, e.g. "{value}".'),
+    "string_type": ("must be a string", 'Put it in quotes, e.g. "{value}".'),
     "list_type": ("must be a list", "Write a list: `[…]`, or one `- item` per line."),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
     "too_short": ("must not be empty", "Add at least one entry."),
-    "string_too_short": ("must not be empty", "Write a text, or remove the key."),
+    "string_too_short": ("must not be empty", "Write a string, or remove the key."),
     "finite_number": ("must be a finite number", "Write a number."),
-    "string_unicode": ("must be made of characters", "Remove the half of a pair of codes."),
+    "string_unicode": ("must be valid Unicode text", "Remove the unpaired surrogate."),
 }
 _PATTERNS: dict[str, _Words] = {
     "api_version": (
@@ -329,7 +329,7 @@ def _special_rule(path: Path, data: Any) -> _Words | None:
     if path[:2] == ("search_space", "parameters"):
         if _is_choice(path, data):
             fix = "Write one value, e.g. `small` or `0.5`."
-            return "must be a text, a number or a boolean", fix
+            return "must be a string, a number or a boolean", fix
         if len(path) == 3:
             fix = "Write e.g. `{type: float, min: 0, max: 1}`."
             return "must be a mapping or a list of choices", fix

@@ -168,7 +168,7 @@ def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
     ]
     lacking = [key for key in ("input", "output") if key not in written]
     if not price.model_dump(exclude_none=True):
-        rule = "must tell a price, or something else of the model"
+        rule = "must set a price or another property of the model"
         fix = "Write e.g. `{input: 0.15, output: 0.6}`, US dollars per million tokens."
         report.add(path, rule, fix, of_key=True)
     elif written and lacking:
@@ -214,7 +214,7 @@ def _check_kept_texts(configuration: Configuration, report: Report) -> None:
     )
     for reader, reads, alternative in readers:
         if reads and not configuration.storage.keep_text:
-            rule = f"must be true with {reader}: the texts are read again"
+            rule = f"must be true with {reader}: it reads the texts again"
             report.add("storage.keep_text", rule, f"Remove it, or {alternative}.", value="false")
 
 
@@ -277,7 +277,7 @@ def _check_rates(configuration: Configuration, report: Report) -> None:
     known = ", ".join(f"`{name}`" for name in sorted(hosts)) or "none: a function has none"
     for host in configuration.optimization.execution.calls_per_second:
         if host not in hosts:
-            rule = "must be a host that this configuration asks, as in its URL"
+            rule = "must be a host that this configuration calls, as in its URL"
             path = (*_EXECUTION, "calls_per_second", host)
             report.add(path, rule, f"Hosts here: {known}.", of_key=True)
 
@@ -349,9 +349,9 @@ def without_effect(configuration: Configuration) -> list[str]:
     unpriced = configuration.api.kind == "http" and not configuration.prices
     if metric is not None and unpriced and configuration.api.response.cost_field is None:
         problems.append(
-            "`evaluation.metrics.cost_usd` has no share in the reward: nothing tells what a request "
-            "costs. Write e.g. `prices: {http: {request: 0.002}}`, or name the field of the answer that "
-            "says it by `api.response.cost_field`"
+            "`evaluation.metrics.cost_usd` does not count in the reward: the price of a request "
+            "is unknown. Write e.g. `prices: {http: {request: 0.002}}`, or name the field of the answer "
+            "that holds it by `api.response.cost_field`"
         )
     stopping = optimization.execution.early_stopping
     if configuration.evaluation.objective == "pareto" and stopping.enabled:
@@ -374,7 +374,7 @@ def read_by(algorithms: tuple[str, ...]) -> str:
 def _check_training(configuration: Configuration, report: Report) -> None:
     training = configuration.feedback.training
     if training.batch_size == 1 and training.objective in ("auto", "qrpo"):
-        rule = "must be 2 at least, for `qrpo` compares the answers of a batch with their mean"
+        rule = "must be at least 2, because `qrpo` compares the answers of a batch with their mean"
         fix = "Write 2 or more, or `objective: kto` or `dpo`."
         report.add(("feedback", "training", "batch_size"), rule, fix, value="1")
 
@@ -409,11 +409,11 @@ def _check_game(name: str, game: GameConfig, report: Report) -> None:
         report.add(path, rule, fix, value=name, of_key=True)
         return
     if game.file is not None and name in {**BUILT_IN, **ANSWER_GAMES}:
-        rule = "must have a name of its own: a built-in game has this one"
+        rule = "must differ from the names of built-in games"
         report.add(path, rule, "Rename the game, or remove `file`.", value=name, of_key=True)
     for role, player in game.roles.items():
         if role == SANDBOX:
-            rule = "must be no role of models: it runs programs"
+            rule = "cannot be a model's role: it runs programs"
             report.add((*path, "roles", role), rule, "Remove it.", value=role, of_key=True)
             continue
         if game.file is None and known is not None and role not in known:

@@ -325,12 +325,12 @@ class _Converter:
         """Return a key's text; ``None`` for a key that is no scalar, or empty."""
         at = _start(node)
         if not isinstance(node, yaml.ScalarNode):
-            self._source.add(path, "must have texts as keys", "Write a plain word.", at=at)
+            self._source.add(path, "must have strings as keys", "Write a plain word.", at=at)
             return None
         text = str(node.value)
         if node.tag == _TAG + "str":
             return text
-        rule = f"must have texts as keys, but one of them is {shown_key(text)}"
+        rule = f"must have strings as keys, but one of them is {shown_key(text)}"
         fix = f'Put the key in quotes: "{text}".' if text else "Write a key before the `:`."
         self._source.add(path, rule, fix, at=at)
         return text or None

@@ -82,7 +82,7 @@ def _allowed(parameter: ParameterConfig) -> str:
 
 def _check_name(name: str, path: Path, report: Report) -> None:
     if _NAME.fullmatch(name) is None or keyword.iskeyword(name):
-        rule = "must be named by letters, digits and `_`, not begin with a digit, and be no word of Python"
+        rule = "must be named by letters, digits and `_`, not begin with a digit, and not be a Python keyword"
         fix = f"Rename it, e.g. `{_suggest(name)}`."
         report.add(path, rule, fix, value=shown(name), of_key=True)
     elif name == _RESERVED:
@@ -115,7 +115,7 @@ def _check_range(parameter: FloatParam | IntParam, path: Path, report: Report) -
         rule = f"must not exceed the range, max - min = {high - low}"
         report.add((*path, "step"), rule, "Write a smaller step, or remove it.", value=shown(step))
     elif (high - low) / step > _MAX_STEPS:
-        rule = "must not be that small beside the range"
+        rule = "is too small for the range"
         report.add((*path, "step"), rule, "Write a larger step, or remove it.", value=shown(step))
 
 
@@ -143,8 +143,8 @@ def _check_conditions(parameters: Parameters, report: Report) -> None:
                 _check_values(parameters[other], values, path, report)
     for name in parameters:
         if _leads_back(name, parameters):
-            rule = "must not depend on itself by way of other conditions"
-            fix = "Remove one of the conditions of the circle."
+            rule = "must not depend on itself through other conditions"
+            fix = "Remove one of the conditions of the cycle."
             report.add((*_PARAMETERS, name, "when"), rule, fix, of_key=True)
 
 

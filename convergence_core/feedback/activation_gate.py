@@ -20,8 +20,8 @@ CONDITIONS: Final[Mapping[str, str]] = {
     "kl": "the answers must stay close to the incumbent's by the estimate k3",
     "well_formed": "the answers must be whole and readable",
     "reward": "the held-out reward must be above the incumbent's",
-    "safety": "no answer may be flagged that was not before",
-    "repairs": "answers that were repaired must stay so",
+    "safety": "no answer may be newly flagged",
+    "repairs": "repaired answers must stay repaired",
     "server": "the server must have answered with it",
 }
 """Check → its condition, in the order of checking."""
@@ -110,7 +110,7 @@ def _reward(measures: GateMeasures) -> GateCheck:
         return _not_measured("reward", 0.0, "reward")
     words = (
         f"the difference is {_shown(figure)}, and its lower end must exceed 0; it rests on "
-        f"{measures.reward_rests_on or 'what is not said'}"
+        f"{measures.reward_rests_on or 'unnamed evidence'}"
     )
     more = None
     if measures.n_ratings is not None and figure.low <= 0 < figure.value:
@@ -139,13 +139,13 @@ def _repairs(measures: GateMeasures) -> GateCheck:
     name, least, n = "repairs", LEAST_REPAIRS_KEPT, measures.n_repairs
     if n is None:
         return _not_measured(name, least, "share")
-    rests_on = measures.repairs_rest_on or "what is not said"
+    rests_on = measures.repairs_rest_on or "unnamed evidence"
     if n == 0:
         words = f"there are none: {rests_on}"
         return _check(name, None, passed=True, words=words, threshold=least, unit="share")
     share = Figure(value=measures.n_repairs_kept / n)
     words = (
-        f"{measures.n_repairs_kept:,} of {n:,} asked again are right, at least {least:g} of them; "
+        f"{measures.n_repairs_kept:,} of {n:,} repeated answers are right, at least {least:g} of them; "
         f"{rests_on}"
     )
     return _check(

@@ -20,7 +20,7 @@ AdapterStatus = Literal[
 ]
 STATUSES: Final[Mapping[AdapterStatus, str]] = {
     "candidate": "waits for its checks",
-    "undecided": "lacks only the ratings that would make its gain certain; it can be tried on live traffic",
+    "undecided": "needs only more ratings to prove its gain; it can be tried on live traffic",
     "active": "answers for its role",
     "inactive": "another one took its place; it can be activated again",
     "rolled_back": "was rolled back; it can be activated again",

@@ -47,7 +47,7 @@ def read_rating(
         SkippedRatingError: it has no rating that can be kept; the reason is its text.
     """
     if not isinstance(row, Mapping):
-        raise SkippedRatingError("a row is no object")
+        raise SkippedRatingError("a row is not an object")
     if form == "open-webui":
         return _of_open_webui(row)
     return _of_langfuse(row, scale) if form == "langfuse" else _of_line(row)
@@ -148,7 +148,7 @@ def _of_langfuse(row: Mapping[str, Any], scale: tuple[float, float] | None) -> F
     """Scores of Langfuse, which name a trace or an observation that is logged here."""
     names = tuple(name for key in ("observationId", "traceId") if (name := _name(row.get(key))))
     if not names:
-        raise SkippedRatingError("a score names no trace")
+        raise SkippedRatingError("a score has no trace")
     kind, value = row.get("dataType", "NUMERIC"), row.get("value")
     rating = thumbs = None
     if kind == "BOOLEAN":
@@ -156,12 +156,12 @@ def _of_langfuse(row: Mapping[str, Any], scale: tuple[float, float] | None) -> F
     elif kind == "CATEGORICAL":
         label = str(row.get("stringValue") or value).lower()
         if label not in _BY_LABEL:
-            raise SkippedRatingError("a category is none of ours")
+            raise SkippedRatingError("a category is unknown")
         rating = _BY_LABEL[label]
     elif kind == "NUMERIC" and scale is not None:
         low, high = scale
         if not low <= _number(value) <= high:
-            raise SkippedRatingError("a score is off the scale that was given")
+            raise SkippedRatingError("a score is outside the given scale")
         rating = round(1 + 4 * (_number(value) - low) / (high - low))
     else:
         raise SkippedRatingError("a numeric score has no scale: give --scale")
@@ -216,14 +216,14 @@ def _thumbs(value: Any) -> Thumbs | None:
 def _whole(value: Any) -> int:
     number = _number(value)
     if number != int(number) or int(number) not in LABELS:
-        raise SkippedRatingError("a rating is none of 1 to 5")
+        raise SkippedRatingError("a rating is not from 1 to 5")
     return int(number)
 
 
 def _number(value: Any) -> float:
     if isinstance(value, int | float) and math.isfinite(value):
         return float(value)
-    raise SkippedRatingError("a rating is no number")
+    raise SkippedRatingError("a rating is not a number")
 
 
 def _object(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -81,7 +81,7 @@ def compare_held_out(
     """
     prompts = {answer.prompt_key for answer in new}
     if not prompts or prompts != {answer.prompt_key for answer in old}:
-        raise ValueError("both must have answered the same prompts, and one at least")
+        raise ValueError("both must have answered the same prompts, at least one")
     well_formed = mean_interval(
         {str(k): float(form_fault(answer.text) is None) for k, answer in enumerate(new)},
         groups={str(k): answer.prompt_key for k, answer in enumerate(new)},

@@ -54,7 +54,7 @@ class LiveTest:
         if self.difference is not None and self.low is not None and self.high is not None:
             words = f"mean reward {self.difference:+.2f} [{self.low:.2f}, {self.high:.2f}] {on}"
         else:
-            words = f"no difference is known {on}"
+            words = f"no known difference {on}"
         if self.status in ("better", "worse"):
             end = "it answers all" if self.status == "better" else "it was rolled back"
             return f"{self.version} is {self.status} than {control}: {words}; {end}"

@@ -93,7 +93,9 @@ def offline_reward(
     labels = np.arange(r.size) if groups is None else np.asarray(groups)
     if not r.size == c.size == p.size == b.size == labels.size:
         sizes = f"{r.size}, {c.size}, {p.size}, {b.size} and {labels.size}"
-        raise ValueError(f"rewards, log-probabilities and groups must be as many, but got {sizes}")
+        raise ValueError(
+            f"rewards, log-probabilities and groups must be equally long, but got {sizes}"
+        )
     _, group = np.unique(labels, return_inverse=True)
     n_groups = int(group.max(initial=-1)) + 1
     if n_groups < LEAST_GROUPS:

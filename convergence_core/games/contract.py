@@ -84,7 +84,7 @@ def _of_declaration(game: object) -> Iterator[str]:
     if not declared.roles or len(set(declared.roles)) < len(declared.roles):
         yield f"`roles` must name each role once, but are {declared.roles!r}"
     if set(declared.cost) != set(declared.roles) or any(n < 1 for n in declared.cost.values()):
-        yield f"`cost` must say for each role how often a play asks it, but is {dict(declared.cost)!r}"
+        yield f"`cost` must give the calls of each role in a play, but is {dict(declared.cost)!r}"
     if declared.feeds not in get_args(Feed):
         yield f"`feeds` must be one of {', '.join(get_args(Feed))}, but is {declared.feeds!r}"
     if not isinstance(declared.grounded, bool):
@@ -123,12 +123,12 @@ def _why_broken(game: Game, players: Mapping[str, Player]) -> str:
 
 def _difference(game: Game, transcript: Transcript, again: Transcript) -> str:
     if transcript.sha256 != again.sha256:
-        return "two plays of one seed must be the same; draw all chance from `rng`"
+        return "two plays with one seed must be equal; sample only from `rng`"
     if (
         transcript.scores != again.scores
         or game.score(transcript.turns, transcript.facts) != transcript.scores
     ):
         return "the score must be a function of turns and facts alone"
     if transcript.scores.is_void and not transcript.scores.reason:
-        return "a play without a score must say why"
+        return "a play without a score must give its reason"
     return ""

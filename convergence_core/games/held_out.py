@@ -33,5 +33,5 @@ class HeldOutGuard:
             if self._texts.leak_into(prompt):
                 raise HeldOutError(
                     f"prompt {i + 1} of {len(prompts)} shares {N_RUN} words in a row with a held-out "
-                    "case, or holds a short one whole; no model may be shown it"
+                    "case, or holds a short one whole; no model may get it"
                 )

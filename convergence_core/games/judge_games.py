@@ -182,7 +182,7 @@ class DebateGame(JudgeGame):
         """Return the judge's log score after less before, in nats."""
         judged = [turn.reply for turn in turns if turn.ask.role == "judge"]
         if len(judged) == 2:
-            return Scores(by_role={"advocate": 0.0}, reason="the advocates said nothing")
+            return Scores(by_role={"advocate": 0.0}, reason="the advocates gave no argument")
         truth = bool(facts["first_is_right"])
         gain = log_score(judged[2], judged[3], truth) - log_score(judged[0], judged[1], truth)
         return Scores(by_role={"advocate": gain})

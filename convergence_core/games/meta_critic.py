@@ -176,12 +176,12 @@ def _check(rounds: Sequence[GameRound]) -> None:
     seen: set[int] = set()
     for past in rounds:
         if past.round_number in seen:
-            raise ValueError(f"round {past.round_number} came twice: one look a round")
+            raise ValueError(f"round {past.round_number} must come once, but came twice")
         seen.add(past.round_number)
         if not past.coins or any(not 0.0 < c.probability < 1.0 for c in past.coins.values()):
             raise NoCoinsError(
-                f"round {past.round_number} must have a logged coin for each game that could fall on "
-                "either side: without them no effect of a game can be told. Include games by `toss`."
+                f"round {past.round_number} must log a probability between 0 and 1 for each game: "
+                "without it no effect can be estimated. Include games by `toss`."
             )
         numbers = (past.change, past.change_variance or 0.0)
         if not all(map(math.isfinite, numbers)) or numbers[1] < 0.0:

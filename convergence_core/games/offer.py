@@ -50,7 +50,7 @@ def _why_off(game: Game, trust: Trust) -> str:
     if game.grounded:
         return ""
     if trust.n_missing:
-        return f"the judge is not known: {trust.n_missing} more items of executed truth are needed"
+        return f"trust in the judge is unknown: {trust.n_missing} more items with an executed answer are needed"
     if not trust.is_enabled:
         return f"trust in the judge is {trust.value:.2f}, below {LEAST_TRUST:g}"
     return ""

@@ -62,7 +62,7 @@ class OpenPlay:
             GameRuleError: nothing was asked, or the game breaks its own declaration.
         """
         if self.ask is None:
-            raise GameRuleError(f"`{self.game.id}` has ended and asks nothing any more")
+            raise GameRuleError(f"`{self.game.id}` has ended")
         kept = text if len(text) <= MOST_CHARACTERS else ""
         self.turns.append(Turn(self.ask, kept))
         self._go_on(kept)
@@ -79,7 +79,7 @@ class OpenPlay:
         for role, value in scores.by_role.items():
             if role not in self.game.roles or not np.isfinite(value):
                 raise GameRuleError(
-                    f"`{self.game.id}` must give roles of its own finite scores, but gave "
+                    f"`{self.game.id}` must give its roles finite scores, but gave "
                     f"`{role}` {value}"
                 )
         return Transcript(

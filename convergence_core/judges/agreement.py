@@ -70,7 +70,7 @@ def pass_fail_agreement(
     n_equal = int((x == y).sum())
     rate = wilson(n_equal, n, level=level)
     if y.min() == y.max():
-        unknown = f"all {n} labels are equal, so kappa says nothing"
+        unknown = f"all {n} labels are equal, so kappa is undefined"
         return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, unknown=unknown)
     figure = _bootstrapped(kappa, x, y, rng=rng, level=level)
     return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, kappa=figure)
@@ -100,7 +100,7 @@ def rating_agreement(
         return Agreement(n=n, level=level, unknown=_too_few(n))
     difference = _bootstrapped(_mean_difference, x, y, rng=rng, level=level)
     if y.min() == y.max():
-        unknown = f"all {n} labels are equal, so kappa and rank correlation say nothing"
+        unknown = f"all {n} labels are equal, so kappa and rank correlation are undefined"
         return Agreement(n=n, level=level, difference=difference, unknown=unknown)
     rho = _bootstrapped(spearman, x, y, rng=rng, level=level)
     return Agreement(

@@ -131,7 +131,7 @@ def _check_identity(texts: dict[str, Any], identity: PolicyIdentity) -> None:
     if texts["embedding"] != identity.embedding:
         raise PolicyCheckpointError(
             f"a checkpoint's embedding must be `{identity.embedding}`, but got `{texts['embedding']}`; "
-            "numbers of another embedding mean something else: train again, or use that embedding"
+            "train again, or use that embedding"
         )
     if tuple(texts["actions"]) != identity.actions:
         raise PolicyCheckpointError(

@@ -85,8 +85,8 @@ class ExperienceBuffer:
         before = self._outcomes.get(self._places.get((place[0], place[1] - 1), ""))
         if before is not None and (before.terminated or before.truncated):
             raise ValueError(
-                f"`episode_id` must be of an episode that goes on, but {decision.episode_id!r} ended with "
-                f"step {decision.step - 1}; begin another one"
+                f"`episode_id` must be of an open episode, but {decision.episode_id!r} ended with "
+                f"step {decision.step - 1}; start another one"
             )
         self._decisions[decision.decision_id] = decision
         self._places[place] = decision.decision_id
@@ -116,7 +116,7 @@ class ExperienceBuffer:
         if (outcome.terminated or outcome.truncated) and self._following(decision) is not None:
             raise ValueError(
                 f"`terminated` and `truncated` must be false for step {decision.step} of "
-                f"{decision.episode_id!r}, for its next step was decided already"
+                f"{decision.episode_id!r}, because its next step was decided already"
             )
         self._outcomes[decision_id] = outcome
         return before is None
@@ -128,7 +128,7 @@ class ExperienceBuffer:
             LookupError: no such decision waits.
         """
         if decision_id not in self._decisions or decision_id in self._outcomes:
-            raise LookupError(f"`decision_id` must wait for its outcome, but got {decision_id!r}")
+            raise LookupError(f"`decision_id` must name an open decision, but got {decision_id!r}")
         decision = self._decisions.pop(decision_id)
         del self._places[decision.episode_id, decision.step]
 

@@ -99,7 +99,7 @@ class PromptEnvironment:
             LookupError: no episode has begun.
         """
         if self._situation is None:
-            raise LookupError("an episode must begin before anything else")
+            raise LookupError("no episode has started")
         return self._situation
 
     def begin(self, rng: np.random.Generator) -> None:

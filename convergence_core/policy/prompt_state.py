@@ -59,7 +59,7 @@ class PromptEpisode:
                     f"`history` must hold actions among {rule}, but got {name[:40]!r}"
                 )
         if len(set(self.history)) < len(self.history):
-            raise ValueError("`history` must name each action once, for it is used once")
+            raise ValueError("`history` must name each action at most once")
         if len(self.history) > self.max_steps:
             raise ValueError(
                 f"`history` must have at most {self.max_steps} actions, but got {len(self.history)}"

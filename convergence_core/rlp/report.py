@@ -109,7 +109,7 @@ class ThinkingReport:
     def sentence(self) -> str:
         """The one sentence."""
         if self.gain is None:
-            return "No thought was scored, so nothing can be said of their worth."
+            return "No thought was scored, so their value is unknown."
         from convergence_core.rlp.gain import LEVEL  # noqa: PLC0415 - brings NumPy
 
         about = f"{self.gain:+.2f}" + ("" if self.se is None else f" ± {self.se:.2f}") + " nats"

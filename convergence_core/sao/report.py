@@ -51,7 +51,7 @@ class PreferenceRound:
         if self.lower_bound is None:
             return "no grounded item was judged"
         if self.n_missing:
-            return f"there is no verdict on the judge: {missing(self.n_missing)}"
+            return f"trust in the judge is unknown: {missing(self.n_missing)}"
         return (
             None if self.is_enabled else f"the judge is disabled, with a trust of {self.trust:.2f}"
         )
@@ -91,20 +91,20 @@ class PreferenceReport:
         """The effect of the data in one sentence."""
         effects = []
         if self.n_variants:
-            texts = "text" if self.n_variants == 1 else "texts"
+            prompts = "prompt" if self.n_variants == 1 else "prompts"
             effects.append(
-                f"{self.n_variants} {texts} distilled from kept pairs joined the search space"
+                f"{self.n_variants} {prompts} distilled from kept pairs joined the search space"
             )
         if self.n_proposed:
-            proposed = "candidate was" if self.n_proposed == 1 else "candidates were"
-            effects.append(f"{self.n_proposed} {proposed} evaluated at their proposal")
+            proposed = "candidate" if self.n_proposed == 1 else "candidates"
+            effects.append(f"{self.n_proposed} proposed {proposed} evaluated")
         if effects:
             return f"Preferences entered the search, and no reward: {'; '.join(effects)}."
         if not self.n_kept:
             return "Preferences changed nothing: no pair was kept."
-        why = self.rounds[-1].why_disbelieved or "no text was distilled from them"
+        why = self.rounds[-1].why_disbelieved or "no prompt was distilled from them"
         return (
-            f"Preferences changed nothing that was tried: {why}. "
+            f"Preferences did not change the search: {why}. "
             f"{self.n_kept:,} kept {'pair is' if self.n_kept == 1 else 'pairs are'} in the store."
         )
 

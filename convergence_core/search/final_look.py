@@ -49,7 +49,7 @@ def finalists(
                 Cell(candidate_id=candidate_id, case_id=case_id, repeat=number, role=role)
                 for case_id, number, role in cells
             ),
-            label=f"finally {study.space.name(candidate, n=3)}",
+            label=f"final test: {study.space.name(candidate, n=3)}",
         )
         for candidate_id, candidate in subjects.items()
     ]
@@ -98,6 +98,6 @@ def final_status(
     is_planned_end = ended.status == "done" and study.has_run_all_generations(state)
     if is_planned_end and study.schedule.is_used_up(n_calls):
         spent = f"budget.max_calls={study.schedule.max_calls} is spent"
-        text = f"{spent}: {ended.text}, with less than is configured"
+        text = f"{spent}: {ended.text}, with fewer evaluations than configured"
         return StopReason(status="budget", text=text)
     return ended

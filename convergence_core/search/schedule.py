@@ -101,9 +101,9 @@ class Schedule:
         subjects = " and ".join((", ".join(("the winner", *others[:-1])), *others[-1:]))
         judged = ", answers and judges" if self.calls_per_cell > 1 else ""
         return (
-            f"budget.max_calls={self.max_calls} keeps back {int(FINAL_SHARE * self.max_calls)} "
-            f"for the final test, and one case of {subjects} takes {needed}{judged}; from "
-            f"{least:,} on there is one"
+            f"budget.max_calls={self.max_calls} reserves {int(FINAL_SHARE * self.max_calls)} "
+            f"for the final test, but one case of {subjects} takes {needed}{judged}; "
+            f"{least:,} would suffice"
         )
 
     def capacity(self, generation: int, calls_used: int) -> int:

@@ -176,7 +176,7 @@ class Study:
         if self.has_perfect_defaults(state.search.archive):
             n = len(self.case_weights)
             cases = "the only search case" if n == 1 else f"all {n:,} search cases"
-            return f"{PERFECT_DEFAULTS} {cases}; nothing to gain that these cases can show"
+            return f"{PERFECT_DEFAULTS} {cases}; these cases can show no gain"
         if state.is_exhausted:
             n = len(state.search.archive)
             return f"all {n:,} settings of the search space are evaluated on all search cases"

@@ -160,7 +160,7 @@ class Space:
                     return point
         raise ConfigurationError.of(
             "search_space.constraints",
-            "must leave points to search, and none was found",
+            "must leave points to search, but none was found",
             "Loosen a constraint, or narrow the parameters to where it holds.",
             value="; ".join(str(constraint) for constraint in self.constraints),
         )
@@ -222,7 +222,7 @@ class Space:
                 return None
             rule, fix = "must have a value", "Add it."
         elif not active:
-            rule, fix = "must be absent here, for its conditions do not hold", "Remove it."
+            rule, fix = "must be absent, because its conditions do not hold", "Remove it."
         else:
             broken = parameter.problem(params[name])
             if broken is None:

@@ -18,7 +18,7 @@ from deployments.nightly.plan import ZOMBIE_S, ZOMBIES
 from tasks.notify.system_events import BUDGET, DRIFT, GATE, SHARE, resource_of
 from tasks.prefect_support.heartbeats import BEAT
 
-_NAME = "convergence{}: tell of {}"
+_NAME = "convergence{}: notify about {}"
 _FAILURE = "a failure"
 _EVENTS: Mapping[str, tuple[str, dict[str, str]]] = {
     "a gate passed": (GATE, {}),
@@ -34,7 +34,7 @@ def crash_zombies() -> Automation:
     """Return what crashes runs that gave a sign of life and then none: killed with their worker."""
     return Automation(
         name=ZOMBIES,
-        description=f"A run that beat and then not for {ZOMBIE_S} s was killed with its worker.",
+        description=f"A run without a heartbeat for {ZOMBIE_S} s was killed with its worker.",
         trigger=EventTrigger(
             after={BEAT},
             expect={BEAT, *(f"prefect.flow-run.{state}" for state in _QUIET)},
@@ -48,7 +48,7 @@ def crash_zombies() -> Automation:
             ChangeFlowRunState(
                 state=StateType.CRASHED,
                 message=f"No sign of life for {ZOMBIE_S} s. `convergence resume`, or the next "
-                "scheduled run, goes on where it was.",
+                "scheduled run, continues it.",
             )
         ],
     )

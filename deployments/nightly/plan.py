@@ -110,10 +110,10 @@ def plan(
             )
         )
     if plays_games:
-        text = f"Play a round of language games of {system}, and say which of them are kept."
+        text = f"Play a round of language games of {system}, and report which are kept."
         planned.append(Planned("games", "weekly", of_config, GAMES_CRON, description=text))
     if webhook_env is not None or slack_env is not None:
-        text = f"Tell people what happened to {system}; automations start it."
+        text = f"Notify people about {system}; automations start it."
         planned.append(Planned("notify", ALERTS, addresses, description=text))
     tags = ("convergence", f"system:{system}")
     return tuple(

@@ -151,7 +151,7 @@ def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Pat
     """Start a server and return when it answers."""
     if _answers(url):
         raise PrefectServerError(
-            f"port: must be free, but something answers at {url}; fix: end it, or choose another "
+            f"port: must be free, but something answers at {url}; fix: stop it, or choose another "
             "with `--port`"
         )
     log = folder / "convergence-server.log"

@@ -228,7 +228,7 @@ def _sent(message: Message, model: str, *, compressed: bool) -> dict[str, Json]:
     """
     if message.images or message.audio or message.videos or message.files:
         raise CandidateFault(
-            "a message of the agent holds pictures, sound or files; only texts are sent",
+            "a message of the agent holds pictures, sound or files; only text is sent",
             error_type="no_text",
         )
     content = message.get_content(use_compressed_content=compressed)

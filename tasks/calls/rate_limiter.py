@@ -271,10 +271,10 @@ class EndpointLimiter:
         if self.has_answered or not address.is_wrong(others_wait=others_wait):
             return False
         self._give_up(
-            f"{self._endpoint} dealt with none of {address.n_answers} calls for "
+            f"{self._endpoint} accepted none of {address.n_answers} calls for "
             f"{len(address.candidates)} different candidates. The last: {self._last_missed}. Check "
             "the address (`api.endpoint`, its path included) and the names of models; with another "
-            "one, begin a new run: `convergence optimize`"
+            "one, start a new run: `convergence optimize`"
         )
         return True
 
@@ -351,8 +351,8 @@ class EndpointLimiter:
         lasted_s = now_s - self._first_throttled_s
         if not self.has_answered and lasted_s > LONGEST_PAUSE_S:
             self._give_up(
-                f"{self._endpoint} has said for {lasted_s:.0f} s that it is too much, and dealt with no "
-                f"call. Look at the account's limits with the provider. The last answer: {fault}"
+                f"{self._endpoint} has refused every call for {lasted_s:.0f} s by its rate limit. Check the "
+                f"account's limits with the provider. The last answer: {fault}"
             )
 
     def _slow_down(self, n_in_flight: int, fault: EvaluationFault | None, now_s: float) -> None:
@@ -379,8 +379,8 @@ class EndpointLimiter:
     def _give_up(self, reason: str) -> None:
         if self._down_reason is None:
             self._down_reason = (
-                f"{reason.rstrip('.')}. Asked {self.n_entered} times by this run; what was "
-                f"answered is kept, and {self._resume} continues later."
+                f"{reason.rstrip('.')}. This run called it {self.n_entered} times. Paid "
+                f"answers are kept; {self._resume} continues later."
             )
             self._report(reason)
 

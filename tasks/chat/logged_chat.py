@@ -459,7 +459,7 @@ def _standard_params(loaded: Loaded) -> Params:
     if params is None:
         raise ConfigurationError.of(
             "search_space.parameters",
-            "must have a `default` in one parameter at least, for nothing was promoted yet",
+            "must have a `default` in at least one parameter, because nothing is promoted yet",
             "Write `default:` below a parameter, or promote a run.",
         )
     return params

@@ -111,7 +111,7 @@ class RoleAdapters:
                         self._ready.discard(version)
         except (InfrastructureFault, StoreError) as error:
             message = one_line(str(error), 1_000, redacted_text)
-            _LOGGER.warning("An adapter that answers no more stays loaded: %s", message)
+            _LOGGER.warning("An inactive adapter stays loaded: %s", message)
 
     async def _fields(self, record: AdapterRecord | None, *, model: str) -> Mapping[str, Json]:
         if model != self._model:

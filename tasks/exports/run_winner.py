@@ -55,7 +55,7 @@ def loaded_of(record: RunRecord, config: Path | None) -> Loaded:
     """
     path = config or (None if record.config_path is None else Path(record.config_path))
     if path is None or not path.is_file():
-        rule = "must name the configuration of the run, which is not where it was"
+        rule = "must name the configuration of the run, which was moved"
         fix = "Name it: `--config optimization.yaml`."
         raise ConfigurationError.of("--config", rule, fix, value=str(path or ""))
     return load(path)
@@ -71,7 +71,7 @@ def _request_of(loaded: Loaded, params: Params) -> tuple[Mapping[str, Any] | Non
     missing = configuration.search_space.parameters.keys() - params.keys()
     if missing:
         rule = "must have the parameters of the run, but it lacks one that is there now"
-        fix = "Name the configuration as it was when the run began by --config."
+        fix = "Name the configuration as it was when the run started by --config."
         raise ConfigurationError.of("search_space.parameters", rule, fix, value=min(missing))
     target = ChatTarget(configuration, secrets=Secrets(), workers=1)
     request = target.request(params, placeholder_case(loaded.cases))

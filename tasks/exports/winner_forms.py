@@ -99,7 +99,7 @@ def _variables(params: Params) -> dict[str, str]:
         variable = re.sub(r"\W", "_", name, flags=re.ASCII).upper()
         variable = f"_{variable}" if variable[:1].isdigit() else variable
         if variable in variables:
-            rule = f"needs names that differ in more than case and signs, but two are {variable}"
+            rule = f"needs names that differ in more than case and punctuation, but two are {variable}"
             fix = "Rename one of the parameters, or read `best_config.json`."
             raise ConfigurationError.of("search_space.parameters", rule, fix, value=name)
         variables[variable] = as_text(value)

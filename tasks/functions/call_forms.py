@@ -134,9 +134,7 @@ def _signature_problem(
     available = known | _WHOLES
     required = [*shape.required_positional, *sorted(shape.required_keywords)]
     unknown = [name for name in required if name not in available]
-    arguments = (
-        f"the arguments ({', '.join(required)})" if required else "no argument that is known"
-    )
+    arguments = f"the arguments ({', '.join(required)})" if required else "no known argument"
     return Problem(
         key=key,
         rule="must take (input, params), one merged dictionary, or parameters and input fields by name",

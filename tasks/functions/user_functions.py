@@ -75,11 +75,11 @@ def refuse_while_importing() -> None:
         ImportedScriptError: this thread is importing a user's module.
     """
     if getattr(_IMPORTS, "n", 0):
-        rule = "must not begin an optimization while it is imported"
+        rule = "must not start an optimization when imported"
         raise ImportedScriptError.of("", rule, _MAIN_GUARD)
 
 
-_MAIN_GUARD = 'Put what begins it under `if __name__ == "__main__":`.'
+_MAIN_GUARD = 'Put the call under `if __name__ == "__main__":`.'
 
 
 def resolve(function: UserFunction | str, base_dir: Path, *, key: str) -> UserFunction:
@@ -176,7 +176,7 @@ def _script_problem(error: ImportedScriptError, path: str, key: str) -> Problem:
     at = next((f for f in reversed(frames) if _is_users(f.filename)), None)
     return Problem(
         key=key,
-        rule="must be importable, and importing it begins an optimization",
+        rule="must be importable without starting an optimization",
         value=repr(path),
         fix=_MAIN_GUARD,
         file=None if at is None else at.filename,

@@ -241,7 +241,7 @@ def main() -> None:
     try:
         say(**report)
     except (MemoryError, ValueError, TypeError):
-        say(status="error", reason="what it returned cannot be written")
+        say(status="error", reason="its result has no JSON form")
 
 
 main()

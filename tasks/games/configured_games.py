@@ -103,11 +103,11 @@ class ConfiguredGame:
         """Return the game that a play is of.
 
         Raises:
-            LookupError: the answers that it is about are not stored any more.
+            LookupError: its answers are no longer stored.
         """
         game = self.game if self.dealt is None else self.dealt[index]
         if game is None:
-            raise LookupError("the answers that it is about are not stored any more")
+            raise LookupError("its answers are no longer stored")
         return game
 
 
@@ -192,7 +192,7 @@ def missing_system_error(games: Mapping[str, ConfiguredGame]) -> ConfigurationEr
     )
     return ConfigurationError.of(
         f"society.games.games.{name}.roles.{role}.player",
-        "can be `system` where a champion or defaults answer, and test cases hold one text each: a text, a "
+        "can be `system` if a champion or defaults answer, and test cases hold one text each: a text, a "
         "mapping with one text, or messages that end with the user's",
         "Let an `llm` play.",
         value="system",

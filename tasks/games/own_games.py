@@ -119,7 +119,7 @@ def load_game(
         _check(description, key)
     except NoReplyError as error:
         rule = "must make a game that keeps the contract"
-        fix = "Fix what waits or counts without end."
+        fix = "Fix the endless wait or loop."
         raise ConfigurationError.of(key, rule, fix, value=f"{error}") from None
     except ConfigurationError:
         process.close()
@@ -133,7 +133,7 @@ def _check(reply: Mapping[str, Any], key: str) -> None:
     if "problems" in reply:
         raise ConfigurationError([Problem(**problem) for problem in reply["problems"]])
     if "raised" in reply:
-        rule = "must name a class or a function that takes nothing and makes the game"
+        rule = "must name a class or a function without arguments that makes the game"
         raise ConfigurationError.of(key, rule, "Mend it.", value=reply["raised"])
     if broken := reply.get("broken"):
         shown, n = "; ".join(broken[:MOST_SHOWN]), len(broken)

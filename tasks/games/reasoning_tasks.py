@@ -139,7 +139,7 @@ class ReasoningLibrary:
             return VerifierVerdict(0.0, why, has_hung="hung" in reply)
         score = float(reply["score"])
         if not 0.0 <= score <= 1.0:  # NaN too
-            return VerifierVerdict(0.0, f"the verifier gave {score}, which is outside of 0 and 1")
+            return VerifierVerdict(0.0, f"the verifier gave {score}, outside [0, 1]")
         return VerifierVerdict(score, reply["reason"])
 
     def close(self) -> None:
@@ -244,7 +244,7 @@ def audit(
 ) -> Iterator[tuple[str, str]]:
     """Try generators of the installed version; yield each with why it is rejected, empty if admitted.
 
-    One is admitted if its own answer scores 1, answers without content score at most ``MOST_JUNK``, nothing
+    One is admitted if its reference answer scores 1, answers without content score at most ``MOST_JUNK``, nothing
     raises at them, no hostile answer hangs, and the same seed gives the same item in
     another process.
 
@@ -272,10 +272,10 @@ def _why_rejected(library: ReasoningLibrary, other: ReasoningLibrary, name: str,
     if item != again:
         return f"seed {seed} gives another item in another process"
     if not isinstance(item.answer, str):
-        return "it gives no answer of its own"
+        return "it gives no reference answer"
     verdict = library.verdict(name, seed, answer_of(item.answer))
     if verdict.score < 1.0:
-        return f"its own answer scores {verdict.score:g}" + (
+        return f"its reference answer scores {verdict.score:g}" + (
             f": {verdict.reason}" if verdict.reason else ""
         )
     return next(_of_answers(library, name, seed, answer_of(item.answer)), "")

@@ -91,7 +91,7 @@ class RoundPlayer:
                 why = str(fault)
                 if fault.error_type == NO_MONEY:
                     self.limit = self.limit or limit_words(why)
-                    why = "its call was more than the round's share allows"
+                    why = "its call would exceed the round's share"
                 return play.ended("lost", f"`{ask.role}` gave no reply: {why}")
             except SandboxUnavailableError as error:
                 return play.ended("lost", str(error))

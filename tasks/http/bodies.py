@@ -29,7 +29,7 @@ _PIECE: Final = 65_536
 def too_large(url: str, max_bytes: int) -> InfrastructureFault:
     """Return the fault of an answer that is larger than allowed."""
     return InfrastructureFault(
-        f"the answer of {url} has more than {max_bytes:,} bytes and was not read to its end. Let "
+        f"the answer of {url} has more than {max_bytes:,} bytes, so it was not read whole. Let "
         "it answer less, or raise `max_response_bytes`.",
         error_type=TOO_LARGE,
         retryable=False,

@@ -110,7 +110,7 @@ def _check_proxy(name: str, address: str) -> None:
         rule = "must be the address of a proxy, such as http://proxy.example.com:3128"
         raise ConfigurationError.of(name, rule, "Correct the variable, or unset it.", value=shown)
     if url.scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
-        rule = "must name a proxy of HTTP while the package socksio, which SOCKS needs, is missing"
+        rule = "must name an HTTP proxy, because SOCKS needs the missing package socksio"
         fix = "Run `pip install socksio`, or unset the variable."
         raise ConfigurationError.of(name, rule, fix, value=shown)
 

@@ -78,7 +78,7 @@ def status_fault(
         location = headers.get("location")
         retryable, body = False, ""
         text += (
-            ": redirects are not followed, since each would be a request that no limit counts. "
+            ": redirects are not followed, because no limit would count them. "
             "Write the final URL as `api.endpoint`: "
             f"{urljoin(url, location) if location else 'none given'}"
         )
@@ -119,7 +119,7 @@ def header_fault(error: BaseException, variable: str | None) -> InfrastructureFa
         return None
     where = variable or "`api.request.headers`"
     return InfrastructureFault(
-        f"nothing was sent: a header holds what HTTP cannot carry. Check {where}.",
+        f"nothing was sent: a header holds characters that HTTP cannot carry. Check {where}.",
         error_type="bad_header",
         retryable=False,
     )

@@ -197,7 +197,7 @@ def load_json(
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 class _TwiceError(Exception):
@@ -441,7 +441,7 @@ def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
         # `inputs`, `tag`: a misspelt name would be taken for a field of the input.
         near = difflib.get_close_matches(name.lower(), COLUMNS, 1, 0.75)
         if near and near[0] not in names and not name.startswith(_OF_PARTS):
-            rule = f"must name its columns {', '.join(COLUMNS)} or by fields of the input"
+            rule = f"must name its columns {', '.join(COLUMNS)} or after fields of the input"
             fix = f"Did you mean `{near[0]}` by `{name}`? If not, write `input.{name}`."
             yield report.problem(rule, fix, value=value, line=1)
             return

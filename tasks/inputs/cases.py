@@ -239,18 +239,18 @@ class _Fields(BaseModel):
 
 
 _RULES = {
-    "id": ("must be a text that is not empty", "Write e.g. `id: refund-1`, or leave it out."),
+    "id": ("must be a non-empty string", "Write e.g. `id: refund-1`, or leave it out."),
     "input": ("is required", "Add `input:`, the question."),
     "weight": (
         f"must be a number above 0 and at most {MAX_WEIGHT:,}",
         "Write e.g. 1, or remove the case.",
     ),
-    "tags": ("must be a list of texts", "Write e.g. `[easy, english]`."),
+    "tags": ("must be a list of strings", "Write e.g. `[easy, english]`."),
     "group": (
-        "must be a text that is not empty",
-        "Write one name for all cases that are alike, or remove it.",
+        "must be a non-empty string",
+        "Give similar cases the same name, or remove it.",
     ),
-    "description": ("must be a text", "Put it in quotes."),
+    "description": ("must be a string", "Put it in quotes."),
 }
 """Field → its rule, and what to write instead."""
 
@@ -278,7 +278,7 @@ class _Builder:
         try:
             value = to_json(raw.value)
         except NotJsonError as error:
-            fix = "Use texts, numbers, lists and mappings."
+            fix = "Use strings, numbers, lists and mappings."
             self._refuse("", f"must be made of JSON values: {error}", fix)
             return
         assert isinstance(value, dict)  # noqa: S101 - a mapping stays one
@@ -390,7 +390,7 @@ def retyped_warnings(
     for number, (index, leaf) in enumerate(columns[:MOST_SHOWN], start=1):
         at = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in leaf.path)
         rule = (
-            f"must be in quotes to stay a text: without them it is read as {as_text(leaf.value)}"
+            f"must be in quotes to stay a string: without them it is read as {as_text(leaf.value)}"
         )
         written = one_line(leaf.written, 40, redacted_text)
         fix = f'Write "{written}".'
@@ -433,7 +433,7 @@ def leak_warnings(cases: Sequence[Case], report: Reporter) -> list[Problem]:
     if 2 * n_same > n_expected:
         where = f"field `{name}`" if name else "whole"
         rule = f"must not hold the expected answer, but in {n_same} of {n_expected} cases its {where} is that"
-        return [report.problem(rule, "Leave it out, or no case tests anything.", at=".input")]
+        return [report.problem(rule, "Remove it: such cases test nothing.", at=".input")]
     if 2 * n_within > n_expected:
         rule = f"holds the expected answer within its text in {n_within} of {n_expected} cases"
         fix = "Leave it out, unless answers are to be found in the text."

@@ -99,7 +99,7 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
     is_asked = configuration.api.kind in {*CHAT_KINDS, "agno"}
     if budget.max_usd is not None and not budget.allow_unknown_prices:
         example = "{input: 0.15, output: 0.6}" if is_asked else "{request: 0.002}"
-        rule = f"needs to know what every call may cost, but not for {names}"
+        rule = f"needs the highest cost of every call, but it is unknown for {names}"
         fix = (
             f"Write `prices: {{{unknown[0]}: {example}}}` and, for a chat, a `max_tokens`; or "
             "`allow_unknown_prices: true` under `budget`."

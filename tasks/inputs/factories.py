@@ -55,9 +55,9 @@ def make_target(
     workers = loaded.configuration.optimization.execution.parallel_workers
     environment = environment or Environment.unchecked(loaded.configuration)
     if environment.mock_url is not None and not has_stand_in(loaded.configuration):
-        rule = "asks nothing that `--offline` could stand in for"
+        rule = "calls nothing that `--offline` can mock"
         fix = (
-            "Leave out `--offline`: your functions and plugins run as they are. It stands in for "
+            "Leave out `--offline`: your functions and plugins run as they are. It mocks "
             "endpoints, chat targets, browser sessions, metrics of type `llm_judge`, and `society`."
         )
         raise ConfigurationError.of("api.kind", rule, fix, value=api.kind)
@@ -129,7 +129,7 @@ def _function_target(
     elif api.function is not None:
         function, path = load_function(api.function, loaded.base_dir, key=_FUNCTION), api.function
     else:
-        fix = "Pass `local_function=` as when the run began, or write `function:`."
+        fix = "Pass `local_function=` as when the run started, or write `function:`."
         raise ConfigurationError.of(_FUNCTION, "is required", fix)
     inputs = [case.input for case in loaded.cases if isinstance(case.input, dict)]
     return make_function_target(

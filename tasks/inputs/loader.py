@@ -154,7 +154,7 @@ def _assign(tree: dict[str, Any], assignment: str) -> None:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        rule, fix = "must have a value of YAML", "Put it in quotes."
+        rule, fix = "must have a YAML value", "Put it in quotes."
         raise ConfigurationError.of("--set", rule, fix, value=repr(assignment)) from error
     node = tree
     for part in above:
@@ -162,7 +162,7 @@ def _assign(tree: dict[str, Any], assignment: str) -> None:
         if below is None:
             below = node[part] = {}
         if not isinstance(below, dict):
-            rule = f"must lead through mappings, but `{part}` is none"
+            rule = f"must lead through mappings, but `{part}` is not one"
             fix = "Replace the whole of it: `--set " + ".".join(above) + "={…}`."
             raise ConfigurationError.of("--set", rule, fix, value=repr(assignment))
         node = below
@@ -241,8 +241,8 @@ class _Loader:
                     key=_CASES,
                     rule="should differ, or name a `group`: "
                     f"{plural(len(made), 'case')} with inputs that share most of their rarer words "
-                    f"form {plural(len(set(made)), 'group')}, each one bet of the gate",
-                    fix="Give cases that only look alike a `group` of their own.",
+                    f"form {plural(len(set(made)), 'group')}, each of which the gate counts once",
+                    fix="Give cases that only look alike their own `group`.",
                 )
             )
         return grouped
@@ -299,7 +299,7 @@ class _Loader:
             if text is not None:
                 rubrics[name] = text
                 if not text.strip():
-                    fix = "Say in words what a good answer is."
+                    fix = "Describe a good answer."
                     self._problem(at, "must not be empty", fix, value=repr(path))
         return rubrics
 

@@ -174,7 +174,7 @@ def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], 
 def _refusal(path: Path, lost: Counter[str]) -> ConfigurationError:
     """Return why no prompt of a configuration can be carried, and what to do."""
     reasons = ", ".join(+lost) or "none"
-    rule = "must hold a prompt that is written as text"
+    rule = "must hold a prompt as text"
     fix = "Write one, e.g. `prompts: ['Sort this: {{text}}']`, or save what code returns as a .txt file."
     return ConfigurationError.of(f"{path}: prompts", rule, fix, value=reasons)
 
@@ -189,7 +189,7 @@ def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[st
         text = prompt.get("raw", prompt.get("id")) if isinstance(prompt, Mapping) else prompt
         if not isinstance(text, str):
             source_text = json.dumps(prompt, default=str)
-            kind = _IMAGES if _IMAGE.search(source_text) else "prompt that is no text:"
+            kind = _IMAGES if _IMAGE.search(source_text) else "prompt that is not text:"
             lost[f"{kind} {shortened(source_text)}"] += prompt is not None
             continue
         name = text.removeprefix("file://")
@@ -200,13 +200,13 @@ def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[st
             yield text
             continue
         if suffix not in _PROMPT_FILES:
-            kind = _LOST_FILES.get(suffix, "prompt in a file that is no text:")
+            kind = _LOST_FILES.get(suffix, "prompt in a file that is not text:")
             kind = _MADE if name.startswith("exec:") else kind
             lost[f"{kind} {shortened(name)}"] += 1
             continue
         files = sorted(folder.glob(name)) if not name.startswith("/") else [Path(name)]
         if not any(file.is_file() for file in files):
-            lost[f"prompt in {shortened(name)}, which is no file here"] += 1
+            lost[f"prompt in {shortened(name)}, which does not exist here"] += 1
         for file in files:
             content = file.read_text(encoding="utf-8-sig")
             if suffix in (".txt", ".md", ".j2"):
@@ -246,7 +246,7 @@ def _messages(
     roles = [message["role"] for message in prompts[0]]
     alike = [prompt for prompt in prompts if [message["role"] for message in prompt] == roles]
     if len(alike) < len(prompts):
-        lost["prompt with other roles than the first one's"] += len(prompts) - len(alike)
+        lost["prompt with roles other than the first prompt's"] += len(prompts) - len(alike)
     messages: Messages = []
     for i, role in enumerate(roles):
         variants = [*dict.fromkeys(conversation[i]["content"] for conversation in alike)]
@@ -285,7 +285,7 @@ def _models(
         endpoint = config.get("apiBaseUrl", endpoint)
         groups.setdefault((kind, endpoint, key), []).append((model, config))
     if not groups:
-        lost["no provider is carried: gpt-4o-mini stands in"] += 1
+        lost["no provider is carried: gpt-4o-mini replaces it"] += 1
         groups[_SERVICES["openai"]] = [("gpt-4o-mini", {})]
     chosen = max(groups, key=lambda group: len(groups[group]))
     for group, members in groups.items():
@@ -318,7 +318,7 @@ def _options(
         elif len(distinct) == 1 or any(isinstance(v, dict | list | None) for v in distinct):
             options[name] = distinct[0]
             if len(values) < len(configs) or len(distinct) > 1:
-                lost[f"option `{name}` of some providers alone: it holds for all"] += 1
+                lost[f"option `{name}` of some providers only: it applies to all"] += 1
         else:
             parameters[name] = {
                 "type": "categorical",
@@ -373,7 +373,7 @@ def _add_cases(
         )
     kept = [case for case in project.cases if case["expected"] != {"checks": []}]
     if kept and len(kept) < len(project.cases):
-        noun = "test without an assertion that is carried, which is left out"
+        noun = "test without a carried assertion, left out"
         project.lost[noun] = len(project.cases) - len(kept)
         project.cases = kept
     project.lost = +project.lost
@@ -382,7 +382,7 @@ def _add_cases(
     metrics = _metrics([case["expected"] for case in project.cases])
     for name, values in limits.items():
         if len(values) > 1:
-            project.lost[f"thresholds of {name} but the lowest"] += len(values) - 1
+            project.lost[f"thresholds of {name} except the lowest"] += len(values) - 1
         scale = {"good": min(values), "bad": 2 * min(values)}
         metrics[name] = {"weight": 0.1, "scale": scale}
     if not metrics:
@@ -440,7 +440,7 @@ def _of_assertions(
     rubrics: list[str] = []
     for assertion in assertions:
         if not isinstance(assertion, Mapping):
-            lost["assertion that is no mapping"] += 1
+            lost["assertion that is not a mapping"] += 1
             continue
         for key in assertion:
             lost[f"`{shortened(key)}` of assertions"] += key not in _OF_ASSERTIONS

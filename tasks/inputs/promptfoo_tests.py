@@ -102,7 +102,7 @@ def _tests(tests: Any, folder: Path) -> Iterator[Row]:
             continue
         files = _files(name.removeprefix("file://"), folder)
         if not files:
-            yield SkippedTestError(f"tests in {shortened(name)}, which is no file here")
+            yield SkippedTestError(f"tests in {shortened(name)}, which does not exist here")
         for file in files:
             try:
                 loaded = _load(file)
@@ -111,7 +111,7 @@ def _tests(tests: Any, folder: Path) -> Iterator[Row]:
                 continue
             for test in loaded if isinstance(loaded, list) else [loaded]:
                 is_row = isinstance(test, Mapping | SkippedTestError)
-                yield test if is_row else SkippedTestError("a test is no mapping")
+                yield test if is_row else SkippedTestError("a test is not a mapping")
 
 
 def shortened(value: object) -> str:
@@ -175,7 +175,7 @@ def _read(value: Any, folder: Path) -> Json:
     if file.suffix in _CODE_SUFFIXES:
         raise SkippedTestError("a variable is made by code, which is not run")
     if not file.is_relative_to(folder.resolve()):
-        raise SkippedTestError("a variable is a file outside of the configuration's folder")
+        raise SkippedTestError("a variable is a file outside the configuration's folder")
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

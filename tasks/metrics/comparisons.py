@@ -351,7 +351,7 @@ def _equals_as_json(a: Json, b: Json, config: CasedMetric) -> bool:
 def _expected_texts(expected: Json) -> list[str]:
     parts = expected if isinstance(expected, list) else [expected]
     if not parts or not all(isinstance(p, (str, int, float)) and p != "" for p in parts):
-        raise ValueError("must be a text, or a list of texts, that is not empty")
+        raise ValueError("must be a non-empty string, or a list of them")
     return [as_text(part) for part in parts]
 
 
@@ -416,9 +416,9 @@ def _validator(schema_json: str) -> Any:
         _check_references(resource, Registry().resolver_with_root(resource))
         validator.is_valid(None)
     except Unresolvable as error:
-        raise ValueError(f"must hold what its references lead to, but not {error.ref}") from error
+        raise ValueError(f"must define all its references, but lacks {error.ref}") from error
     except RecursionError:
-        raise ValueError("must not refer to itself without an end") from None
+        raise ValueError("must not refer to itself endlessly") from None
     return validator
 
 

@@ -97,7 +97,7 @@ class UserEvaluator:
             why = f"took longer than {EVALUATOR_TIMEOUT_S:g} s"
             raise EvaluatorFault(f"metric `{metric}` {why}", error_type="timeout") from None
         except WorkersHungError:
-            why = "hangs in every one of its threads, so nothing more can be measured"
+            why = "hangs in all its threads, so no further answer can be measured"
             raise EvaluatorFault(f"metric `{metric}` {why}", error_type="hung") from None
 
     async def _call(self, metric: str, reply: Reply, case: Case, params: Params) -> WorkOutcome:

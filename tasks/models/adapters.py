@@ -260,7 +260,7 @@ class LlamaCppAdapters(_Server, AdapterBackend):
             scales.append({"id": entry.get("id"), "scale": 1.0 if is_own else 0.0})
         if version is not None and not is_there:
             reason = (
-                "is none that llama-server was started with, and it loads none later. Make a GGUF "
+                "is not one that llama-server started with, and it cannot load one later. Make a GGUF "
                 f"file with `convert_lora_to_gguf.py {folder} --outfile {version}.gguf`, and start "
                 f"it again with `--lora {version}.gguf --lora-init-without-apply`"
             )

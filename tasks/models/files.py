@@ -113,7 +113,7 @@ def find_model(name: str, base_dir: Path, *, key: str) -> ModelFiles:
         lacking = [*missing_libraries()]
         if is_packaged and packaged_weights() is None:
             lacking.append(PACKAGE.replace("_", "-"))
-        rule = f"needs what is not installed: {', '.join(lacking)}"
+        rule = f"needs packages that are not installed: {', '.join(lacking)}"
         fix = f"Run {' and then '.join(f'`{command}`' for command in commands)}."
         raise ConfigurationError.of(key, rule, fix, value=name)
     path = packaged_weights() if is_packaged else (base_dir / name).expanduser()

@@ -50,7 +50,7 @@ class Lora:
         for key, tensor in weights.items():
             match = _KEY.fullmatch(key)
             if match is None:
-                raise self._error(f"holds `{key}`, which is no matrix of LoRA")
+                raise self._error(f"holds `{key}`, which is not a LoRA matrix")
             if not bool(torch.isfinite(tensor).all()):
                 raise self._error(f"has numbers in `{key}` that are not finite")
             matrices.setdefault(match[1], {})[match[2]] = tensor.float()
@@ -106,13 +106,13 @@ class Lora:
             raise self._error(f"lacks a matrix of `{name}`")
         a, b = pair["A"], pair["B"]
         if not isinstance(module, torch.nn.Linear):
-            raise self._error(f"is another model's: this one has no linear layer `{name}`")
+            raise self._error(f"belongs to another model: this one has no linear layer `{name}`")
         n_out, n_in = module.weight.shape
         if a.shape[1:] != (n_in,) or b.shape != (n_out, a.shape[0]):
             shapes = f"{tuple(a.shape)} and {tuple(b.shape)}"
             wanted = f"(r, {n_in}) and ({n_out}, r)"
             raise self._error(
-                f"is another model's: the matrices of `{name}` are {shapes}, and here {wanted}"
+                f"belongs to another model: the matrices of `{name}` are {shapes}, and here {wanted}"
             )
         return module, a, b * _scale(name, a.shape[0], config)
 

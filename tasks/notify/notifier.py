@@ -50,7 +50,7 @@ def send(body: Mapping[str, str], env_name: str, form: Form) -> None:
             status = answer.status_code
     except httpx.InvalidURL:
         raise NotificationError(
-            f"{env_name}: must hold an address, but what it holds is none", may_pass=False
+            f"{env_name}: must hold an address, but its value is not one", may_pass=False
         ) from None
     except httpx.TransportError as error:  # its text may show the address
         raise NotificationError(

@@ -107,7 +107,7 @@ def whole_text(source: PageSource, record: RunRecord, eval_id: str, kind: str) -
     sql = _TEXT.format(column=column)
     rows = source.rows(sql, run=record.run_id, evaluation=eval_id) if column else []
     if not rows:
-        raise RunNotFoundError(f"the evaluation {eval_id} has no {kind} that was kept.")
+        raise RunNotFoundError(f"the evaluation {eval_id} has no {kind} that is stored.")
     content = redacted_text(str(rows[0]["text"])).encode()
     return PageFile(name=f"{kind}.txt", content=content, media_type="text/plain; charset=utf-8")
 

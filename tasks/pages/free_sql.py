@@ -38,12 +38,12 @@ QUESTIONS: Mapping[str, str] = {
     "How did my runs end?": "select label, status, reason, n_generations, started_at from runs order by started_at desc;",
     "Which configurations lead each run, and which one is recommended?": "select label, rank, recommended, candidate_id, posterior_mean, posterior_low, posterior_high, n_cases, params_json from leaderboard join runs using (run_id) where rank <= 3 order by label, rank;",
     "How did the run learn?": "select run_id, generation, recommended_id, best_so_far, best_low, best_high, cumulative_evaluations from learning_curve order by all;",
-    "What did the held-out cases say?": "select run_id, recommended, candidate_id, mean_reward, low, high, n_cases from final_estimates where role = 'holdout' order by run_id, recommended desc;",
+    "How did configurations score on held-out cases?": "select run_id, recommended, candidate_id, mean_reward, low, high, n_cases from final_estimates where role = 'holdout' order by run_id, recommended desc;",
     "Which test cases are hardest?": "select case_id, avg(reward) as mean, count(*) as n from evaluations where role = 'search' group by all order by mean limit 10;",
-    "What went wrong, and whose fault was it?": "select fault, error_type, count(*) as n, any_value(error) as example from evaluations where status <> 'ok' group by all order by n desc;",
+    "What failed, and why?": "select fault, error_type, count(*) as n, any_value(error) as example from evaluations where status <> 'ok' group by all order by n desc;",
     "How many calls did each run make, and what did they cost?": "select run_id, purpose, sum(n_calls) as n_calls, sum(cost_usd) as cost_usd, sum(n_unpriced) as n_unpriced from costs group by all order by all;",
     "How fast is each candidate?": "select candidate_id, median(latency_ms) as p50_ms, quantile_cont(latency_ms, 0.95) as p95_ms from evaluations group by all order by p50_ms;",
-    "Which way of making candidates worked best?": "select origin, count(*) as n, avg(posterior_mean) as mean, max(posterior_mean) as highest from leaderboard group by all order by highest desc;",
+    "Which source of candidates worked best?": "select origin, count(*) as n, avg(posterior_mean) as mean, max(posterior_mean) as highest from leaderboard group by all order by highest desc;",
     "How does one metric move with one parameter?": "select parameter, p.value, metric, avg(m.value) as mean from parameters p join metrics m using (run_id, candidate_id) group by all order by all limit 20;",
 }  # fmt: skip
 """Ten questions in SQL: on the page SQL, and in docs/tables.md."""
@@ -103,7 +103,7 @@ def _selected(
     if len(sql) > LONGEST_SQL:
         raise QueryError(f"a query must have at most {LONGEST_SQL:,} characters.")
     if not _PLACES.acquire(timeout=SECONDS):
-        raise QueryError(f"at most {AT_ONCE} queries run at once. Ask again when one has ended.")
+        raise QueryError(f"at most {AT_ONCE} queries run at once. Try again when one has ended.")
     try:
         answered = _answer({"root": str(source.store.path), "sql": sql, "most": most})
     finally:
@@ -137,11 +137,11 @@ def _answer(request: Mapping[str, object]) -> Page:
                 child.stdout.readline()  # ``ready``: its time begins
             answer, _ = child.communicate(json.dumps(request), timeout=SECONDS)
         except subprocess.TimeoutExpired as error:
-            message = f"a query must end within {SECONDS:g} seconds. Ask for less."
+            message = f"a query must end within {SECONDS:g} seconds. Query less."
             raise QueryError(message) from error
         finally:
             child.kill()
     if child.returncode or not answer:
-        raise QueryError(f"a query must do with {MEMORY} of memory. Ask for less.")
+        raise QueryError(f"a query must use at most {MEMORY} of memory. Query less.")
     answered: Page = json.loads(answer)
     return answered

@@ -83,7 +83,7 @@ def _named(source: PageSource, name: str) -> Subject:
             params = json.loads(rows[0]["params_json"])
             subject = Subject.of(candidate, record, candidate, params)
         if subject is None:
-            raise RunNotFoundError(f"{clean(candidate)!r} is no candidate of {record.label}.")
+            raise RunNotFoundError(f"{clean(candidate)!r} is not a candidate of {record.label}.")
         return subject
     if not has_result:
         raise RunNotFoundError(

@@ -47,10 +47,10 @@ def answer(root: str, sql: str, most: int) -> dict[str, Any]:
                 n_chars += sum(len(value) for value in rows[-1] if isinstance(value, str))
             if n_chars > _MOST_CHARS:
                 return {
-                    "error": f"a result must have at most {_MOST_CHARS:,} characters. Ask for less."
+                    "error": f"a result must have at most {_MOST_CHARS:,} characters. Query less."
                 }
     except (duckdb.OutOfMemoryException, MemoryError):
-        return {"error": f"a query must do with {MEMORY} of memory. Ask for less."}
+        return {"error": f"a query must use at most {MEMORY} of memory. Query less."}
     except (duckdb.Error, ConvergenceError) as error:
         return {"error": str(error)}
     return {"columns": columns, "rows": rows}

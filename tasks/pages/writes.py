@@ -75,7 +75,7 @@ def promote(
 
 
 def roll_back(source: PageSource, system: str, body: Mapping[str, Any]) -> str:
-    """Put the champion before the present one back into production; return what was done.
+    """Put the champion before the current one back into production; return what was done.
 
     Raises:
         ConfigurationError: there is none before it.

@@ -79,9 +79,9 @@ class PluginCalls:
             ) from None
         except WorkersHungError as error:
             raise EndpointDownError(
-                f"all {error} calls of {plugin_text} hang and cannot be ended, so nothing more can be asked. "
-                "Give the plugin's requests time-outs of their own. What was answered is kept, and "
-                "`convergence resume` goes on."
+                f"all {error} calls of {plugin_text} hang and cannot be stopped, so no further call is possible. "
+                "Give the plugin's requests their own time-outs. Paid answers are kept; "
+                "`convergence resume` continues."
             ) from None
         if outcome.failure is not None:
             raise outcome.failure.fault(f"{plugin_text}: ")

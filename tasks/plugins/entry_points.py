@@ -93,7 +93,7 @@ class Plugin:
         except (Exception, SystemExit) as error:
             raise self.broken(context, f"is not importable: {_error_text(error)}") from error
         if not callable(factory):
-            raise self.broken(context, f"is no factory, but a {type(factory).__name__}")
+            raise self.broken(context, f"is not a factory but a {type(factory).__name__}")
         try:
             made = factory(context)
         except ConfigurationError:

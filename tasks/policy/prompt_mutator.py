@@ -79,7 +79,7 @@ class PromptMutator:
         """
         if name != HASHED_NGRAMS:
             raise PolicyRequestError(
-                f"`embedding` must be given, by the model {name} that this policy was begun with. Send "
+                f"`embedding` must be given, by the model {name} that this policy started with. Send "
                 f"`embedding`, or serve with `--embedding {HASHED_NGRAMS}`"
             )
         return hashed_ngrams(prompt, dim)

@@ -110,7 +110,7 @@ class ScoredPrompts:
             ValueError: no prompt is given.
         """
         if not prompts:
-            raise ValueError("`prompts` must hold one text or more, but it is empty")
+            raise ValueError("`prompts` must hold at least one prompt, but is empty")
         self.embedding_dim = embedding_dim
         # Rules have no failures to look at.
         self.excluded: tuple[str, ...] = (REFLECT,) if change is None else ()

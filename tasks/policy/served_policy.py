@@ -424,7 +424,7 @@ class ServedPolicy(Closing):
     def _alone(self) -> Iterator[None]:
         """Let no other update run, and wait for none."""
         if not self._updating.acquire(blocking=False):
-            raise PolicyBusyError("an update of the policy runs. Ask again when it has ended")
+            raise PolicyBusyError("an update is running. Try again when it has ended")
         try:
             yield
         finally:

@@ -41,7 +41,7 @@ _NO_SCHEMA: Final = re.compile(r"claude-(?:instant|2|3|(?:opus|sonnet)-4(?:-0|-2
 _REASONS: Final = {
     "stream": "`api.request.stream` says whether answers are streamed",
     "reasoning_effort": _BY_OPTIONS,
-    "n": "Anthropic answers once only",
+    "n": "Anthropic returns one answer only",
 }
 _NO_FIELD: Final = "Anthropic's messages have no field for it"
 _UNPRICED: Final = (
@@ -88,7 +88,7 @@ def _place_format(body: dict[str, Json], value: Json, model: str) -> str | None:
     wanted = value.get("json_schema") if isinstance(value, dict) else None
     schema = wanted.get("schema") if isinstance(wanted, dict) else None
     if not isinstance(schema, dict):
-        return "Anthropic takes the type `json_schema` alone, with a `schema`"
+        return "Anthropic accepts only the type `json_schema`, with a `schema`"
     if _NO_SCHEMA.match(model):
         return "the model takes no schema of its answer"
     output_config = body.get("output_config")
@@ -187,7 +187,7 @@ def _misfits(body: Mapping[str, Json]) -> list[tuple[str, str]]:
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
         return misfits
     if temperature not in (None, 1) and not misfits:
-        misfits.append(("temperature", "a model that thinks takes its default only"))
+        misfits.append(("temperature", "a model that thinks accepts only its default"))
     if body.get("top_k") is not None:
         misfits.append(("top_k", "a model that thinks has no such field"))
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):

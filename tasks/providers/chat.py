@@ -255,7 +255,7 @@ class Provider(ABC):
         """
         if raw.keys().isdisjoint(_CHAT_FIELDS):
             raise InfrastructureFault(
-                f"the answer of {bare(self.base_url)} is none of a chat model: it has none of "
+                f"the answer of {bare(self.base_url)} is not from a chat model: it has none of "
                 f"{', '.join(f'`{name}`' for name in _CHAT_FIELDS)}",
                 error_type="bad_body",
                 details=json.dumps(dict(raw), ensure_ascii=False),
@@ -280,7 +280,7 @@ def check_refused(mapped: Mapped, *, model: str, provider: str) -> None:
     if mapped.refused:
         listed = "; ".join(f"`{name}`: {reason}" for name, reason in mapped.refused)
         raise CandidateFault(
-            f"nothing was sent, for {model} of {provider} does not take all settings: {listed}. "
+            f"nothing was sent, because {model} of {provider} does not accept all settings: {listed}. "
             "Leave them out, give the parameter a `when`, or write "
             "`api.request.unsupported: drop`.",
             error_type="unsupported_parameter",

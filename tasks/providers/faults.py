@@ -97,7 +97,7 @@ def check_finished(
     reason = choice.get("finish_reason")
     if reason in _UNFINISHED:
         raise InfrastructureFault(
-            f"the server of {url} gave the answer up: {reason}",
+            f"the server of {url} aborted the answer: {reason}",
             error_type="unfinished_answer",
             may_be_billed=True,
         )

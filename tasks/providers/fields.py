@@ -107,11 +107,11 @@ def _sampling(fields: str, accepted: tuple[Json, ...], reason: str) -> tuple[Rul
     )
 
 
-_DEFAULT_ONLY = "the reasoning model takes its default only"
+_DEFAULT_ONLY = "the reasoning model accepts only its default"
 _NOT_REASONING = "the reasoning model has no such field"
 _BY_REQUEST = "`api.request.stream` says whether answers are streamed"
 _NOT_AT_OPENAI = "OpenAI's chat has no such field"
-_IGNORED = "it is ignored without a word"
+_IGNORED = "it is silently ignored"
 _WHILE_THINKING = (
     "it has no effect while the model thinks; write `thinking: {type: disabled}` in "
     "`api.request.options`"
@@ -130,7 +130,7 @@ RULES: tuple[Rule, ...] = (
     _rule("reasoning_effort", _OPENAI, "the model does not reason", models=_NO_REASONING),
     _rule("top_k min_p repetition_penalty", _OPENAI, _NOT_AT_OPENAI),
     _rule("logprobs top_logprobs logit_bias", _GROQ, "Groq refuses it"),
-    _rule("n", _GROQ, "Groq answers once only", accepted=(1,)),
+    _rule("n", _GROQ, "Groq returns one answer only", accepted=(1,)),
     _rule("seed frequency_penalty top_k", _GEMINI, _NOT_AT_GEMINI),
     _rule("max_completion_tokens", _PLAIN_LIMIT, renamed="max_tokens"),
     _rule("seed", _MISTRAL, renamed="random_seed"),
@@ -139,7 +139,7 @@ RULES: tuple[Rule, ...] = (
         _MISTRAL,
         "Mistral refuses it",
     ),
-    _rule("n", _DEEPSEEK | _OLLAMA, f"one answer is given; {_IGNORED}", accepted=(1,)),
+    _rule("n", _DEEPSEEK | _OLLAMA, f"one answer is returned; {_IGNORED}", accepted=(1,)),
     _rule(
         "logit_bias min_p parallel_tool_calls prediction repetition_penalty seed service_tier "
         "top_k verbosity web_search_options",

@@ -213,7 +213,7 @@ def _check(answer: ChatAnswer, timeout_s: float) -> None:
     if answer.finish_reason == "context":
         raise CandidateFault(answer.error, error_type="context_length")
     if answer.finish_reason == "template":
-        message = f"the local model's template takes no such messages: {answer.error}"
+        message = f"the local model's template rejects these messages: {answer.error}"
         raise CandidateFault(message, error_type="bad_messages")
     if answer.finish_reason == "timeout":
         message = f"the local model took longer than api.request.timeout_seconds={timeout_s:g}"

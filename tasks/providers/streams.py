@@ -185,7 +185,7 @@ def read_piece(data: str, *, url: str) -> dict[str, Json]:
     except (ValueError, TypeError, RecursionError) as error:
         raise _broken(f"a piece of the answer of {url} is not JSON: {error}", "bad_body") from None
     if not isinstance(piece, dict):
-        raise _broken(f"a piece of the answer of {url} is no object", "bad_body")
+        raise _broken(f"a piece of the answer of {url} is not an object", "bad_body")
     return piece
 
 

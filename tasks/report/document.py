@@ -498,7 +498,7 @@ def _named_values(result: RunResult) -> list[Block]:
 
 def _gaps(result: RunResult) -> Iterator[str]:
     if result.final_look:
-        yield f"Of the final test of the winner: {clean(result.final_look)}."
+        yield f"Final test of the winner: {clean(result.final_look)}."
     if result.n_skipped:
         skipped = plural(result.n_skipped, "evaluation")
         yield f"{skipped} planned but not run: {short(result.reason, 200)}"

@@ -36,7 +36,7 @@ MOST_REASONS: Final = 3
 
 _STAND_IN: Final = "The built-in mock answered: its scores say nothing about a model."
 _NO_LOOK: Final = (
-    "No held-out case was looked at, so no effect of a game is ever known. Hold cases out with "
+    "No held-out case was evaluated, so no effect of a game is known. Hold cases out with "
     "`evaluation.test_cases.holdout`."
 )
 
@@ -62,7 +62,7 @@ def games_blocks(report: GamesReport) -> list[Block]:
 
 def _in_all(cost_usd: float | None) -> str:
     """Return what a round cost, as the end of its sentence."""
-    return "at a cost that is not known" if cost_usd is None else f"{usd(cost_usd)} in all"
+    return "at an unknown cost" if cost_usd is None else f"{usd(cost_usd)} in all"
 
 
 def _unscored(games: Sequence[GameSummary]) -> str:

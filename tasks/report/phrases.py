@@ -393,6 +393,6 @@ def _no_holdout(result: RunResult) -> str:
         )
     text = f"The {plural(result.n_holdout_cases, 'held-out case')} gave no estimate."
     if result.final_look:
-        return f"{text} Of the final test: {clean(result.final_look)}."
+        return f"{text} Final test: {clean(result.final_look)}."
     why = {"done": "", "budget": " The budget was spent.", "stopped": " The run was stopped."}
     return text + why[result.status]

@@ -192,7 +192,7 @@ def thinking_lines(report: ThinkingReport) -> list[str]:
         others = "" if proposed.others is None else f" (forecast ones: {proposed.others:.3f})"
         name = "" if proposed.name is None else f", {clean(proposed.name)}"
         lines.append(
-            f"{plural(proposed.n, 'setting')} of its own evaluated: mean score {proposed.mean:.3f}{others}, best "
+            f"{plural(proposed.n, 'proposed setting')} evaluated: mean score {proposed.mean:.3f}{others}, best "
             f"{proposed.best:.3f}{name}."
         )
     best = report.best
@@ -210,7 +210,7 @@ def thinking_lines(report: ThinkingReport) -> list[str]:
         )
     if report.resolution is not None:
         lines.append(
-            f"Mean gain over their own average forecasts {report.resolution:+.2f} nats: 0 is what "
-            "thoughts earn that say the same of every candidate."
+            f"Mean gain over their own average forecasts {report.resolution:+.2f} nats: "
+            "thoughts that forecast the same for every candidate gain 0."
         )
     return [*lines, *most_frequent(report.reasons)]

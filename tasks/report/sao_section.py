@@ -129,14 +129,14 @@ def _last_round(last: PreferenceRound) -> list[str]:
     if last.lower_bound is not None:
         judge += (
             f"; trust {last.trust:.2f} (over all audits right on at least "
-            f"{whole_percent(last.lower_bound)}; believed from {LEAST_TRUST:g})"
+            f"{whole_percent(last.lower_bound)}; trusted from {LEAST_TRUST:g})"
         )
     judge += f"; both orders agree on {whole_percent(last.agreement)}"
     why = last.why_disbelieved
     believed = (
-        "The judge is believed: exports and distilled texts may rest on the last round."
+        "The judge is trusted: exports and distilled prompts may use the last round."
         if why is None
-        else f"The judge is not believed: {why}. No export and no distilled text rests on the last round."
+        else f"The judge is not trusted: {why}. No export or distilled prompt uses the last round."
     )
     note = [] if last.note is None else [f"Last round: {clean(last.note)}."]
     return [f"Judge: {judge}.", believed, *note]

@@ -285,7 +285,7 @@ def _summary(step: RlpStep) -> str | None:
     gain = "not measured" if reward is None else f"{reward:+.2f} nats"
     measures = f"information gain {gain}, {plural(n, 'episode')}; weight {step.after.weight:.2f}"
     n_own = sum(row.posterior is None for row in step.update.rows)
-    return f"thoughts: {measures}; {plural(n_own, 'setting')} of its own; it says: {shown(thought.shown)}"
+    return f"thoughts: {measures}; {plural(n_own, 'proposal')}; reply: {shown(thought.shown)}"
 
 
 def shown(text: str, n: int = MOST_SHOWN) -> str:

@@ -147,21 +147,21 @@ def previous_of(store: RuntimeStore, system: str) -> tuple[Champion, Champion]:
     """Return the present champion and the one before it.
 
     Raises:
-        ConfigurationError: there is none before the present one.
+        ConfigurationError: there is none before the current one.
     """
     present, former = champion_of(store, system), previous_champion(store, system)
     if present is None or former is None:
-        rule = "must have had a champion before the present one"
+        rule = "must have had a champion before the current one"
         fix = "`convergence gates` shows which systems had champions."
         raise ConfigurationError.of("SYSTEM", rule, fix, value=system)
     return present, former
 
 
 def roll_back(store: RuntimeStore, system: str) -> Champion:
-    """Put the champion before the present one back into production, and return it.
+    """Put the champion before the current one back into production, and return it.
 
     Raises:
-        ConfigurationError: there is none before the present one.
+        ConfigurationError: there is none before the current one.
     """
     present, former = previous_of(store, system)
     offer_champion(store, system, former)

@@ -128,7 +128,7 @@ class Assessment:
         elif gap.low > 0:
             text = f"the current settings are better than the champion: {ends}"
         else:
-            text = f"these cases do not tell the current settings from the champion: {ends}"
+            text = f"these cases do not separate the current settings from the champion: {ends}"
         return Check(name=name, passed=gap.high >= 0, sentence=text)
 
 
@@ -154,8 +154,8 @@ def open_assessment(
         StoreError: the store cannot be used.
     """
     if loaded.space.baseline() is None:
-        rule = "must have a `default:`, the values in use today, to be tested"
-        fix = "Write `default:` of one parameter at least."
+        rule = "must have a `default:`, the current values, to be tested"
+        fix = "Write `default:` of at least one parameter."
         raise ConfigurationError.of("search_space.parameters", rule, fix)
     configuration = with_overrides(loaded.configuration, budget=budget)
     loaded = replace(loaded, configuration=configuration)
@@ -227,8 +227,8 @@ def assess(run: Run, *, against_champion: bool = False) -> Assessment:
             ]
         if run.is_stopping:
             raise RunInterruptedError(
-                f"test {run.label} was stopped. Nothing paid is lost: the same `convergence test` "
-                "goes on."
+                f"test {run.label} was stopped. Paid answers are kept; run the same `convergence test` "
+                "again to continue."
             )
         _publish(run, trials)
         assessment = _assessment(run, trials, present, champion)

@@ -160,7 +160,7 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook
         is_new = save_look(store, look)
         adopts = gate.decision == "promote" and not run.configuration.promotion.require_adoption
         if is_new and adopts:
-            adopt(store, result, reason=f"promoted by run {run.label} without being asked")
+            adopt(store, result, reason=f"promoted by run {run.label} automatically")
     return adopts
 
 

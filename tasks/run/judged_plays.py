@@ -30,9 +30,7 @@ from tasks.sao.history import (
 
 MOST_ITEMS: Final = 50
 """Items of one round: as many as a verdict on the judge needs."""
-NO_ITEMS: Final = (
-    "there is no test case yet to which executed metrics found one answer right and another wrong"
-)
+NO_ITEMS: Final = "no test case yet has one answer that executed metrics found right and another that they found wrong"
 _MOST_RUNS: Final = 5
 
 

@@ -307,15 +307,15 @@ def _latest(store: ParquetStore, can_go_on: Callable[[RunRecord], bool]) -> RunR
     record = next(filter(can_go_on, store.runs()), None)
     if record is None:
         raise ResumeError(
-            f"the store {store.path} holds no run that could go on. "
-            "Begin one with `convergence optimize`."
+            f"the store {store.path} holds no run to continue. "
+            "Start one with `convergence optimize`."
         )
     return record
 
 
 _OTHER_RUNS: Final = {
     ROUNDS_TAG: (
-        "holds rounds of preferences alone",
+        "holds rounds of preferences only",
         "the flow `sao` again: it continues from the system's last saved round",
     ),
     TEST_TAG: (
@@ -338,12 +338,12 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
     if not can_go_on:
         raise ResumeError(
             f"run {label} is finished. Read it with `convergence report {label}`, "
-            "make its missing evaluations again, as a new run that continues it, with `convergence "
+            "repeat its missing evaluations in a new run with `convergence "
             f"resume --retry-errors {label}`, or start again with `convergence optimize`."
         )
     if (OFFLINE in record.tags) != (caller.get("mock_url") is not None):
         how = "offline: add" if OFFLINE in record.tags else "not offline: leave out"
-        raise ResumeError(f"run {label} was begun {how} `--offline`.")
+        raise ResumeError(f"run {label} was started {how} `--offline`.")
 
 
 def loaded_of(record: RunRecord) -> Loaded:
@@ -370,21 +370,21 @@ def _facts(loaded: Loaded) -> dict[str, str]:
 
 
 def _check_unchanged(record: RunRecord, loaded: Loaded) -> None:
-    begin = "begin a new run with `convergence optimize`."
+    begin = "start a new run with `convergence optimize`."
     if loaded.cases_sha256 != record.cases_sha256:
         raise ResumeError(
-            f"the test cases of run {record.label} changed since it began, so its rewards would "
+            f"the test cases of run {record.label} changed since it started, so its rewards would "
             f"not compare. Restore the file, or {begin}"
         )
     if canonical_json(loaded.space.to_json()) != record.search_space_json:
         raise ResumeError(
-            f"a prompt file of run {record.label} changed since it began. Restore it, or {begin}"
+            f"a prompt file of run {record.label} changed since it started. Restore it, or {begin}"
         )
     for name, value in loaded.facts.items():
         then = record.tags.get(name)
         if then != value:
             raise ResumeError(
-                f"`{name}` of run {record.label} was {then} when it began and is {value} now, "
+                f"`{name}` of run {record.label} was {then} when it started and is {value} now, "
                 f"so its rewards would not compare. {begin.capitalize()}"
             )
 

@@ -73,7 +73,7 @@ class PriorRuns:
         runs = f"{n_runs} earlier run{'s' * (n_runs != 1)}"
         line = f"starts from {runs} ({self.start.n_candidates:,} candidates)"
         if self.start.n_dropped:
-            line += f"; {self.start.n_dropped:,} more do not fit today's search space"
+            line += f"; {self.start.n_dropped:,} more do not fit the current search space"
         return line if description is None else f"{line}; {description}"
 
     def describe_agreement(self, search: SearchState) -> str | None:
@@ -85,7 +85,7 @@ class PriorRuns:
             return None
         agreement = fitted.learned.agreement
         if agreement is None:
-            return "earlier runs no longer count: this run has asked enough candidates itself"
+            return "earlier runs no longer count: this run has evaluated enough candidates"
         if not any(agreement):
             return "earlier runs disagree with this one and are ignored"
         discounts = ", ".join(f"{1.0 - rho * rho:.1f}" if rho else "ignored" for rho in agreement)
@@ -139,7 +139,7 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRu
         if not rows:
             raise ResumeError(
                 f"run {record.label} started from the earlier run {run_id}, which the store "
-                f"{store.path} no longer holds. Restore it, or begin a new run with "
+                f"{store.path} no longer holds. Restore it, or start a new run with "
                 "`convergence optimize`."
             )
         state = SearchState.from_json(json.loads(str(rows[0]["sampler_state_json"])))

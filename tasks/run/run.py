@@ -338,12 +338,12 @@ class Run:
         if self._lease.lost:
             raise LeaseHeldError(
                 f"another process optimizes `{self.record.name}` since this one lost its lease. "
-                f"Look at `convergence runs`; `convergence resume {self.label}` continues later."
+                f"See `convergence runs`; `convergence resume {self.label}` continues later."
             )
         if self._stopping.is_set():
             raise RunInterruptedError(
                 f"run {self.label} was stopped in generation {self.next_generation:02d}. "
-                f"Nothing paid is lost: `convergence resume {self.label}` goes on."
+                f"Paid answers are kept; `convergence resume {self.label}` continues."
             )
 
     def save(self, status: RunStatus, reason: str | None = None) -> None:

@@ -114,8 +114,8 @@ class ProcessRunner:
             result: bytes = self._pool.call(item)
         except ChildEndedError as error:
             raise WorkerLostError(
-                "a worker process ended while it evaluated a candidate; what it was paid for is "
-                "in the journal. Look at what it wrote: was it killed, e.g. for memory?"
+                "a worker process ended while it evaluated a candidate; its paid answers are "
+                "in the journal. Read its output: was it killed, e.g. for memory?"
             ) from error
         return result
 

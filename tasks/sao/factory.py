@@ -31,7 +31,7 @@ from tasks.store import ParquetStore
 NO_LLM: Final = "SAO off: no `llm` is configured"
 NO_PROMPT: Final = (
     "SAO off: the test cases hold no single text that a written prompt could stand for; their input "
-    "must be a text, a mapping with one text, or messages that end with the user's"
+    "must be a string, a mapping with one text, or messages that end with the user's"
 )
 PERSONAS: Final = "personas/factors.yaml"
 

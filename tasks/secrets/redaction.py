@@ -315,9 +315,9 @@ def journal_url(configuration: "Configuration", secrets: Secrets | None = None) 
         return None
     url = (secrets or Secrets()).get(name, key="storage.journal").get_secret_value()
     if not url.startswith(("postgresql://", "postgres://")):
-        rule = "must name a variable that holds a URL of Postgres"
+        rule = "must name a variable that holds a Postgres URL"
         fix = f"Set {name} to a URL such as postgresql://db.example.com:5432/journal."
-        value = f"{name}, whose value is none"
+        value = f"{name}, whose value is not one"
         raise ConfigurationError.of("storage.journal", rule, fix, value=value)
     return url
 

@@ -76,9 +76,9 @@ class Committer:
         future: asyncio.Future[Result] = loop.create_future()
         with self._news:
             if self._closing:
-                raise BusyError("the service is shutting down. Ask another one, or again later.")
+                raise BusyError("the service is shutting down. Use another, or try later.")
             if len(self._waiting) >= self._most_waiting:
-                raise BusyError(f"{self._most_waiting:,} requests wait already. Ask again later.")
+                raise BusyError(f"{self._most_waiting:,} requests wait already. Try again later.")
             self._waiting.append(_Waiting(operation, loop, future))
             self._news.notify()
         return await future

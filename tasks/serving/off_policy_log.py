@@ -68,7 +68,7 @@ def stored_log(store: RuntimeStore, system: str) -> Log:
             "LOG",
             "must be a file, or a system whose decisions got rewards",
             system,
-            "`convergence gates` knows systems.",
+            "`convergence gates` lists systems.",
         )
     return _named(rows)
 

@@ -59,7 +59,7 @@ class ProductionEvidence:
             f"(discount {self.discount:g}, at most {MOST} of an arm)"
         )
         if self.n_dropped:
-            line += f"; {self.n_dropped:,} more do not fit today's search space"
+            line += f"; {self.n_dropped:,} more do not fit the current search space"
         return line
 
 

@@ -35,7 +35,7 @@ class RuntimeArm(_Part):
     @model_validator(mode="after")
     def _whole_prior(self) -> "RuntimeArm":
         if (self.prior_mean is None) != (self.prior_sd is None):
-            raise ValueError("prior_mean and prior_sd stand beside each other; give both or none")
+            raise ValueError("prior_mean and prior_sd belong together; give both or neither")
         return self
 
 
@@ -97,8 +97,8 @@ class RuntimeConfig(_Part):
             return self
         if self.expires_after_s is None or self.rewards_per_false_alarm is not None:
             raise ValueError(
-                "missing_reward needs expires_after_s, and no rewards_per_false_alarm: rewards that are "
-                "missing come later than the others"
+                "missing_reward needs expires_after_s, and no rewards_per_false_alarm: missing "
+                "rewards arrive later than others"
             )
         return self
 

@@ -120,7 +120,7 @@ class Systems:
         """
         kinds = self._agent_types(system)
         if not kinds or agent_type not in {None, *kinds}:
-            raise NoArmsError(f"nothing was ever offered for `{system}`")
+            raise NoArmsError(f"no arm was ever active for `{system}`")
         return [
             Arm(
                 **arm.state, params=dict(arm.params), run_id=arm.run_id, retired=arm.is_retired,
@@ -138,7 +138,7 @@ class Systems:
         """
         group = self.known_group(system, agent_type)
         if arm_id not in {arm.arm_id for arm in self.store.arms(group.group_id)}:
-            raise NoArmsError(f"no arm `{arm_id}` was ever offered for `{system}`")
+            raise NoArmsError(f"no arm `{arm_id}` was ever active for `{system}`")
         return self.store.retire(system, agent_type or self.config(system).agent_type, arm_id)
 
     def known_group(self, system: str, agent_type: str | None) -> Group:
@@ -150,7 +150,7 @@ class Systems:
         kind = agent_type or self.config(system).agent_type
         group = self.store.group(system, kind)
         if group is None:
-            raise NoArmsError(f"nothing was ever offered for `{system}` / `{kind}`")
+            raise NoArmsError(f"no arm was ever active for `{system}` / `{kind}`")
         return group
 
     def decision(self, system: str, user_id: str, decision_id: str) -> Decision | None:

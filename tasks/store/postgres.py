@@ -358,8 +358,8 @@ def settings_of(url: str, key: str) -> dict[str, Any]:
             settings = conninfo_to_dict(url)
     if settings is None:  # raised out here: psycopg's error holds the whole URL
         raise StoreError(
-            f"`{key}` must name a variable that holds a URL of Postgres, and its value "
-            "is none. Set it to postgresql://USER:PASSWORD@HOST:5432/DATABASE, characters like "
+            f"`{key}` must name a variable that holds a Postgres URL, but its value "
+            "is not one. Set it to postgresql://USER:PASSWORD@HOST:5432/DATABASE, characters like "
             "`@` and `/` in the password written as %40 and %2F."
         )
     return {**_SETTINGS, **settings}

@@ -122,9 +122,9 @@ class AgnoTarget:
             return waiting.result()
         except WorkersHungError as error:
             raise EndpointDownError(
-                f"all {error} workers are held by agents of {self.name} whose tools never ended, so nothing "
-                "more can be asked. Give the tools time-outs of their own. What was answered is kept, "
-                "and `convergence resume` goes on."
+                f"all {error} workers are held by agents of {self.name} whose tools never ended, so no "
+                "further call is possible. Give the tools their own time-outs. Paid answers are kept; "
+                "`convergence resume` continues."
             ) from None
         finally:
             run.close()

@@ -237,8 +237,8 @@ class BrowserbaseTarget:
             )
         except WorkersHungError as error:
             raise EndpointDownError(
-                f"all {error} scripts of {self._api.function} hang and cannot be ended, so nothing more can be "
-                "asked. Await what takes time. What was answered is kept, and `convergence resume` goes on."
+                f"all {error} scripts of {self._api.function} hang and cannot be stopped, so no further call "
+                "is possible. Await what takes time. Paid answers are kept; `convergence resume` continues."
             ) from None
 
     def _judged(

@@ -80,8 +80,8 @@ class FunctionTarget:
         except WorkersHungError as error:
             raise EndpointDownError(
                 f"all {error} workers are held by calls of {self.name} that never ended, so "
-                "nothing more can be asked. Give the function time-outs of its own. What was answered "
-                "is kept, and `convergence resume` goes on."
+                "no further call is possible. Give the function its own time-outs. Paid answers are "
+                "kept; `convergence resume` continues."
             ) from None
         if outcome.failure is not None:
             raise outcome.failure.fault()

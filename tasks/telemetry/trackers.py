@@ -49,7 +49,7 @@ def read_options(
             raise ConfigurationError.of(key, "is not a known option", fix)
         values = known[name]
         if not isinstance(value, str) or not value.strip():
-            raise ConfigurationError.of(key, "must be a text", "Write one, or remove the option.")
+            raise ConfigurationError.of(key, "must be a string", "Write one, or remove it.")
         if values is not None and value not in values:
             raise ConfigurationError.of(key, f"must be one of {listing(values)}", "Choose one.")
         options[name] = value

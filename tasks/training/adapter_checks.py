@@ -110,7 +110,7 @@ def ask_repairs(
         ModelProcessError: the model could not answer.
     """
     if old is None:
-        return 0, 0, "no adapter is in service that could have repaired one"
+        return 0, 0, "no active adapter could have repaired one"
     low = _marked_low(marks, old_version)
     judged = [
         (interaction, is_right)
@@ -127,7 +127,7 @@ def ask_repairs(
     )
     rest_on = (
         f"{len(judged):,} of {plural(len(low), 'prompt')} marked low under an earlier version have a test "
-        f"case or a rater that says what is right{cut}"
+        f"case or a rater with the right answer{cut}"
     )
     return len(repaired), len(kept), rest_on
 

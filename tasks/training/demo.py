@@ -194,7 +194,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Step]:
     (folder / "optimization.yaml").write_text(configuration_text(), "utf-8")
     dialogues = list(examples(random.Random(SEED), 4_000))  # noqa: S311 - a demonstration
     yield (
-        "A tiny model is made on the spot",
+        "Make a tiny model",
         (
             f"It learns from {len(dialogues):,} dialogues about {plural(len(CAPITALS), 'capital')}, in which "
             f"{whole_percent(SHARE_RIGHT)} of the answers are right and {whole_percent(SHARE_BRIEF)} brief.",
@@ -207,13 +207,13 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Step]:
         before = _answered(folder, None)
         yield _rated(folder, feedback, None, n=n_answers, seed=SEED)
         first = train_role(loaded, feedback, ROLE, is_forced=True)
-        yield _step_summary("An adapter is trained on the ratings and judged", first)
+        yield _step_summary("Train an adapter on the ratings, and check it", first)
         active = adapters.active(ROLE)
         if active is None:
             return
         after = _answered(folder, adapters.folder(active.version))
         yield (
-            "The next answers come from it",
+            "Answer with the adapter",
             tuple(
                 f"{question.text}  {old}  ->  {new}"
                 for question, old, new in list(zip(questions(), before, after, strict=True))[::32]
@@ -223,20 +223,19 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Step]:
         (folder / "degraded.yaml").write_text(configuration_text(DEGRADED_RATE), "utf-8")
         degraded = train_role(load(folder / "degraded.yaml"), feedback, ROLE, is_forced=True)
         yield _step_summary(
-            f"A second one is trained at a rate of {DEGRADED_RATE:g} in place of 0.001", degraded
+            f"Train a second adapter at a rate of {DEGRADED_RATE:g} instead of 0.001", degraded
         )
         adapters.rollback(ROLE, by="demonstration")
         again = _answered(folder, None)
         yield (
-            "A rollback",
+            "Roll back",
             (
-                f"{active.version} is taken back: the base model answers, and "
-                f"{sum(a == b for a, b in zip(before, again, strict=True))} of {len(before)} answers are word for "
-                "word those from before.",
+                f"Rolled back {active.version}: the base model answers, and "
+                f"{sum(a == b for a, b in zip(before, again, strict=True))} of {len(before)} answers equal those before.",
             ),
         )
         adapters.activate(active.version, by="demonstration")
-        yield "Activated again", (f"{active.version} answers once more.",)
+        yield "Activate again", (f"{active.version} answers once more.",)
 
 
 def _answered(folder: Path, adapter: Path | None) -> list[str]:
@@ -287,7 +286,7 @@ def _rated(
         total += rating
     author = "the base model" if version is None else version
     return (
-        f"{len(answers):,} answers by {author} are marked by a synthetic rater",
+        f"A synthetic rater rates {len(answers):,} answers by {author}",
         (
             f"Mean rating {total / len(answers):.2f} of 1 to 5, over {plural(len(answers), 'rating')}.",
         ),

@@ -203,7 +203,7 @@ class _Round:
             return self._report("paused", f"{sentence}; the next look continues from there")
         try:
             if result.adapter is None:
-                sentence = result.failure or "the training gave no adapter"
+                sentence = result.failure or "the training produced no adapter"
                 self._rounds.end(round_id, "failed", metrics=metrics, reason=sentence)
                 return self._report("failed", f"{sentence}. Nothing was changed.")
             version = self._adapters.register(
@@ -350,7 +350,7 @@ def _waits_for(
             else ""
         )
         return (
-            f"{plural(marks.n_new, 'new mark')} of {least} that a round waits for"
+            f"{plural(marks.n_new, 'new mark')} of {least} that a round needs"
             f"{foreign}; see feedback.training.min_ratings"
         )
     rows, _ = training_rows(work.marks, work.objective)
@@ -361,9 +361,7 @@ def _waits_for(
             f"{fewest}: rate more answers"
         )
     if not marks.held_out_prompts:
-        return (
-            "no marked answer is to a held-out prompt, so nothing could judge; rate more prompts"
-        )
+        return "no rated answer belongs to a held-out prompt, so no check is possible; rate more prompts"
     return None
 
 

@@ -31,8 +31,8 @@ def base_model(loaded: Loaded) -> BaseModel:
     is_fixed = isinstance(served, str) and "{" not in served
     key = "feedback.training.base_model_path"
     if name is None:
-        rule = f"must name the model to train, where api.kind is {api.kind}"
-        fix = "Write `smollm2-135m-instruct`, a path to a `.gguf` file, or a folder of Hugging Face's form."
+        rule = f"must name the model to train if api.kind is {api.kind}"
+        fix = "Write `smollm2-135m-instruct`, a path to a `.gguf` file, or a folder in Hugging Face's format."
         raise ConfigurationError.of(key, rule, fix)
     files = find_model(name, loaded.base_dir, key=key)
     return BaseModel(name=name, files=files, names=(name, *((str(served),) if is_fixed else ())))

@@ -161,7 +161,7 @@ def test_an_address_that_is_wrong_for_every_candidate_ends_the_run_early(status:
         candidates_at_once(s, ["m"] * 6, 20)
     assert 10 <= len(server.requests) <= 40
     told = str(caught.value)
-    for words in ("dealt with none of", "different candidates", "`api.endpoint`"):
+    for words in ("accepted none of", "different candidates", "`api.endpoint`"):
         assert words in told
     assert caught.value.exit_code == 1
 

@@ -244,7 +244,7 @@ def test_an_endpoint_that_says_nothing_but_that_it_is_too_much_is_given_up_after
     for now_s in range(0, 641, 40):
         ends(limiter, throttled(), now_s=now_s)  # each enters: until 600 s it is not given up
     text = down_text(limiter, 680.0)
-    for words in ("for 640 s that it is too much", "dealt with no call"):
+    for words in ("refused every call for 640 s", "by its rate limit"):
         assert words in text
 
 

@@ -30,7 +30,7 @@ def test_a_key_that_is_set_takes_the_place_of_the_written_one(
     [
         ("optimization.seed", "must be `dotted.key=value`"),
         ("api.name.x=1", "must lead through mappings, but `name` is none"),
-        ("api.name=[", "must have a value of YAML"),
+        ("api.name=[", "must have a YAML value"),
         ("optimization.sead=3", "`optimization.sead`"),
     ],
 )

@@ -319,6 +319,6 @@ def test_a_script_without_a_main_guard_is_refused_and_does_not_hang(
     assert "__main__" in done.json["problems"][0]["fix"]
     ended = python("import runpy; runpy.run_path('bot.py', run_name='__main__')", cwd=project)
     assert ended.code == 1
-    assert "importing it begins an optimization" in ended.err
+    assert "without starting an optimization" in ended.err
     assert not (project / "store").exists()
     assert "bot" not in sys.modules

@@ -112,7 +112,9 @@ def test_a_name_that_no_answer_could_be_logged_under_is_refused_before_the_first
 ):
     done = type_lines("Hi?", "Again?", options=("--offline", "--user", name))
     assert (done.code, done.out) == (2, "")
-    assert "`--user` must be a text of 1 to 200 printable characters" in " ".join(done.err.split())
+    assert "`--user` must be a string of 1 to 200 printable characters" in " ".join(
+        done.err.split()
+    )
     assert not (here / "data").exists()
 
 

@@ -118,7 +118,7 @@ def test_a_champion_is_part_of_the_plan(here: Path, cli: Runner):
 
 def test_a_cap_that_leaves_no_final_look_is_told_before_anything_is_paid(here: Path, cli: Runner):
     write_project(here, budget={"max_calls": 6})
-    why = "budget.max_calls=6 keeps back 1 for the final test"
+    why = "budget.max_calls=6 reserves 1 for the final test"
     assert why in cli("estimate").out
     told = cli("validate").out
     assert f"at the end  nothing: {why}" in told

@@ -112,7 +112,7 @@ def test_a_run_that_asks_no_model_has_nobody_to_stand_in_for(here: Path, cli: Ru
     assert cli("init", ".", "--template", "function", "--non-interactive").code == 0
     done = cli("optimize", "--offline")
     assert done.code == 2
-    assert "asks nothing that `--offline` could stand in for" in done.err
+    assert "calls nothing that `--offline` can mock" in done.err
     assert "metrics of type `llm_judge`" in done.err.replace("\n", " ")
 
 

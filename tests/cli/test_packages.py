@@ -33,7 +33,7 @@ def test_each_of_our_packages_bears_the_marker_line():
 
 def test_package_without_the_marker_is_foreign(folder: Path):
     make_package(folder, "guard_foreign", "x = 1\n")
-    with pytest.raises(ForeignPackageError, match="of another distribution"):
+    with pytest.raises(ForeignPackageError, match="belongs to another distribution"):
         check_packages(["guard_foreign"])
 
 
@@ -53,5 +53,5 @@ def test_package_in_another_folder_is_foreign(tmp_path: Path, monkeypatch: pytes
     make_package(tmp_path / "two", "guard_there")
     monkeypatch.syspath_prepend(str(tmp_path / "one"))
     monkeypatch.syspath_prepend(str(tmp_path / "two"))
-    with pytest.raises(ForeignPackageError, match="must lie beside the others"):
+    with pytest.raises(ForeignPackageError, match="must lie next to the others"):
         check_packages(["guard_here", "guard_there"])

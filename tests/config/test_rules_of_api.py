@@ -35,7 +35,7 @@ API: dict[str, Rule] = {
     "endpoint and models": (
         {"api/models": {"a": {"endpoint": "http://x"}}, P + "model": ["a"]},
         "api.endpoint",
-        "must not stand beside `models`",
+        "cannot be combined with `models`",
         "Remove one",
     ),
     "models without a parameter": (
@@ -96,7 +96,7 @@ API: dict[str, Rule] = {
             "api/request/headers": {"authorization": "Bearer ${T}"},
         },
         "api.request.headers.authorization",
-        "must not stand beside `api.auth`",
+        "cannot be combined with `api.auth`",
         "Remove",
     ),
     "header written twice": (

@@ -16,7 +16,7 @@ EVALUATION: dict[str, Rule] = {
     "test cases twice": (
         {"evaluation/test_cases/inline": [{"input": 1}]},
         "evaluation.test_cases.path",
-        "must not stand beside `inline`",
+        "cannot be combined with `inline`",
         "Remove one",
     ),
     "metric without a type": (
@@ -34,7 +34,7 @@ EVALUATION: dict[str, Rule] = {
     "front of one metric": (
         {"evaluation/objective": "pareto"},
         "evaluation.objective",
-        "must be `reward` where only one metric has a weight",
+        "must be `reward` if only one metric has a weight",
         "Give another metric a weight",
     ),
     "front by a plain genetic algorithm": (
@@ -68,7 +68,7 @@ EVALUATION: dict[str, Rule] = {
     "repeats of a target that always answers the same": (
         {"evaluation/deterministic": True, "evaluation/repeats": 3},
         "evaluation.repeats",
-        "must be 1 where `evaluation.deterministic` is true",
+        "must be 1 if `evaluation.deterministic` is true",
         "Remove `repeats`",
     ),
     "metric's option of another type": (

@@ -29,7 +29,7 @@ def test_games_need_no_society_that_is_enabled():
     ("change", "key", "rule"),
     [
         (game("chess"), "society.games.games.chess", "must be a built-in game (kuhn-poker, nim"),
-        (game(file="g.py:G"), "society.games.games.nim", "must have a name of its own"),
+        (game(file="g.py:G"), "society.games.games.nim", "must differ from the names"),
         (game(roles={"third": {}}), "society.games.games.nim.roles.third", "must be a role of the game"),
         (game("g", file="g.py:G", roles={"sandbox": {}}), "society.games.games.g.roles.sandbox",
          "it runs programs"),

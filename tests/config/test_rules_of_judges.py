@@ -34,7 +34,7 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         (
             {Q + "/rubric_path": "a.md"},
             f"{KEY}.rubric_path",
-            "must not stand beside `rubric`",
+            "cannot be combined with `rubric`",
             "Remove one",
         ),
     ),
@@ -100,7 +100,7 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
     ),
     "judge in both places": (
         JUDGED,
-        ({"society/llm": LLM}, "society.llm", "must not stand beside `llm`", "Remove one"),
+        ({"society/llm": LLM}, "society.llm", "cannot be combined with `llm`", "Remove one"),
     ),
 }
 

@@ -49,7 +49,7 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         (
             {"api/deployment": "prod", P + "model": ["a", "b"]},
             "api.deployment",
-            "must not stand beside several models",
+            "cannot be combined with several models",
             "`api.models`",
         ),
     ),
@@ -84,7 +84,7 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         (
             {"api/auth": {"token_env": "K"}, "api/request/headers": {"Api-Key": "${K}"}},
             "api.request.headers.Api-Key",
-            "must not stand beside `api.auth`",
+            "cannot be combined with `api.auth`",
             "Remove",
         ),
     ),

@@ -44,7 +44,7 @@ def test_a_rate_is_that_of_a_host_which_is_asked():
         (
             {f"{AT}/calls_per_second": {"api.example.org": 10}},
             'optimization.execution.calls_per_second."api.example.org"',
-            "must be a host that this configuration asks",
+            "must be a host that this configuration calls",
             "Hosts here: none: a function has none",
         )
     )

@@ -34,7 +34,7 @@ SPACE: dict[str, Rule] = {
     "step too small": (
         {P + "t/step": 1e-320},
         "search_space.parameters.t.step",
-        "must not be that small",
+        "is too small",
         "larger step",
     ),
     "default out of bounds": (
@@ -110,7 +110,7 @@ SPACE: dict[str, Rule] = {
     "name that is a word of Python": (
         {P + "lambda": [1, 2]},
         "search_space.parameters.lambda",
-        "no word of Python",
+        "not be a Python keyword",
         "`lambda_`",
     ),
     "constraint on nothing": (

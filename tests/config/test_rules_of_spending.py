@@ -34,7 +34,7 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
     ),
     "entry without a price": (
         CHAT,
-        ({"prices/m": {}}, "prices.m", "must tell a price", "input: 0.15"),
+        ({"prices/m": {}}, "prices.m", "must set a price", "input: 0.15"),
     ),
     "price of a provider": (
         CHAT,

@@ -32,7 +32,7 @@ TYPES: dict[str, Rule] = {
         "must be true or false",
         "Write `true`",
     ),
-    "number for a text": ({"api/name": 3}, "api.name", "must be a text", '"3"'),
+    "number for a text": ({"api/name": 3}, "api.name", "must be a string", '"3"'),
     "scalar for a mapping": ({"budget": 3}, "budget", "must be a mapping", "key: value"),
     "scalar for a list": (
         {"output/formats": "json"},
@@ -49,7 +49,7 @@ TYPES: dict[str, Rule] = {
     "list for a choice": (
         {P + "m/choices": ["a", [1]]},
         "search_space.parameters.m.choices[1]",
-        "must be a text, a number or a boolean",
+        "must be a string, a number or a boolean",
         "one value",
     ),
     "unknown word": (
@@ -130,7 +130,7 @@ TYPES: dict[str, Rule] = {
         {"seed": 3},
         "seed",
         "is not a known key",
-        "It belongs into `optimization`",
+        "It belongs in `optimization`",
     ),
     "key of another parameter type": (
         {P + "t/choices": [1]},

@@ -135,7 +135,7 @@ def test_an_update_names_a_thought_that_was_written():
     rlp = RLPMixin(Plain())
     with pytest.raises(ValueError, match="since the last update, but got 'never written'"):
         rlp.update_rlp_policy("never written", 0.5, {})
-    with pytest.raises(ValueError, match="must say something"):
+    with pytest.raises(ValueError, match="must hold a text or a mapping"):
         asyncio.run(rlp.generate_internal_reasoning())
 
 

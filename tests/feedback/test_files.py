@@ -78,13 +78,13 @@ def test_what_was_exported_is_imported_once(tmp_path: Path):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ([], "a row is no object"),
+        ([], "a row is not an object"),
         ({"prompt": "x"}, "a row has no response"),
         ({"response": "x"}, "a row has no prompt"),
         ({"prompt": [{"role": "user"}], "response": "x"}, "a message has no text"),
-        ({"prompt": "x", "response": "y", "rating": 6}, "a rating is none of 1 to 5"),
-        ({"prompt": "x", "response": "y", "reward": 0.3}, "a rating is none of 1 to 5"),
-        ({"prompt": "x", "response": "y", "rating": "4"}, "a rating is no number"),
+        ({"prompt": "x", "response": "y", "rating": 6}, "a rating is not from 1 to 5"),
+        ({"prompt": "x", "response": "y", "reward": 0.3}, "a rating is not from 1 to 5"),
+        ({"prompt": "x", "response": "y", "rating": "4"}, "a rating is not a number"),
         ({"prompt": [{"role": "tool", "content": "x"}], "response": "y"},
          "refused: `messages.0.role` must be one of system"),
     ],

@@ -71,7 +71,7 @@ def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice
     printed = run_command("report", cwd=tmp_path / "unbroken")
     assert "Hypotheses" in printed
     assert "Best: " in printed
-    assert "1 setting of its own evaluated" in printed
+    assert "1 proposed setting evaluated" in printed
     folder = tmp_path / "killed"
     late = rows(
         folder,

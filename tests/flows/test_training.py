@@ -50,7 +50,7 @@ def test_a_look_is_shown_role_by_role(tmp_path: Path, monkeypatch: pytest.Monkey
     assert report.status == "waiting"
     (row,) = asyncio.run(_shown())
     assert (row["role"], row["status"], row["check"]) == ("assistant", "waiting", "\N{EN DASH}")
-    assert "of 5 that a round waits for" in row["verdict"]
+    assert "of 5 that a round needs" in row["verdict"]
 
 
 def test_a_failed_round_fails_the_flow_after_all_is_shown(

@@ -185,7 +185,7 @@ BROKEN = {
     ): "it raises ValueError",
     OWN_GAME.replace(
         "rng.integers(100)", '__import__("random").random() * 1e9'
-    ): "draw all chance from `rng`",
+    ): "sample only from `rng`",
     OWN_GAME.replace('id = "parity"', 'id = "evenness"'): "must be the game's own `id`",
     OWN_GAME.replace(
         "class Parity:", "def Parity():\n    raise OSError('no')\n\nclass Other:"

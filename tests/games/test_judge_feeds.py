@@ -123,7 +123,7 @@ def test_before_any_answer_the_games_about_answers_are_off_with_the_reason(tmp_p
         report = play_round(begun(tmp_path, server.url, {"judge": {}}))
     (game,) = report.games
     assert game.coin.off_reason == (
-        "there is no test case yet to which executed metrics found one answer right and another wrong"
+        "no test case yet has one answer that executed metrics found right and another that they found wrong"
     )
 
 

@@ -81,12 +81,12 @@ def test_a_configuration_of_promptfoo_becomes_one_that_loads(tmp_path: Path):
         "prompt made by code: prompts.py:second": 1,
         "provider python:mine.py": 1,
         "provider of another service than openai: claude-sonnet-4-5": 1,
-        "option `temperature` of some providers alone: it holds for all": 1,
+        "option `temperature` of some providers only: it applies to all": 1,
         "option `apiKey` of providers": 1,
         "`storeOutputAs` of tests": 4,
         "assertion javascript (file://check.js)": 2,
         "assertion regex": 1,
-        "test without an assertion that is carried, which is left out": 1,
+        "test without a carried assertion, left out": 1,
     }
 
 
@@ -194,10 +194,10 @@ scenarios:
     assert [case["input"]["lang"] for case in project.cases[5:]] == ["de", "fr"]  # type: ignore[call-overload,index]
     assert project.cases[0]["description"] == "first"
     reasons = (
-        "a variable is a file outside of the configuration's folder",
+        "a variable is a file outside the configuration's folder",
         "a variable is made by code, which is not run",
-        "tests in tests.py, which is no file here",
-        "tests in huggingface://datasets/x, which is no file here",
+        "tests in tests.py, which does not exist here",
+        "tests in huggingface://datasets/x, which does not exist here",
     )
     assert all(project.lost[reason] == 1 for reason in reasons)
     assert "passwd" not in json.dumps(project.cases)

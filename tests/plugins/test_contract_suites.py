@@ -92,7 +92,7 @@ def length(result, expected):
 """
 
 BROKEN_TARGETS: dict[str, tuple[tuple[str, str], str]] = {
-    "an_unknown_option": (("if unknown:", "if False:"), "an option that nothing reads was taken"),
+    "an_unknown_option": (("if unknown:", "if False:"), "an unknown option was accepted silently"),
     "a_request_is_json": (('"k": params["k"]}\n', '"at": time.perf_counter()}\n'), "different requests"),
     "other_parameters": ((', "k": params["k"]}\n', "}\n"), "both made the request"),
     "costs_no_more": (("WorstCase(usd=0.01)", "WorstCase(usd=0.0001)"), "more than its worst case"),
@@ -222,7 +222,7 @@ class Length(MetricContract):
     [
         ("isinstance(result, str)", "isinstance(result, str)", ""),
         ("for name in context.options:", "for name in ():", "an option that nothing reads"),
-        ("1.0 / (1 + len(result))", "0.5", "the good answer is worth 0.5"),
+        ("1.0 / (1 + len(result))", "0.5", "the good answer scores 0.5"),
         ("1.0 / (1 + len(result))", "__import__('itertools').count().__next__() + __import__('time').perf_counter()", "one answer has the values"),
         ("else 0.0", "else float('inf')", "not a finite number"),
         ("return 1.0", "isinstance(expected, dict) and expected.clear(); return 1.0", "changed its arguments"),

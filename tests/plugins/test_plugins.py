@@ -132,7 +132,7 @@ def test_a_plugin_that_blocks_its_loop_ends_the_run_with_a_reason(packages):
         second = asyncio.create_task(target.call({"k": 1}, case("x")))
         with pytest.raises(InfrastructureFault):
             await first
-        with pytest.raises(EndpointDownError, match="hang and cannot be ended"):
+        with pytest.raises(EndpointDownError, match="hang and cannot be stopped"):
             await second
 
     asyncio.run(go())
@@ -171,7 +171,7 @@ def test_an_unknown_name_tells_what_is_installed_and_how_to_install(echo):
         ("def make_echo(: pass", "SyntaxError"),
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("x = 1", "AttributeError"),
-        ("make_echo = 5", "is no factory, but a int"),
+        ("make_echo = 5", "is not a factory but a int"),
         ("def make_echo(context): return 1 / 0", "failed in its factory: ZeroDivisionError"),
         (
             "def make_echo(context): return object()",

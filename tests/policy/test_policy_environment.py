@@ -81,5 +81,5 @@ def test_prompts_of_yours_are_scored_once_each():
     environment = PromptMutationEnvironment(own)
     environment.reset(seed=0)
     assert environment.step(AT["reflect"])[4]["prompt"] == "x y reflect"
-    with pytest.raises(ValueError, match="`prompts` must hold one text"):
+    with pytest.raises(ValueError, match="`prompts` must hold at least one prompt"):
         ScoredPrompts([], score)

@@ -91,7 +91,7 @@ def test_geminis_compatible_endpoint_lacks_fields():
 def test_dropped_settings_are_left_out_with_their_reason():
     made = mapped("openai", "o3", "drop", temperature=0.5, max_tokens=9)
     assert made.body == {"max_completion_tokens": 9}
-    assert made.dropped == ("temperature: the reasoning model takes its default only",)
+    assert made.dropped == ("temperature: the reasoning model accepts only its default",)
     assert made.refused == ()
 
 

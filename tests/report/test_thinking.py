@@ -67,7 +67,7 @@ def test_help_is_claimed_with_evidence_and_denied_without():
     harmful = replace(REPORT, gain=-0.2)
     assert harmful.sentence.startswith("No evidence that thoughts help: -0.20")
     nothing = replace(REPORT, gain=None, se=None)
-    assert nothing.sentence == "No thought was scored, so nothing can be said of their worth."
+    assert nothing.sentence == "No thought was scored, so their value is unknown."
     assert REPORT.n_episodes == 1
 
 
@@ -75,7 +75,7 @@ def test_the_section_tells_thought_candidate_gain_and_policy_without_foreign_mar
     text = markdown_of(thinking_blocks(REPORT))
     assert "12 thoughts: 10 scored, 2 failed." in text
     assert (
-        "7 settings of its own evaluated: mean score 0.800 (forecast ones: 0.600), best 0.934, t=0.2 model=small."
+        "7 proposed settings evaluated: mean score 0.800 (forecast ones: 0.600), best 0.934, t=0.2 model=small."
         in text
     )
     assert "Notes added +0.20 ± 0.10 nats" in text

@@ -52,7 +52,7 @@ def test_each_generation_says_what_its_thought_came_to(played):
     lines = [event.learning for event in events if isinstance(event, GenerationFinished)]
     (first,) = lines[0]
     assert first.startswith(
-        "thoughts: information gain not measured, 0 episodes; weight 0.40; 1 setting of its own;"
+        "thoughts: information gain not measured, 0 episodes; weight 0.40; 1 proposal;"
     )
     found = rows(folder, "select information_gain as gain, agent_id from thoughts where generation > 0 "
                          "order by generation")  # fmt: skip
@@ -62,7 +62,7 @@ def test_each_generation_says_what_its_thought_came_to(played):
             f"thoughts: information gain {row['gain']:+.2f} nats, {n} episode{'s'[: n - 1]}; weight "
         )
         said = "I know this world well" if row["agent_id"] == "notes" else '{"forecasts"'
-        assert f"it says: {said}" in line
+        assert f"reply: {said}" in line
 
 
 def test_a_thought_is_shown_without_secrets_and_then_shortened():

@@ -32,19 +32,17 @@ def test_a_budget_that_leaves_no_final_look_says_so_everywhere(
     assert (result.winner.holdout, result.winner.fresh) == (None, None)
     assert result.status == "budget"
     expected = (
-        "budget.max_calls=6 keeps back 1 for the final test, and one case of the winner and the "
-        "defaults takes 2; from 7 on there is one"
+        "budget.max_calls=6 reserves 1 for the final test, but one case of the winner and the "
+        "defaults takes 2; 7 would suffice"
     )
     assert result.final_look == expected
     assert BudgetWarned(text=expected) in events, "told before anything is paid"
     assert not [event for event in events if isinstance(event, FinalStarted)]
     show(result)
-    assert f"Of the final test of the winner: {expected}." in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert f"Final test of the winner: {expected}." in " ".join(capsys.readouterr().out.split())
     report = report_markdown(result)
-    assert f"gave no estimate. Of the final test: {expected}." in report
-    assert f"Of the final test of the winner: {expected}." in report
+    assert f"gave no estimate. Final test: {expected}." in report
+    assert f"Final test of the winner: {expected}." in report
 
 
 def test_a_raised_cap_makes_up_for_the_final_look(tmp_path: Path):

@@ -18,7 +18,7 @@ ROUND = PreferenceRound(
     generation=3, n_prompts=20, n_pairs=20, n_kept=9, accuracy=0.8, n_items=50, trust=0.43, is_enabled=True,
     lower_bound=0.715,
 )  # fmt: skip
-NOTHING = "Preferences changed nothing that was tried: "
+NOTHING = "Preferences did not change the search: "
 
 
 def report(*rounds: PreferenceRound, **more: Any) -> PreferenceReport:
@@ -31,12 +31,12 @@ def report(*rounds: PreferenceRound, **more: Any) -> PreferenceReport:
         (report(), "Preferences changed nothing: no pair was kept."),
         (report(replace(ROUND, n_kept=0)), "Preferences changed nothing: no pair was kept."),
         (report(replace(ROUND, trust=0.1, is_enabled=False)), f"{NOTHING}the judge is disabled, with a trust of 0.10"),
-        (report(replace(ROUND, trust=0.0, is_enabled=False, n_missing=38)), f"{NOTHING}there is no verdict on the judge: 50 different grounded items are required, 38 more"),
+        (report(replace(ROUND, trust=0.0, is_enabled=False, n_missing=38)), f"{NOTHING}trust in the judge is unknown: 50 different grounded items are required, 38 more"),
         (report(replace(ROUND, is_enabled=False, lower_bound=None)), f"{NOTHING}no grounded item was judged"),
-        (report(ROUND), f"{NOTHING}no text was distilled from them. 9 kept pairs are in"),
+        (report(ROUND), f"{NOTHING}no prompt was distilled from them. 9 kept pairs are in"),
         (report(ROUND, n_variants=1, n_proposed=2),
-         "and no reward: 1 text distilled from kept pairs joined the search space; 2 candidates were "
-         "evaluated at their proposal."),
+         "and no reward: 1 prompt distilled from kept pairs joined the search space; 2 proposed "
+         "candidates evaluated."),
     ],
 )  # fmt: skip
 def test_the_sentence_says_what_happened(found: PreferenceReport, says: str):
@@ -47,7 +47,7 @@ def test_the_sentence_says_what_happened(found: PreferenceReport, says: str):
 @pytest.mark.parametrize(
     ("last", "says"),
     [
-        (ROUND, "The judge is believed: exports and distilled texts may rest on the last round."),
+        (ROUND, "The judge is trusted: exports and distilled prompts may use the last round."),
         (replace(ROUND, trust=0.1, is_enabled=False), "is not believed: the judge is disabled, with a trust of 0.10. No export and no"),
     ],
 )  # fmt: skip

@@ -140,8 +140,8 @@ def test_the_report_tells_a_sample_the_counters_and_what_changed(fair):
     assert RunResult.from_json(canonical_json(result.to_json())).preferences == report
     text = report_markdown(result)
     assert "Preferences" in text
-    assert "Preferences changed nothing that was tried: no text was distilled from them." in text
-    assert "The judge is believed: " in text
+    assert "Preferences did not change the search: no prompt was distilled from them." in text
+    assert "The judge is trusted: " in text
     assert report.sample is not None
     assert "newest pair" in text
     lines = "\n".join(preference_lines(report))

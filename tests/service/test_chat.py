@@ -168,8 +168,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": True}, "`logprobs` must be left out"),
     ({"temperature": "hot"}, "temperature"),
     ({"user": ""}, "user"),
-    ({"user": " ada "}, "without blanks at their ends"),
-    ({"metadata": {"conversation_id": ""}}, "without blanks at their ends"),
+    ({"user": " ada "}, "without leading or trailing blanks"),
+    ({"metadata": {"conversation_id": ""}}, "without leading or trailing blanks"),
     ({"messages": [{"role": "user", "content": "\ud800"}]}, "surrogate"),
     ({"tools": [{"type": "function", "function": {"name": "\ud800"}}]}, "surrogate"),
     ({"tools": [float("nan")]}, "JSON"),
@@ -303,7 +303,7 @@ def test_an_answer_that_is_not_whole_when_the_service_ends_is_a_readable_error(
         answer = got.result(60)
     assert answer.status_code == (200 if begun else 503)
     said = answer.text.rpartition("data: ")[2]
-    assert json.loads(said)["error"]["message"].startswith("The service ends")
+    assert json.loads(said)["error"]["message"].startswith("The service shut down")
 
 
 GENERATE = "/v1/generate"

@@ -46,7 +46,7 @@ def test_refusals_are_told_with_their_status(service: Service):
     assert refused.value.status == 403
     with (
         Client(service.url, token=secrets.token_urlsafe(32)) as client,
-        pytest.raises(ServiceRefusedError, match="tokens that it knows"),
+        pytest.raises(ServiceRefusedError, match="a known bearer token"),
     ):
         client.select("bot", user_id="u")
 

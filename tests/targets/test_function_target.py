@@ -78,7 +78,7 @@ def test_when_all_workers_hang_the_run_ends_with_a_clear_reason(is_async: bool):
 
     target = function_target(blocks if is_async else hangs, workers=2, timeout_s=0.05)
     with session(target, workers=2, max_retries=2, journal=journal) as s:
-        with pytest.raises(EndpointDownError, match="Give the function time-outs of its own"):
+        with pytest.raises(EndpointDownError, match="Give the function its own time-outs"):
             s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
         ended.set()
     ends = sorted(

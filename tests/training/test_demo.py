@@ -44,7 +44,9 @@ def test_the_demonstration_learns_refuses_and_rolls_back(tmp_path: Path):
         repaired, first = worse["repairs"], checks["repairs"]
         assert first.value is None  # the base model has repaired nothing
         assert repaired.value is not None
-        n = re.search(r"; (\d+) of (\d+) asked again are right, at least 0\.875", repaired.words)
+        n = re.search(
+            r"; (\d+) of (\d+) repeated answers are right, at least 0\.875", repaired.words
+        )
         assert n is not None, repaired.words
         assert (
             int(n[2]) >= 16

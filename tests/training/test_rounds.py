@@ -106,11 +106,11 @@ def look(loaded: Loaded, feedback: FeedbackStore, **more: Any) -> rounds.RoundRe
 def test_a_round_waits_for_enough_new_marks(
     loaded: Loaded, feedback: FeedbackStore, trainer: Trainer
 ):
-    assert look(loaded, feedback).sentence.startswith("0 new marks of 5 that a round waits for")
+    assert look(loaded, feedback).sentence.startswith("0 new marks of 5 that a round needs")
     rate(feedback, 4)
     found = look(loaded, feedback)
     assert found.status == "waiting"
-    assert "of 5 that a round waits for; see feedback.training.min_ratings" in found.sentence
+    assert "of 5 that a round needs; see feedback.training.min_ratings" in found.sentence
     assert trainer.jobs == []
     assert TrainingRounds(feedback).records() == []
     assert not (training_folder(feedback.root) / "assistant").exists()

@@ -216,7 +216,7 @@ export class RLInterface {
   /** Change one of the prompts until the policy stops or the steps are done, and report each step. */
   async trainEpisode(prompts: readonly string[], maxSteps = 5, number = 0): Promise<EpisodeResult> {
     const start = prompts[number % prompts.length];
-    if (start === undefined) throw new TypeError("`prompts` must hold one text or more");
+    if (start === undefined) throw new TypeError("`prompts` must hold at least one prompt, but is empty");
     const whole = (await this.stats()).max_steps;
     const steps = Math.min(maxSteps, whole);
     const actions: Action[] = [];

@@ -46,7 +46,7 @@ TOLD: Final = f"{STATED}, by the log-probabilities of its answer"
 NO_NOTES: Final = "(none)"
 """In place of the notes where there is no thought."""
 ELSE: Final = "something else"
-NOTHING: Final = "nothing was thought, which is worth 0"
+NOTHING: Final = "no thought was written, so its gain is 0"
 SPREAD: Final = 0.01
 """Probability of the outcome at least, and of anything else."""
 INSTRUCTIONS: Final = (
@@ -241,7 +241,7 @@ class RLPMixin:
         except UnreadableAnswerError as error:
             if self.config.use_logprobs is True:
                 raise
-            note = f"{STATED}; its answer cannot be read, which is worth 0: {error}"
+            note = f"{STATED}; its answer cannot be read, so the gain is 0: {error}"
             return InformationGain(nats=0.0, p_with=nan, p_without=nan, note=note)
         return InformationGain(
             nats=information_gain(p, baseline), p_with=p, p_without=baseline, note=note
@@ -342,7 +342,7 @@ def _prose(
     """Return what is known and what is tried, in words."""
     known, tried = _listed(state), _listed(context)
     if not known and not tried:
-        raise ValueError("`state` or `context` must say something, as a text or a mapping")
+        raise ValueError("`state` or `context` must hold a text or a mapping that is not empty")
     if not known or not tried:
         return known or tried
     return f"What is known:\n{known}\n\nWhat is being tried:\n{tried}"

@@ -41,7 +41,7 @@ def read_verdict(mode: JudgeMode, text: Json) -> Verdict:
             wrong type or out of range.
     """
     if not isinstance(text, str):
-        raise UnreadableVerdictError(f"must be a text, not {type(text).__name__}")
+        raise UnreadableVerdictError(f"must be a string, not {type(text).__name__}")
     parsed = _the_object(text)
     key = verdict_key(mode)
     if key not in parsed:

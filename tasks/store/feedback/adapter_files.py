@@ -67,7 +67,7 @@ def folder_sha256(folder: Path) -> str:
     """Return the SHA-256 of an adapter's two files, each with its name and length.
 
     Raises:
-        AdapterRefusedError: one is missing, or is no plain file.
+        AdapterRefusedError: one is missing, or is not a plain file.
     """
     total = hashlib.sha256()
     for name in ADAPTER_FILES:
@@ -90,7 +90,7 @@ def open_plain(path: Path) -> Iterator[int]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            problem = "no plain file"
+            problem = "not a plain file"
     except OSError as error:
         problem = "a link" if path.is_symlink() else (error.strerror or str(error)).lower()
     if problem:
@@ -129,7 +129,7 @@ def copied_in(root: Path, source: Path) -> Iterator[Path]:
     killed process has left under such names.
 
     Raises:
-        AdapterRefusedError: a file is missing, or is no plain file.
+        AdapterRefusedError: a file is missing, or is not a plain file.
         StoreWriteError: they cannot be written.
     """
     folder = adapters_folder(root)

@@ -108,7 +108,7 @@ def _header(descriptor: int) -> tuple[list[tuple[str, _Tensor]], int]:
     length = int.from_bytes(_read(descriptor, 0, 8), "little")
     begin = 8 + length
     if size < 8 or length > _LONGEST_HEADER or begin > size:
-        raise _FaultyError(f"{WEIGHTS_FILE} is cut off, or no file of safetensors")
+        raise _FaultyError(f"{WEIGHTS_FILE} is cut off, or not a safetensors file")
     header = _object(_read(descriptor, 8, length), f"the header of {WEIGHTS_FILE}")
     header.pop("__metadata__", None)
     try:

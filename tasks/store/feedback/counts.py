@@ -290,5 +290,5 @@ def rater_sentences(store: FeedbackStore) -> list[str]:
     raters = comparable_raters(store_consensus(store))
     lines = [rater.words for rater in raters[:MOST_RATERS]]
     if len(raters) > MOST_RATERS:
-        lines.append(f"and {len(raters) - MOST_RATERS} raters with fewer marks")
+        lines.append(f"and {len(raters) - MOST_RATERS} raters with fewer ratings")
     return lines

@@ -137,7 +137,7 @@ def _answer(store: FeedbackStore, given: ForeignRating, n: "Counter[str]") -> In
         interaction = store.interaction(rows[0][0]) if rows else None
         if interaction is not None:
             return interaction
-    raise SkippedRatingError("the trace of a score is no answer that is logged here")
+    raise SkippedRatingError("the trace of a score is not an answer logged here")
 
 
 def _rows(file: Path, form: RatingForm) -> Iterator[Any]:
@@ -150,7 +150,7 @@ def _rows(file: Path, form: RatingForm) -> Iterator[Any]:
             try:
                 yield json.loads(line)
             except ValueError as error:
-                raise ValueError(f"line {number} is no JSON: {error}") from None
+                raise ValueError(f"line {number} is not JSON: {error}") from None
 
 
 def interactions_of(store: FeedbackStore, role: str | None) -> Iterator[Interaction]:

@@ -409,5 +409,5 @@ def _place(event: Rating | AnswerComparison) -> tuple[object, ...]:
 def _not_found(interaction_id: str) -> InteractionNotFoundError:
     return InteractionNotFoundError(
         f"`interaction_id` must be the id of a logged answer, but got {interaction_id[:200]!r}. "
-        "Log the answer first; a user's answers are gone once they were forgotten."
+        "Log the answer first; the answers of a forgotten user are gone."
     )

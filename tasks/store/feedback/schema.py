@@ -162,9 +162,7 @@ def checked(record: Interaction | Rating | AnswerComparison) -> None:
     for name in _NUMBERS:
         value = getattr(record, name, None)
         if value is not None and not (math.isfinite(value) and value >= 0):
-            raise refused(
-                name, "must be a number from 0", repr(value), "Leave it out where it is unknown."
-            )
+            raise refused(name, "must be 0 or more", repr(value), "Leave it out if it is unknown.")
     if isinstance(record, Interaction):
         _check_answer(record)
 
@@ -176,7 +174,7 @@ def checked_name(key: str, value: object) -> None:
         FeedbackRefusedError: it is none.
     """
     if not isinstance(value, str) or not _is_name(value):
-        rule = f"must be a text of 1 to {LONGEST_NAME} printable characters"
+        rule = f"must be a string of 1 to {LONGEST_NAME} printable characters"
         raise refused(key, rule, _shown(value), "Give another one.")
 
 
@@ -199,7 +197,7 @@ def _check_answer(record: Interaction) -> None:
             raise refused(key, rule, _shown(message.role), "Give one of these.")
     if record.logprobs is not None and not all(map(math.isfinite, record.logprobs)):
         raise refused(
-            "logprobs", "must be finite numbers", "NaN or inf", "Leave them out where unknown."
+            "logprobs", "must be finite numbers", "NaN or inf", "Leave them out if unknown."
         )
     try:
         canonical_json(dict(record.sampling))

@@ -217,7 +217,7 @@ def name_of(row: Mapping[str, Any]) -> str:
 def damaged_error(names: Sequence[str]) -> StoreDamagedError:
     """Return the error that names damaged rows."""
     return StoreDamagedError(
-        f"{len(names)} row(s) of the journal are not as they were written: {'; '.join(names[:3])}. "
+        f"{len(names)} row(s) of the journal were changed after they were written: {'; '.join(names[:3])}. "
         "Restore the journal from a backup, or move it away: unfinished runs then pay again for what "
         "was not yet published."
     )

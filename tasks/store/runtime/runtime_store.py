@@ -236,7 +236,7 @@ def _group(connection: Connection, system: str, agent_type: str) -> Group | None
 def _known(connection: Connection, system: str, agent_type: str) -> Group:
     group = _group(connection, system, agent_type)
     if group is None:
-        raise KeyError(f"no arms were ever offered for {system} / {agent_type}")
+        raise KeyError(f"no arm was ever active for {system} / {agent_type}")
     return group
 
 

@@ -31,7 +31,7 @@ _BLANK = "0" * 64
 _DIGEST_MARK = _KEY.encode() + b"\x18\x40"
 _COMMITTED = re.compile(_KEY.encode() + rb"_(\w+)\x18\x40([0-9a-f]{64})")
 _TAIL = struct.Struct("<I4s")
-FLIPPED = "its bytes are not those that were written"
+FLIPPED = "its content changed after it was written"
 MOST_CHECKED = 24 << 20
 """Bytes of the files of one question whose digests are computed: 30 ms, where a command takes at least 0.75 s."""
 
@@ -85,7 +85,7 @@ def missing_files(
     """
     visible = {file for name in tables for file in files[name]}
     missing = [
-        (file, "it was committed and is not there")
+        (file, "it was committed but is missing")
         for name, file in committed_files(files)
         if name in tables and file not in visible
     ]

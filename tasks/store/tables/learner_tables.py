@@ -25,7 +25,7 @@ failures.
 24 | dropped                  | text |        | what of the reply was left out, and why
 25 | resolution               | f64  | nats   | mean gain over its average forecast
 26 | resolution_e_value       | f64  |        | above 1: it tells candidates apart
-27 | n_own                    | i32  |        | evaluated settings of its own
+27 | n_own                    | i32  |        | evaluated settings that it proposed
 """)
 
 COMMITMENTS = table("""

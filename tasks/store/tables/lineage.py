@@ -95,7 +95,7 @@ def successor(
         run_id=run_id,
         label=label_of(finished.name, run_id),
         status="stopped",
-        reason=f"begins where the finished run {finished.label} ended",
+        reason=f"continues the finished run {finished.label} ended",
         started_us=started,
         ended_us=None,
         summary_json=None,
@@ -113,7 +113,7 @@ def check_missing(store: ParquetStore, record: RunRecord) -> None:
     (row,) = store.rows(_WITHOUT_REWARD, {"run": record.run_id})
     if not row["n"]:
         raise ResumeError(
-            f"every evaluation of run {record.label} has a reward: none is to be made again. Read it "
+            f"every evaluation of run {record.label} has a reward, so nothing needs repeating. Read it "
             f"with `convergence report {record.label}`."
         )
 

@@ -339,7 +339,7 @@ def _digest(data: bytes) -> str:
 
 def _outrun(where: str) -> StoreWriteError:
     return StoreWriteError(
-        f"another process has published {where} meanwhile, so this one must not go on with the run. "
+        f"another process has published {where} meanwhile, so this one cannot continue the run. "
         "What it has published is whole; `convergence resume` continues from there."
     )
 

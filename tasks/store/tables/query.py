@@ -113,7 +113,7 @@ class Reader:
         if path.resolve().is_relative_to(self._root.resolve()):
             raise write_error(path, "an export must not lie within the store itself")
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise write_error(path, "it is no regular file, and would be replaced by one")
+            raise write_error(path, "it is not a regular file, and would be replaced by one")
         resolution = resolve(self._root)
         with whole_file(path) as temporary:
             connection = open_views(self._root, resolution, views_for(sql), writable=temporary)

@@ -195,7 +195,7 @@ def test_what_is_no_log_is_refused(changes: dict[str, Any], words: str):
 
 def test_what_does_not_fit_the_log_is_refused():
     empty = Log(actions=np.zeros(0, dtype=np.int64), rewards=np.zeros(0), propensities=np.zeros(0))
-    with pytest.raises(ValueError, match="empty log"):
+    with pytest.raises(ValueError, match="at least one request"):
         estimate(empty, [1.0])
     with pytest.raises(ValueError, match="sum to 1"):
         estimate(SMALL, [0.5, 0.6])

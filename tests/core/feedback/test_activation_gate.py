@@ -62,9 +62,9 @@ def test_a_candidate_that_meets_every_condition_passes():
         "reward passed: the held-out reward must be above the incumbent's; the difference is 0.2 [95 % "
         "interval 0.05 to 0.35], and its lower end must exceed 0; it rests on 80 rated answers to 40 "
         "prompts (effectively 50).",
-        "safety passed: no answer may be flagged that was not before; 0 new flags, at most 0, by "
+        "safety passed: no answer may be newly flagged; 0 new flags, at most 0, by "
         "built-in rules, which are a floor.",
-        "repairs passed: answers that were repaired must stay so; 7 of 8 asked again are right, at least "
+        "repairs passed: repaired answers must stay repaired; 7 of 8 repeated answers are right, at least "
         "0.875 of them; 9 prompts of 11 have a rater.",
         "server passed: the server must have answered with it; it has.",
     ]  # fmt: skip
@@ -118,11 +118,9 @@ def test_nothing_measured_passes_nothing():
 
 
 def test_where_nothing_was_repaired_the_verdict_says_why():
-    first = replace(
-        GOOD, n_repairs=0, n_repairs_kept=0, repairs_rest_on="no adapter is in service"
-    )
+    first = replace(GOOD, n_repairs=0, n_repairs_kept=0, repairs_rest_on="no active adapter")
     assert failed(first) == []
-    assert words(first, "repairs").endswith("; there are none: no adapter is in service.")
+    assert words(first, "repairs").endswith("; there are none: no active adapter.")
 
 
 def test_the_verdict_on_safety_says_what_flags_rest_on():

@@ -138,7 +138,7 @@ def test_games_of_nothing_are_refused():
         ({"id": "Kuhn Poker"}, "`id` must be"),
         ({"version": 0}, "`version` must be 1 or more"),
         ({"roles": ("first", "first")}, "`roles` must name each role once"),
-        ({"cost": {"first": 1}}, "`cost` must say for each role"),
+        ({"cost": {"first": 1}}, "`cost` must give the calls of each role"),
         ({"feeds": "fun"}, "`feeds` must be one of hard_cases, "),
         ({"grounded": "yes"}, "`grounded` must be True or False"),
     ],
@@ -172,7 +172,7 @@ def test_the_contract_finds_a_void_play_without_a_reason():
         def score(self, turns, facts):
             return Scores(by_role={})
 
-    assert "must say why" in broken_rules(Silent())[0]  # type: ignore[arg-type]
+    assert "must give its reason" in broken_rules(Silent())[0]  # type: ignore[arg-type]
     assert broken_rules(object()) == [  # type: ignore[arg-type]
         "a game must have id, version, roles, cost, feeds, grounded, protocol and score"
     ]

@@ -150,5 +150,5 @@ def test_decisions_out_of_place_are_refused():
     with pytest.raises(ValueError, match="its next step was decided already"):
         buffer.report("a-0", StepOutcome(reward=1.0, truncated=True))
     buffer.report("a-1", StepOutcome(reward=1.0, terminated=True))
-    with pytest.raises(ValueError, match="ended with step 1; begin another one"):
+    with pytest.raises(ValueError, match="ended with step 1; start another one"):
         buffer.decide(decision("a", 2))

@@ -45,7 +45,7 @@ def test_after_the_last_step_only_stop_is_legal():
     [
         ("actions among", {"history": ("summarize",)}),
         ("actions among", {"history": (STOP,)}),
-        ("each action once", {"history": ("expansion", "expansion")}),
+        ("each action at most once", {"history": ("expansion", "expansion")}),
         ("at most 1 actions", {"history": ("expansion", "reflect"), "max_steps": 1}),
         ("`category` must be one of", {"category": "funny"}),
         (r"`score` must be in \[0, 1\]", {"score": 1.5}),

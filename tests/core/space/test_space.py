@@ -173,7 +173,7 @@ def test_points_from_outside_are_checked():
     rules = {p.key: p.rule for p in space.validate({"model": "small", "top_k": 2, "m": 1})}
     assert rules == {
         "m": "must be a parameter of the space",
-        "top_k": "must be absent here, for its conditions do not hold",
+        "top_k": "must be absent, because its conditions do not hold",
         "n": "must have a value",
     }
     near = space.validate({"modle": "small", "n": 1, "zzzz": 0})

@@ -97,7 +97,7 @@ function OneAdapter({ one, base, hidden, done }: { one: Adapter; base: string; h
         {one.may_activate && (
           <Write
             name="Activate" hidden={hidden} path={`${base}/activate`} body={{ version: one.version }} confirm={one.version} done={done}
-            ask={`The next answers come from ${one.version}; the adapter that answers now becomes inactive.`}
+            ask={`${one.version} will answer; the current adapter becomes inactive.`}
           />
         )}
       </div>
