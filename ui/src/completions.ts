@@ -60,7 +60,7 @@ export async function complete(p: Asked): Promise<Said> {
       if (piece) p.piece(piece);
     }
   }
-  if (!ended) throw new Error("The connection closed before the answer's end; it is not logged.");
+  if (!ended) throw new Error("The connection closed before the answer was complete; it is not logged.");
   return said;
 }
 

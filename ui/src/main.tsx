@@ -117,7 +117,7 @@ function App() {
   }, [place]);
   return (
     <>
-      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>To the page</a>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>Skip to content</a>
       <header class="top">
         <div>
           <Link href="/ui/" class="brand">
@@ -133,7 +133,7 @@ function App() {
             <Link href={to("training")} current={first === "training"}>Training</Link>
             <Link href={to("sql")} current={first === "sql"}>SQL</Link>
           </nav>
-          <span class={connected ? "live on" : "live"} title={connected ? "Pages refresh themselves" : "No live connection; pages refresh when you open them"}>
+          <span class={connected ? "live on" : "live"} title={connected ? "Pages refresh automatically" : "No live connection; pages refresh when you open them"}>
             {connected ? "live" : "not live"}
           </span>
           <Theme />

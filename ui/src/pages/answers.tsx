@@ -86,7 +86,7 @@ export function Answers({ run, query }: { run: string; query: URLSearchParams })
         of={first}
         empty={(d) => (d.n_cases === 0 || d.n_candidates === 0) && (
           search || filter !== "all" ? <Empty>No test case matches. <button onClick={() => setQuery({ filter: null, search: null, view: "all" })}>Show all</button></Empty>
-          : <Empty>This page shows the answers side by side. No evaluation is stored yet; each appears here when the run makes it.</Empty>
+          : <Empty>This page shows the answers side by side. No evaluation is stored yet; evaluations appear as the run makes them.</Empty>
         )}
       >
         {(d) => !isWhole ? <Leading run={run} n={d.n_candidates} /> : <Loaded key={`${run}|${filter}|${search}`} run={run} base={base} first={d} settings={settings} query={query} again={first.again} />}
@@ -131,7 +131,7 @@ function Leading({ run, n }: { run: string; n: number }) {
   return (
     <>
       {(one.error ?? two.error ?? board.error) && <Problem error={(one.error ?? two.error ?? board.error)!} />}
-      <p class="row spread"><span class="small muted">The case on which the {titles[1]} settings score lowest comes first. What differs from the default answer is marked.</span>{all}</p>
+      <p class="row spread"><span class="small muted">Lowest score of the {titles[1]} settings first. Differences from the default answer are marked.</span>{all}</p>
       {!rows.length && (one.loading || two.loading || board.loading) && <p class="empty" role="status">Reading the store…</p>}
       {!rows.length && !one.loading && !two.loading && !board.loading && <Empty>No two configurations have answered the same test case yet. {all}</Empty>}
       {rows.length > 0 && (

@@ -43,7 +43,7 @@ function System({ system }: { system: string }) {
             {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
             <Card
               title="Arms"
-              tools={<Write name="Roll back" hidden={!d.can_roll_back || Boolean(session.data?.why_not)} danger path={`${base}/rollback`} confirm={system} ask="The champion before this one serves again, from the next decision on." done={loaded.again} />}
+              tools={<Write name="Roll back" hidden={!d.can_roll_back || Boolean(session.data?.why_not)} danger path={`${base}/rollback`} confirm={system} ask="The previous champion answers again from the next decision." done={loaded.again} />}
             >
               {d.arms.length === 0 ? <Empty command="convergence promote">No active arms.</Empty> : (
                 <Table
@@ -57,16 +57,16 @@ function System({ system }: { system: string }) {
                     { key: "e", title: "Evidence", by: (a) => a.log_e, show: (a) => a.log_e === null ? "–" : a.log_threshold === null ? three(Math.exp(a.log_e)) : <>{evidence(a.log_e, a.log_threshold)}{<><div class="bar"><i style={{ width: `${Math.max(0, Math.min(100, (100 * a.log_e) / a.log_threshold))}%` }} /></div></>}</> },
                     { key: "left", title: "Requests left", n: true, by: (a) => a.n_to_verdict, show: (a) => count(a.n_to_verdict) },
                     { key: "v", title: "Verdict", show: (a) => <One text={a.verdict} max={200} /> },
-                    { key: "w", title: "", show: (a) => a.is_champion || a.status === "retired" || session.data?.why_not ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={system} ask={`From the next decision on, ${a.name} is the champion of ${system}; the guard watches it and rolls back what makes it worse.`} done={loaded.again} /> },
+                    { key: "w", title: "", show: (a) => a.is_champion || a.status === "retired" || session.data?.why_not ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={system} ask={`From the next decision, ${a.name} is the champion of ${system}. A guard rolls it back if it does worse.`} done={loaded.again} /> },
                   ]}
                 />
               )}
             </Card>
             {d.history.length > 1 && <History of={d} />}
             <div class="grid">
-              <List title="Drift" rows={d.drift} none="No alarm." />
-              <List title="Guards" rows={d.guards} none="No promotion is watched." />
-              <List title="Promotions" rows={d.promotions} none="Nothing was promoted yet." />
+              <List title="Drift" rows={d.drift} none="No alarms." />
+              <List title="Guards" rows={d.guards} none="No promotion is under guard." />
+              <List title="Promotions" rows={d.promotions} none="No promotions yet." />
             </div>
           </>
         );

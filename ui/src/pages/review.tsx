@@ -19,7 +19,7 @@ export function Review() {
   return (
     <>
       <h1>Review</h1>
-      <p class="lead">Answers that people rated 1, 2 or thumbs down. What you approve is a test case of the next run.</p>
+      <p class="lead">Answers that people rated 1, 2 or thumbs down. Approved answers become test cases of the next run.</p>
       <Show of={loaded}>
         {(d) => (
           <>
@@ -104,7 +104,7 @@ function Decide(p: { one: Proposed; of: Data; what: Decision; close: () => void;
       <form class="decide" onSubmit={(event) => void send(event)}>
         <p>{p.what === "approve" ? "Its prompt becomes a test case in the file of approved cases." : "The page does not propose it again. The answer and its ratings stay."}</p>
         {p.what === "approve" && (
-          <label class="field">The answer that would be right, where a metric needs one
+          <label class="field">The right answer, if a metric needs one
             <textarea rows={3} value={expected} dir="auto" onInput={(event) => setExpected(event.currentTarget.value)} />
           </label>
         )}

@@ -130,7 +130,7 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
         </>
       )}
       {report.data && <Sections of={report.data.blocks} from={1} open={(id) => setQueryAnswers(run, id, null)} />}
-      {leaderboard.data && !leaderboard.data.rows.length && <Empty>No generation is finished yet. Configurations and scores appear here by themselves.</Empty>}
+      {leaderboard.data && !leaderboard.data.rows.length && <Empty>No generation is finished yet. Configurations and scores appear here automatically.</Empty>}
     </>
   );
 }

@@ -72,7 +72,7 @@ function Adapters({ of, list, base, hidden, done }: { of: RoleTraining; list: Tr
   const tools = of.active && (
     <Write
       name="Roll back" danger hidden={hidden} path={`${base}/rollback`} confirm={of.role} done={done}
-      ask={`${of.active} is rolled back: the adapter that was active before it answers again, or the base model.`}
+      ask={`The previous adapter, or the base model, answers again instead of ${of.active}.`}
     />
   );
   return (
