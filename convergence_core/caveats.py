@@ -11,7 +11,7 @@ TRAFFIC = (
 """Of a winner by live traffic, and of a guard's verdict."""
 
 CASES = (
-    "Cases count as independent. Inputs that share most of their words form a group by themselves. "
+    "Cases count as independent. Inputs that share most of their words form one group automatically. "
     "Paraphrases in other words need a common `group`, or a false promotion is likely."
 )
 """Of the paired gate."""
