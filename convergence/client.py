@@ -79,9 +79,9 @@ class ServiceCall(Generic[Answer]):
     request: Mapping[str, Any]
     """As ``httpx`` takes it."""
     meant: frozenset[int] = frozenset()
-    """Statuses of answers that are no refusals."""
+    """Statuses of successful answers."""
     may_repeat: bool = True
-    """Whether it may be sent again where it is not known if it arrived."""
+    """Whether to repeat it if its arrival is unknown."""
 
     def answer(self, outcome: Outcome) -> Answer:
         """Return the answer.
@@ -404,7 +404,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def reads(kind: type[Answer]) -> Callable[[Mapping[str, Any]], Answer]:
-    """Return what makes a value of an answer; members that a later service adds are left out."""
+    """Return a parser of an answer that ignores members of later services."""
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     return lambda body: kind(**{name: body[name] for name in known if name in body})
 

@@ -1,6 +1,6 @@
 """Results in notebooks: a card, plots and data frames of a run.
 
-Jupyter and marimo show a result by ``_repr_html_``: the verdict, the defaults beside what was found
+Jupyter and marimo show a result by ``_repr_html_``: the verdict, the defaults next to the result
 with intervals, and prices, worded and escaped as in the report, without script. Plots are the
 report's; a plot is a ``matplotlib`` figure, a table a ``polars`` data frame.
 """
@@ -60,15 +60,15 @@ class NotebookView:
         return markdown_of(card(self.result))
 
     def plot_estimates(self) -> "Figure":
-        """Return mean rewards of the defaults and of what was found, with intervals."""
+        """Return mean rewards of the defaults and the result, with intervals."""
         return self._plot("estimates")
 
     def plot_learning_curve(self) -> "Figure":
-        """Return what would have been recommended after each generation, with its interval."""
+        """Return the recommendation's reward after each generation, with its interval."""
         return self._plot("learning_curve")
 
     def plot_parameters(self) -> "Figure":
-        """Return how much of the differences between configurations each parameter makes."""
+        """Return each parameter's share of the variance between configurations."""
         return self._plot("shares")
 
     def plot_parameter(self, parameter: str) -> "Figure":
@@ -108,7 +108,7 @@ class NotebookView:
     """Table → field of the result."""
 
     def to_polars(self, table: ResultTable = "leaderboard") -> "pl.DataFrame":
-        """Return a table of the result; what is nested has columns with a dot, e.g. ``params.model``.
+        """Return a table of the result; nested fields are columns such as ``params.model``.
 
         Args:
             table: ``leaderboard``: candidates with posterior means and intervals. ``learning_curve``:

@@ -39,7 +39,7 @@ class EpisodeResult:
     actions: tuple[str, ...]
     """``stop`` included."""
     scores: tuple[float, ...]
-    """Of the first prompt and after each change, in [0, 1]."""
+    """Score of the first prompt and after each change, in [0, 1]."""
 
     @property
     def gain(self) -> float:
@@ -49,7 +49,7 @@ class EpisodeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTraining:
-    """What a training did."""
+    """Result of a training."""
 
     episodes: tuple[EpisodeResult, ...]
     updates: tuple[Mapping[str, Any], ...]
@@ -76,7 +76,7 @@ class PolicyClient:
         retries: int = 3,
         timeout_s: float = 120.0,
     ) -> None:
-        """Ask a service.
+        """Connect to a service.
 
         Args:
             url: root of the policy's paths; where it is mounted, with ``/policy``.
@@ -102,14 +102,14 @@ class PolicyClient:
     # -- the server
 
     def start_server(self, store: Path | str, *options: str) -> str:
-        """Start a service of a store on a free port of this machine, and ask that from now on; return its URL.
+        """Start a service of a store on a free port, use it from now on, and return its URL.
 
         Args:
             store: folder of the store.
             options: further ones of ``convergence policy serve``.
 
         Raises:
-            ConfigurationError: it did not start; holds what it said.
+            ConfigurationError: it did not start; holds its output.
         """
         self.stop_server()
         token = secrets.token_urlsafe(32)
@@ -138,7 +138,7 @@ class PolicyClient:
         return match[0]
 
     def stop_server(self) -> None:
-        """End the service that this has started; every answer that was begun is given."""
+        """Stop the service that this client started, after its open answers."""
         self._disconnect()
         server, self._server = self._server, None
         if server is not None:
@@ -146,7 +146,7 @@ class PolicyClient:
             server.process.communicate()
 
     def close(self) -> None:
-        """Close the connections, and end the service that this has started."""
+        """Close the connections, and stop the service that this client started."""
         self.stop_server()
 
     def __enter__(self) -> Self:
@@ -171,7 +171,7 @@ class PolicyClient:
         excluded: Sequence[str] = (),
         deterministic: bool = False,
     ) -> ChosenAction:
-        """Choose the next change of a prompt, of which the embedding is given or is made by the service.
+        """Choose the next change of a prompt. Without an embedding the service makes one.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
@@ -227,11 +227,11 @@ class PolicyClient:
         truncated: bool = False,
         final: Mapping[str, Any] | None = None,
     ) -> str:
-        """Report what came of an action, durably; return ``stored``, ``archived``, ``off_policy`` or ``duplicate``.
+        """Store an outcome; return ``stored``, ``archived``, ``off_policy`` or ``duplicate``.
 
         Args:
             chosen: the action.
-            reward: what the change was worth.
+            reward: gain of the change.
             terminated: whether the episode ended for good.
             truncated: whether it was cut.
             final: the prompt at which it was cut: ``prompt`` or ``embedding``, ``history``, ``score``.

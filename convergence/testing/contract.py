@@ -11,7 +11,7 @@ from tasks.secrets.redaction import one_line
 
 _UNKNOWN = "no_such_option_of_anyone"
 SECRET = "canary-4f9a1c77d2e84b06"  # noqa: S105 - made up, to be looked for
-"""Key that a plugin under test is given, and must show nowhere."""
+"""Key of the plugin under test; it must appear nowhere."""
 
 HOSTILE_TEXTS: tuple[str, ...] = (
     "",
@@ -49,14 +49,14 @@ def skip(reason: str) -> NoReturn:
 
 
 class PluginContract:
-    """Tests of any plugin; a suite itself is no test, its subclasses in packages are."""
+    """Tests of any plugin; a suite is not a test, its subclasses in packages are."""
 
     __test__ = False
 
     plugin: ClassVar[str]
     """Name of the entry point in the suite's group."""
     options: ClassVar[Mapping[str, Json]] = {}
-    """``plugin_options`` with which it works."""
+    """Valid ``plugin_options``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

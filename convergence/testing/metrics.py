@@ -23,7 +23,7 @@ _ANSWERS: tuple[Json, ...] = (
     {},
     {"a": {"b": None}},
 )
-"""Answers that a metric may be asked to measure."""
+"""Answers that a metric may get."""
 
 
 class MetricContract(PluginContract):
@@ -37,7 +37,7 @@ class MetricContract(PluginContract):
     result: ClassVar[Json] = None
     """A good answer."""
     worse_result: ClassVar[Json] = None
-    """An answer that is worth less."""
+    """A worse answer."""
     expected: ClassVar[Json] = None
     """What the case expects."""
     params: ClassVar[Params] = {}

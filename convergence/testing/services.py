@@ -46,7 +46,7 @@ HOSTILE_ANSWERS: tuple[HostileAnswer, ...] = (
 
 
 class LoopbackService:
-    """HTTP server on 127.0.0.1, for a ``with`` block; keeps what it was asked.
+    """HTTP server on 127.0.0.1, for a ``with`` block; records its requests.
 
     Args:
         answer: given path and body of a request, returns its answer.
@@ -146,7 +146,7 @@ class SimulatedService:
         self.states: OrderedDict[str, Any] = OrderedDict()
         """Token → its state."""
         self.writes: list[tuple[str, str]] = []
-        """Method and path of each request that changed something."""
+        """Method and path of each request that changed a state."""
         self._first_state, self._reads, self._writes = first_state, reads, writes
         self._unauthorized, self._not_found, self._root = unauthorized, not_found, root
         self._lock, self._tokens = threading.Lock(), count()

@@ -45,7 +45,7 @@ class TargetContract(PluginContract):
     params: ClassVar[Params] = {}
     """Parameters of a candidate that gets an answer."""
     other_params: ClassVar[Params | None] = None
-    """Parameters that ask something else; ``None`` if nothing is tuned in this test."""
+    """Parameters that make another request; ``None`` if nothing is tuned in this test."""
     case_input: ClassVar[Json] = None
     """Input of a case that gets an answer."""
     slow_input: ClassVar[Json] = None
@@ -87,7 +87,7 @@ class TargetContract(PluginContract):
         require((params, case) == before, "`request` changed its arguments")
 
     def test_other_parameters_make_another_request(self) -> None:
-        """What is tuned is in the request, else a stored answer would be given for another one."""
+        """Tuned parameters are in the request; otherwise stored answers would be mixed up."""
         if self.other_params is None:
             skip("`other_params` is None")
         target = self._made()
@@ -119,7 +119,7 @@ class TargetContract(PluginContract):
         require(reply.latency_ms > 0, f"latency_ms is {reply.latency_ms}")
 
     def test_the_same_question_gets_the_same_answer(self) -> None:
-        """Where it is promised; also with another instance."""
+        """If it is promised; also with another instance."""
         if not self.is_deterministic:
             skip("`is_deterministic` is False")
         values = [self._call(self._made(), self._case()).value for _ in range(2)]
@@ -141,7 +141,7 @@ class TargetContract(PluginContract):
             require(all(value == values[0] for value in values), f"the answers differ: {values}")
 
     def test_a_hostile_input_is_answered_or_refused(self) -> None:
-        """Texts of cases come from anywhere: each is an answer or a fault, and pure before it."""
+        """Every input gives an answer or a fault, and its request is pure."""
         for text in HOSTILE_TEXTS:
             target = self._made()
             self._answered_or_refused(
@@ -149,7 +149,7 @@ class TargetContract(PluginContract):
             )
 
     def test_a_hostile_answer_is_a_reply_or_a_fault(self) -> None:
-        """What a broken service sends becomes data; 429 and 5xx are never the candidate's fault."""
+        """A broken answer becomes data; 429 and 5xx are never the candidate's fault."""
         for answer in HOSTILE_ANSWERS:
             with self.answering(answer) as options:
                 outcome = self._answered_or_refused(self._made(options), self._case(), answer.name)
@@ -163,7 +163,7 @@ class TargetContract(PluginContract):
     # -- secrets, time-outs, ends
 
     def test_its_key_is_in_no_request_or_reply(self) -> None:
-        """A key is read where a request is sent, and shown nowhere."""
+        """A key is read when a request is sent, and appears nowhere."""
         target = self._made()
         require(
             SECRET not in canonical_json(target.request(self.params, self._case())),
@@ -174,7 +174,7 @@ class TargetContract(PluginContract):
         require(SECRET not in canonical_json(reply.value), _SHOWN.format("reply"))
 
     def test_its_key_is_in_no_fault(self) -> None:
-        """Also where the service refuses the key."""
+        """Also if the service refuses the key."""
         unauthorized = next(a for a in HOSTILE_ANSWERS if a.status == 401)
         with self.answering(unauthorized) as options:
             outcome = self._answered_or_refused(self._made(options), self._case(), "401")
@@ -182,7 +182,7 @@ class TargetContract(PluginContract):
         require(SECRET not in shown, _SHOWN.format("fault"))
 
     def test_a_call_that_is_given_up_ends_and_the_next_one_works(self) -> None:
-        """A cancelled call ends soon and blocks no loop; the target stays of use."""
+        """A cancelled call ends soon and blocks no loop; the target stays usable."""
         if self.slow_input is None:
             skip("`slow_input` is None")
         target = self._raw()
@@ -206,7 +206,7 @@ class TargetContract(PluginContract):
         )
 
     def test_it_may_be_closed_twice_and_unused(self) -> None:
-        """``aclose`` frees what is held, also of a target that no one asked."""
+        """``aclose`` frees resources, also of an unused target."""
         target = self._raw()
 
         async def go() -> None:
@@ -299,7 +299,7 @@ BUGS = frozenset(
         ),
     }
 )
-"""Exceptions and results that a plugin did not mean: it should have said which fault it is."""
+"""Exceptions and results that a plugin must not produce: it should raise a named fault."""
 
 
 def _filled(value: Json, text: str) -> Json:

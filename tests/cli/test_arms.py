@@ -42,7 +42,7 @@ def test_arms_come_and_go_by_command(store: Path, cli: Runner):
         (("add", "bot", "b", "--prior", "2,1"), "must be a mean in"),
         (("add", "bot", "a", "--params", "{}"), "must keep its parameters"),
         (("retire", "bot", "nobody"), "no arm `nobody`"),
-        (("list", "nobody"), "nothing was ever offered"),
+        (("list", "nobody"), "no arm was ever active"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

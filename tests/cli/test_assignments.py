@@ -29,7 +29,7 @@ def test_a_key_that_is_set_takes_the_place_of_the_written_one(
     ("assignment", "says"),
     [
         ("optimization.seed", "must be `dotted.key=value`"),
-        ("api.name.x=1", "must lead through mappings, but `name` is none"),
+        ("api.name.x=1", "must lead through mappings, but `name` is not one"),
         ("api.name=[", "must have a YAML value"),
         ("optimization.sead=3", "`optimization.sead`"),
     ],

@@ -99,7 +99,7 @@ SPACE: dict[str, Rule] = {
         {P + "t/when": {"n": 1}, P + "n/when": {"m": "a"}, P + "m/when": {"t": 1}},
         "search_space.parameters.t.when",
         "must not depend on itself",
-        "circle",
+        "cycle",
     ),
     "name that is no identifier": (
         {P + "top-p": [1, 2]},

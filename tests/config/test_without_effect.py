@@ -66,7 +66,7 @@ def test_an_unknown_cost_of_an_endpoint_has_no_share_in_the_reward_and_it_is_tol
     unknown = parse_mapping(written)
     assert unknown.evaluation.metrics["cost_usd"].weight == 0
     (told,) = without_effect(unknown)
-    assert "nothing tells what a request costs" in told
+    assert "the price of a request" in told
     priced = {"prices": {"http": {"request": 0.002}}}
     for known in (priced, {"api": {**api, "response": {"cost_field": "usd"}}}):
         found = parse_mapping({**written, **known})

@@ -221,7 +221,7 @@ class Length(MetricContract):
     ("old", "new", "message"),
     [
         ("isinstance(result, str)", "isinstance(result, str)", ""),
-        ("for name in context.options:", "for name in ():", "an option that nothing reads"),
+        ("for name in context.options:", "for name in ():", "an unknown option was accepted"),
         ("1.0 / (1 + len(result))", "0.5", "the good answer scores 0.5"),
         ("1.0 / (1 + len(result))", "__import__('itertools').count().__next__() + __import__('time').perf_counter()", "one answer has the values"),
         ("else 0.0", "else float('inf')", "not a finite number"),

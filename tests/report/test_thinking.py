@@ -81,7 +81,10 @@ def test_the_section_tells_thought_candidate_gain_and_policy_without_foreign_mar
     assert "Notes added +0.20 ± 0.10 nats" in text
     assert "Best: with notes, generation 2, gain +0.84 ± 0.11 nats on 8 outcomes." in text
     assert "Mean gain +0.31 ± 0.07 nats over 1 episode." in text
-    assert "Mean gain over their own average forecasts +0.12 nats: 0 is what" in text
+    assert (
+        "Mean gain over their own average forecasts +0.12 nats: thoughts that forecast the same"
+        in text
+    )
     assert "2 times: failed (http_500): HTTP 500" in text
     assert "```text\nLow *t* helps.\n<b>Not</b> the | large model.\n```" in text
     assert "| 2 | yes | +0.31 ± 0.05 | 1.9 | +0.12 | 1.3 | 0.43 |" in text

@@ -48,11 +48,11 @@ def test_the_sentence_says_what_happened(found: PreferenceReport, says: str):
     ("last", "says"),
     [
         (ROUND, "The judge is trusted: exports and distilled prompts may use the last round."),
-        (replace(ROUND, trust=0.1, is_enabled=False), "is not believed: the judge is disabled, with a trust of 0.10. No export and no"),
+        (replace(ROUND, trust=0.1, is_enabled=False), "is not trusted: the judge is disabled, with a trust of 0.10. No export or"),
     ],
 )  # fmt: skip
-def test_a_line_tells_whether_the_judge_is_believed(last: PreferenceRound, says: str):
-    (told,) = [line for line in preference_lines(report(last)) if "believed: " in line]
+def test_a_line_tells_whether_the_judge_is_trusted(last: PreferenceRound, says: str):
+    (told,) = [line for line in preference_lines(report(last)) if "trusted: " in line]
     assert says in told
 
 

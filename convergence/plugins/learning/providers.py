@@ -30,11 +30,11 @@ class Completer(Protocol):
 
     @property
     def complete(self) -> Callable[..., Any]:
-        """Asks once; awaitable or plain."""
+        """Call the model once; awaitable or plain."""
 
 
 def as_llm(provider: LLM | Completer) -> LLM:
-    """Return a caller's model as an ``LLM``; one that says its ``provider`` and address is one.
+    """Return a caller's model as an ``LLM``; an object with a ``provider`` and an address is one.
 
     Raises:
         TypeError: it has no ``complete`` that can be called.

@@ -44,11 +44,11 @@ STATED: Final = (
 )
 TOLD: Final = f"{STATED}, by the log-probabilities of its answer"
 NO_NOTES: Final = "(none)"
-"""In place of the notes where there is no thought."""
+"""Notes if there is no thought."""
 ELSE: Final = "something else"
 NOTHING: Final = "no thought was written, so its gain is 0"
 SPREAD: Final = 0.01
-"""Probability of the outcome at least, and of anything else."""
+"""Lowest probability of the outcome, and of anything else."""
 INSTRUCTIONS: Final = (
     "You look for what good trials have in common and why others fail. Write notes that help somebody "
     "else to predict what comes next as exactly as possible. At most 200 words."
@@ -58,14 +58,14 @@ Prediction: TypeAlias = str | int | float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RLPConfig:
-    """Settings of the mixin; those of ``society.rlp`` have its meaning."""
+    """Settings of the mixin; names shared with ``society.rlp`` mean the same."""
 
     model_name: str = ""
-    """What the provider calls the model."""
+    """The provider's name of the model."""
     thought_length: int = 2048
     """Longest thought, in tokens."""
     temperature: float | None = 0.7
-    """Of thoughts; ``None`` if not sent."""
+    """Temperature of thoughts; ``None`` is not sent."""
     use_logprobs: Literal["auto"] | bool = "auto"
     """Whether predictions are read from the log-probabilities of the answer's first token (``True``), from
     the probability that the answer states (``False``), or from the former where the provider sends them."""
@@ -87,7 +87,7 @@ class RLPConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformationGain:
-    """What a thought was worth on one outcome."""
+    """Gain of a thought on one outcome."""
 
     nats: float
     p_with: float
@@ -159,7 +159,7 @@ class RLPMixin:
     """Thinks, rewards and learns; for one event loop."""
 
     def __init__(self, llm_provider: LLM | Completer, config: RLPConfig | None = None) -> None:
-        """Prepare to think.
+        """Create the mixin without a call.
 
         Args:
             llm_provider: any object with ``complete``, awaitable or plain; see
@@ -179,7 +179,7 @@ class RLPMixin:
 
     @property
     def probabilities(self) -> dict[str, float]:
-        """Action → probability of being drawn next; ``none`` is to think nothing."""
+        """Action → probability of being drawn next; ``none`` means no thought."""
         p = self.policy.probabilities(self._features())
         return dict(zip(ACTIONS, p.tolist(), strict=True))
 
@@ -188,7 +188,7 @@ class RLPMixin:
         state: "str | Mapping[str, Json] | None" = None,
         context: "str | Mapping[str, Json] | None" = None,
     ) -> str | None:
-        """Return a thought; ``None`` if the policy chose to think nothing, which is worth 0.
+        """Return a thought; ``None``, worth 0, if the policy chose no thought.
 
         Args:
             state: what is known, a text or a mapping; nothing of the outcome that the thought will be

@@ -47,19 +47,19 @@ _INCUMBENT = Candidate(candidate_id="incumbent", params={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SAOConfig:
-    """Settings of the mixin; those of ``society.sao`` have its meaning."""
+    """Settings of the mixin; names shared with ``society.sao`` mean the same."""
 
     model_name: str = ""
-    """What the provider calls the model."""
+    """The provider's name of the model."""
     n_personas: int = 100
     """Personas drawn for all rounds together."""
     temperature: float | None = 0.6
-    """Of answers; ``None`` if not sent."""
+    """Temperature of answers; ``None`` is not sent."""
     response_pairs: int = 2
     """Answers to each prompt; above 2 all pairs are judged."""
     quality_filter: bool = True
     iterative_rounds: int = 3
-    """Rounds, each of them a call, after which nothing more is written."""
+    """Most rounds; each call is one."""
     batch_size: int = N_AT_ONCE
     """Requests in flight."""
     seed: int = 0
@@ -82,14 +82,14 @@ class SAOConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticDataset:
-    """What one call has brought."""
+    """Result of one call."""
 
     pairs: tuple[JudgedPair, ...]
-    """All judged pairs, those of no use too."""
+    """All judged pairs, dropped ones included."""
     round_number: int | None = None
-    """Of the call among those that were played, from 0; ``None`` if none was."""
+    """Number of the round, from 0; ``None`` if none was played."""
     why_aborted: str | None = None
-    """Why the judge cannot be believed and no pair of this round is kept; ``None`` if it can.
+    """Why the judge is not trusted and no pair of this round is kept; ``None`` if it is.
     Another round may follow."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Filter → pairs that it dropped."""
@@ -144,15 +144,15 @@ class SAOMixin:
         held_out: Sequence[str] = (),
         grounded: Sequence[tuple[str, str, str]] = (),
     ) -> None:
-        """Prepare to write.
+        """Create the mixin without a call.
 
         Args:
             llm_provider: any object with ``complete``, awaitable or plain; see
                 ``convergence.plugins.learning.providers``.
             config: see ``SAOConfig``.
-            task: what the system is for, told to who writes prompts.
+            task: purpose of the system, for the prompt writer.
             held_out: texts that no prompt or answer may repeat.
-            grounded: (prompt, right answer, wrong answer) for the judge to be tried on.
+            grounded: (prompt, right answer, wrong answer) to audit the judge.
         """
         self.config = config or SAOConfig()
         llm = as_llm(llm_provider)
@@ -205,9 +205,9 @@ class SAOMixin:
     async def generate_synthetic_dataset(
         self, n_samples: int = 20, *, n: int | None = None
     ) -> SyntheticDataset:
-        """Play one round and return what it has brought; see ``stop_reason`` for when to stop.
+        """Play one round and return its result; ``stop_reason`` tells when to stop.
 
-        Faults of the model are counted by their reason; nothing stands in for what failed. A
+        Errors of the model are counted by reason; failed answers are not replaced. A
         ``UserWarning`` says why a round has no row.
 
         Args:
