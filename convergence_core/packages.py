@@ -15,7 +15,7 @@ MARKER = 'CONVERGENCE_PACKAGE = "convergence-optimizer"'
 """The line that each of our packages bears in its ``__init__.py``."""
 
 FIX = (
-    "Install again in an environment of its own: "
+    "Install again in a separate environment: "
     "`pip uninstall the-convergence`, then `pip install --force-reinstall .` in the clone. "
     "If the folder is yours, rename it, or start the command `convergence` from elsewhere."
 )

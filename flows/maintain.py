@@ -32,7 +32,7 @@ def maintain(
     with redacted_errors():
         report = maintain_store(Path(store), keep_days=keep_days)
         logger = get_run_logger()
-        logger.info("%d subflows that a killed run had never begun cancelled", cancel_orphans())
+        logger.info("cancelled %d subflows that a killed run never started", cancel_orphans())
         logger.info(
             "%d runs, %d bytes; %d files swept, %d runs and files of %d adapters removed",
             report.n_runs,

@@ -29,7 +29,7 @@ MAX_DEPTH = 64
 _TAG = "tag:yaml.org,2002:"
 _NO_TAG = ("must carry no YAML tag", "Remove the word that begins with `!`.")
 _TOO_DEEP = f"the file must not nest deeper than {MAX_DEPTH} levels"
-_SIZE_FIX = "Shorten it; large test cases belong in a file of their own (`test_cases.path`)."
+_SIZE_FIX = "Shorten it; large test cases belong in their own file (`test_cases.path`)."
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -416,7 +416,7 @@ _SYNTAX: dict[str, tuple[str, str]] = {
     "unknown escape character": _ESCAPE,
     "hexdecimal number": _ESCAPE,
     "quoted scalar": (
-        "a quoted text must end with its quote",
+        "a quoted string must end with its quote",
         "Add the missing quote at the end of the text.",
     ),
     "flow": (
@@ -424,7 +424,7 @@ _SYNTAX: dict[str, tuple[str, str]] = {
         "Add the missing `,`, `]` or `}`.",
     ),
     "cannot start any token": (
-        "a text must not begin with a character that YAML reserves (`@`, a backtick, `%`)",
+        "a string must not begin with a character that YAML reserves (`@`, a backtick, `%`)",
         "Put the text in quotes.",
     ),
 }

@@ -88,7 +88,7 @@ class RaterProfile:
         """The profile in one sentence."""
         low, high = self.bias_interval
         return (
-            f"{self.user_id} ({self.kind}): {self.bias:+.2f} [{low:+.2f}, {high:+.2f}] beside the average "
+            f"{self.user_id} ({self.kind}): {self.bias:+.2f} [{low:+.2f}, {high:+.2f}] against the average "
             f"rater, noise {self.noise:.2f}, {self.n_marks} ratings, {self.n_shared} of them shared"
         )
 

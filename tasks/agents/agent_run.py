@@ -197,8 +197,8 @@ class AgentRun:
         most = self.config.max_model_calls
         if self._n_calls > most:
             raise CandidateFault(
-                f"the agent wanted more than api.agent.max_model_calls={most} calls of its model "
-                f"in one run; the tools it called: {self._called()}",
+                f"the agent exceeded api.agent.max_model_calls={most} in one run; "
+                f"the tools it called: {self._called()}",
                 error_type=TOO_MANY_STEPS,
             )
 
@@ -223,8 +223,8 @@ class AgentRun:
             left_s = timeout_s - self.time_outside_calls_s
             if left_s <= 0 and self._n_open == 0:
                 raise CandidateFault(
-                    f"the agent took longer than api.request.timeout_seconds={timeout_s:g} beside "
-                    f"its model calls; the tools it called: {self._called()}",
+                    f"the agent took longer than api.request.timeout_seconds={timeout_s:g}, not "
+                    f"counting its model calls; the tools it called: {self._called()}",
                     error_type="timeout",
                 )
             await asyncio.wait({work}, timeout=max(_SHORTEST_LOOK_S, left_s))

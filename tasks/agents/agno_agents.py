@@ -349,7 +349,7 @@ def check_agent(agent: object) -> None:
     for part in _parts(agent, set()):
         if isinstance(part, Model) and not isinstance(part, RunModel):
             raise CandidateFault(
-                f"the agent holds a model of its own ({type(part).__name__} {part.id!r}), whose calls no "
+                f"the agent brings its own model ({type(part).__name__} {part.id!r}), whose calls no "
                 "limit would see. Make each model by `context.model(…)`.",
                 error_type="foreign_model",
             )

@@ -448,7 +448,7 @@ def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
     for name in names:
         below = next((other for other in names if other.startswith(f"{name}.")), None)
         if below is not None and (name == "expected" or name.startswith(_OF_PARTS)):
-            rule = f"must not have a column `{name}` beside `{below}`, which is a part of it"
+            rule = f"must not have both a column `{name}` and its part `{below}`"
             yield report.problem(rule, "Remove or rename one of them.", line=1)
     if not any(_is_field(name) or name.partition(".")[0] == "input" for name in names):
         rule = "must have a column `input`, or one for each field of the input"

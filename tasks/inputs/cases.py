@@ -325,7 +325,7 @@ class _Builder:
             rule, fix = "must differ from all others", "Remove it, or give both an `id`."
         else:
             case_id = str(written)
-            rule, fix = "must be unique", "Give each case an id of its own."
+            rule, fix = "must be unique", "Give each case its own id."
         if case_id in self._id_to_place:
             at = ".id" if written is not None else ""
             rule += f", but {self._id_to_place[case_id]} has the same"

@@ -108,8 +108,8 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
     if not is_asked and not configuration.evaluation.judges:
         return None  # most functions and endpoints charge nothing per call
     return (
-        f"The price of {names} is unknown before a call: these calls are counted, and their dollars only where "
-        "an answer tells them."
+        f"The price of {names} is unknown before a call: these calls count, and their dollars only if "
+        "an answer reports them."
     )
 
 

@@ -129,7 +129,7 @@ def _scenarios(document: Mapping[str, Any], folder: Path) -> Iterator[Row]:
     """Yield each test of each scenario with each of its sets of variables."""
     for scenario in document.get("scenarios") or ():
         if not isinstance(scenario, Mapping):
-            yield SkippedTestError("a scenario in a file of its own")
+            yield SkippedTestError("a scenario in a separate file")
             continue
         bases: Sequence[Mapping[str, Any]] = scenario.get("config") or ({},)
         for base in bases:

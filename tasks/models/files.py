@@ -262,7 +262,7 @@ class LocalModel:
             )
             failure = ModelProcessError(message, timed_out=True)
         except ChildEndedError as error:
-            code = "before it began" if error.exit_code is None else f"with {error.exit_code}"
+            code = "before it started" if error.exit_code is None else f"with {error.exit_code}"
             message = f"the process of the local model ended {code}: too little memory is the usual cause"
             failure = ModelProcessError(message)
         else:

@@ -90,5 +90,5 @@ def _client() -> Iterator[SyncPrefectClient]:
 
 
 def _cancel(client: SyncPrefectClient, flow_run: FlowRun) -> None:
-    message = "The run was ended before this began."
+    message = "The run ended before this started."
     client.set_flow_run_state(flow_run.id, Cancelled(message=message), force=True)

@@ -52,8 +52,8 @@ def games_blocks(report: GamesReport) -> list[Block]:
     scores = [(each.coin.game, score) for each in report.games for score in each.scores]
     if scores:
         about = (
-            f"Means over plays with {percent(LEVEL)} t intervals, in each game's own unit. Beside them "
-            "what the solver gets in that seat against the solver; no score depends on a model's opinion."
+            f"Means over plays with {percent(LEVEL)} t intervals, in each game's own unit. The column "
+            "*solver* is what a solver gets in that seat against a solver; no score depends on a model's opinion."
         )
         numbers = table(scores, _SCORES, numeric=("plays", "mean score", "solver"))
         blocks += [Heading("Scores", 3), Paragraph((about,), "note"), numbers]
@@ -116,12 +116,12 @@ def game_sentence(game: GameSummary, n_measured: int) -> str:
     coin = game.coin
     if coin.off_reason is not None or coin.probability is None:
         return f"{coin.game} is off: {coin.off_reason}."
-    text = f"{coin.game} was {'included' if coin.is_included else 'left out'} by a coin of "
+    text = f"{coin.game} was {'included' if coin.is_included else 'left out'} at random with probability "
     text += f"{coin.probability:.2f}"
     if coin.is_included:
         text += f" and given {plural(coin.n_plays, 'play')}"
     if game.effect is None:
-        text += "; P(keep) is 0.50, for the effect of no round with it was measured yet."
+        text += "; P(keep) is 0.50, because no round with it was measured yet."
     elif not game.effect.n_included:
         text += (
             f"; none of {plural(game.effect.n_rounds, 'measured round')} had it, so nothing was measured of its effect "
@@ -137,10 +137,10 @@ def game_sentence(game: GameSummary, n_measured: int) -> str:
         )
     word = verdict_of_game(game, n_measured)
     text += {
-        "on trial": f" On trial: the coins are fair for the first {N_FIRST} measured rounds.",
+        "on trial": f" On trial: probability 0.5 for the first {N_FIRST} measured rounds.",
         "kept": " Kept: the interval lies above 0.",
         "dropped": " Dropped: the interval lies below 0; one round in ten still tries it.",
-        "undecided": " Undecided: the interval holds 0; its coin follows P(keep).",
+        "undecided": " Undecided: the interval holds 0; the probability follows P(keep).",
     }[word]
     reasons = sorted(game.reasons.items(), key=lambda item: -item[1])[:MOST_REASONS]
     if reasons:

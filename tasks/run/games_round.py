@@ -140,7 +140,7 @@ class GamesRound:
         """
         if any(record.round_number == self.number for record in self.past):
             raise HeldOutError(
-                f"the held-out cases were looked at in round {self.number} already; a round has one look"
+                f"the held-out cases were evaluated in round {self.number} already; a round does it once"
             )
         incumbent = self.incumbent
         cases = [case.case_id for case in self.run.loaded.holdout_cases]

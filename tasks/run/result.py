@@ -51,7 +51,9 @@ FROM attempts WHERE run_id = $run AND state <> 'cached' GROUP BY purpose
 def collect_progress(run: Run) -> RunResult:
     """Return what an open run has found so far, as if it were stopped now."""
     recommendation = run.study.recommend(run.state)
-    return collect(run, recommendation, status="stopped", reason="the run goes on", explains=False)
+    return collect(
+        run, recommendation, status="stopped", reason="the run continues", explains=False
+    )
 
 
 def collect(
@@ -206,7 +208,7 @@ def _facts(run: Run) -> dict[str, str]:
     text = "; ".join(line for line in lines if line is not None)
     facts = {**record.tags, **({"earlier runs": text} if text else {})}
     for newest in ancestors(record)[:1]:
-        facts["goes on from"] = label_of(record.name, newest)
+        facts["continues"] = label_of(record.name, newest)
     return facts | {
         "code": record.code_version,
         "sha256 of the configuration": record.config_sha256,

@@ -170,7 +170,7 @@ def run_training(
     except TimeoutError:
         failure = f"a step took longer than {STEP_LIMIT_S:g} s, and the training process was ended"
     except ChildEndedError as error:
-        code = "before it began" if error.exit_code is None else f"with {error.exit_code}"
+        code = "before it started" if error.exit_code is None else f"with {error.exit_code}"
         failure = f"the training process ended {code}: too little memory is the usual cause"
     finally:
         pool.close()

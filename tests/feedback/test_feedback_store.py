@@ -207,7 +207,7 @@ def test_secrets_and_what_no_database_takes_are_not_stored(store: FeedbackStore)
         ({"latency_s": float("nan")}, "`latency_s` must be 0 or more"),
         ({"cost_usd": -1.0}, "`cost_usd` must be 0 or more"),
         ({"logprobs": (float("-inf"),)}, "`logprobs` must be finite"),
-        ({"sampling": {"t": float("nan")}}, "`sampling` must hold what JSON can carry"),
+        ({"sampling": {"t": float("nan")}}, "`sampling` must hold JSON values"),
         ({"decision_id": "d"}, "`system` must name the system"),
         ({"messages": (ChatMessage(role="tool", content="x"),)}, "`messages.0.role` must be one"),
         (

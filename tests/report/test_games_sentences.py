@@ -36,4 +36,4 @@ def test_an_effect_that_no_round_had_is_not_told_as_one(n_included: int, told: s
 
 
 def test_before_any_round_was_measured_nothing_is_known():
-    assert "P(keep) is 0.50, for the effect of no round" in game_sentence(summary(None), 0)
+    assert "P(keep) is 0.50, because no round" in game_sentence(summary(None), 0)

@@ -120,7 +120,7 @@ def test_prose_is_a_forecast_or_worth_nothing_with_the_reason():
     for said in ("Very likely, I think.", "-0.8", "120 %", "5 in 3", "20 % or 60 %", "{}", ""):
         gain = RLPMixin(Chatty(said, said)).information_gain_reward(**SUNNY)
         assert gain.nats == 0.0
-        assert "cannot be read, which is worth 0: the answer states" in gain.note
+        assert "cannot be read, so the gain is 0: the answer states" in gain.note
 
 
 def test_log_probabilities_are_read_where_the_provider_sends_them():

@@ -140,7 +140,7 @@ def test_errors_of_a_finished_run_are_asked_again_by_a_new_one_and_both_stay(
         (first.run_id, first.best.candidate_id),
         (second.run_id, second.best.candidate_id),
     ]
-    assert second.facts["goes on from"] == first.label
+    assert second.facts["continues"] == first.label
 
 
 @pytest.mark.slow

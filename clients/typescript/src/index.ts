@@ -145,7 +145,7 @@ export class RLInterface {
     this.http = connected(url, this.token);
   }
 
-  /** Start the service of `command`, and ask that from now on; return its URL. */
+  /** Start the service of `command`, use it from now on, and return its URL. */
   async startServer(): Promise<string> {
     await this.stopServer();
     const given = this.token === undefined ? {} : { [TOKEN_OF_POLICY]: this.token };
@@ -154,7 +154,7 @@ export class RLInterface {
     return this.service.url;
   }
 
-  /** End the service that this has started; every answer that was begun is given. */
+  /** Stop the service that this client started, after its open answers. */
   async stopServer(): Promise<void> {
     const service = this.service;
     this.service = undefined;
@@ -182,7 +182,7 @@ export class RLInterface {
     return answered(await this.http.POST("/select_mutation", { body: { ...request, prompt } }));
   }
 
-  /** Report what came of an action, durably: a transition, or a decision and its outcome, which counts once. */
+  /** Store an action's outcome: a transition, or a decision and its outcome, which counts once. */
   async storeExperience(experience: Transition): Promise<Schemas["ExperienceReceipt"]>;
   async storeExperience(chosen: ChosenAction, outcome: Outcome): Promise<Schemas["ExperienceReceipt"]>;
   async storeExperience(
@@ -311,7 +311,7 @@ export class RLTrainer {
     await this.policy.startServer();
   }
 
-  /** End the service that `start` started. */
+  /** Stop the service that `start` started. */
   async stop(): Promise<void> {
     await this.policy.stopServer();
   }

@@ -203,7 +203,7 @@ def _check_answer(record: Interaction) -> None:
         canonical_json(dict(record.sampling))
     except (TypeError, ValueError) as error:
         raise refused(
-            "sampling", "must hold what JSON can carry", _shown(error), "Leave other values out."
+            "sampling", "must hold JSON values", _shown(error), "Leave other values out."
         ) from None
     if record.decision_id is not None and record.system is None:
         raise refused(

@@ -146,7 +146,7 @@ def test_too_few_or_unusable_values_give_no_estimate():
     assert offline_reward([], [], []) is None
     enough = np.zeros(LEAST_GROUPS)
     assert offline_reward(enough, enough, enough) is not None
-    with pytest.raises(ValueError, match="must be as many, but got 7, 8, 8, 8 and 7"):
+    with pytest.raises(ValueError, match="must be equally long, but got 7, 8, 8, 8 and 7"):
         offline_reward(few, enough, enough)
     with pytest.raises(ValueError, match="log_candidate must be finite, but 1 are not"):
         offline_reward(enough, [np.nan, *few], enough)
