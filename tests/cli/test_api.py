@@ -102,8 +102,8 @@ def test_perfect_defaults_end_a_run_before_anything_else_is_evaluated(
     assert (verdict.kind, result.status) == ("same", "done")
     n = result.n_search_cases
     assert verdict.sentence == (
-        f"The defaults have the highest score on all {n} search cases; nothing to gain that "
-        "these cases can show."
+        f"The defaults have the highest score on all {n} search cases; these cases can "
+        "show no gain."
     )
     assert verdict.next_step.startswith("Add harder test cases")
 

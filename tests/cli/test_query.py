@@ -70,7 +70,7 @@ def test_a_query_and_the_catalog_show_a_killed_run_as_interrupted(store: Path, c
     sql = "select status, reason from runs where label = 'bot-0003'"
     (row,) = cli("query", sql, "--json").json
     assert row["status"] == "interrupted"
-    assert "`convergence resume bot-0003` goes on" in row["reason"]
+    assert "`convergence resume bot-0003` continues" in row["reason"]
     check_catalog(store)
 
 

@@ -114,7 +114,7 @@ def test_a_missing_file_is_named_by_check_and_by_a_query_that_needs_it(store, ta
         file = store.path / "final" / table / f"run_id={RUN}" / "part-0.parquet"
     file.unlink()
     assert [found.path for found in store.check()] == [file]
-    with pytest.raises(StoreDamagedError, match=f"{table}/.*{file.name} .*not there"):
+    with pytest.raises(StoreDamagedError, match=f"{table}/.*{file.name} .*is missing"):
         store.rows(f"FROM {table}")
     assert store.rows("SELECT count(*) AS n FROM candidates") == [{"n": 4}]
 

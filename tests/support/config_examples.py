@@ -235,7 +235,7 @@ def check_rule(rule: Rule, base: Mapping[str, Any] = MINIMAL) -> None:
     assert key in found, f"only {list(found)}"
     assert words in found[key].rule
     assert fix in found[key].fix
-    n_expected = 3 if "circle" in fix else 1
+    n_expected = 3 if "cycle" in fix else 1
     assert len(found) == n_expected, f"more than one thing is said: {list(found)}"
     _check_place(edited(changes, base), key)
 

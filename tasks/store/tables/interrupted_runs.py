@@ -93,7 +93,7 @@ def _mark(store: ParquetStore, system: str, *, but: str | None = None) -> None:
 
 def _interrupted(record: RunRecord) -> RunRecord:
     reason = (
-        "its process ended without a reason. Nothing paid is lost: "
+        "its process ended without a reason. Paid answers are kept; "
         f"`convergence resume {record.label}` continues."
     )
     return replace(record, status="interrupted", reason=reason)

@@ -87,8 +87,8 @@ def test_a_conversation_has_one_coin_and_all_coins_have_the_share():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "assistant-0002 is tried against assistant-0001 on 30 % of the conversations: no difference is "
-             "known on 0 ratings of 0 conversations, undecided, and it ends at 200 ratings"),
+        ({}, "assistant-0002 is tried against assistant-0001 on 30 % of the conversations: no known "
+             "difference on 0 ratings of 0 conversations, undecided, and it ends at 200 ratings"),
         ({"status": "better"}, "assistant-0002 is better than assistant-0001: mean reward +0.31 [0.05, 0.57] "
                                "on 84 ratings of 60 conversations; it answers all"),
         ({"status": "worse", "control": None}, "assistant-0002 is worse than the base model: mean reward +0.31 "

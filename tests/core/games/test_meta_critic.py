@@ -70,9 +70,9 @@ def test_residuals_say_how_noisy_rounds_are_and_never_less_than_a_hundredth():
 @pytest.mark.parametrize("coins", [{}, {"a": Coin(1.0, True)}, {"a": Coin(0.0, False)}])
 def test_without_coins_nothing_is_reported(coins):
     rounds = [GameRound(round_number=0, coins=coins, change=0.1)]
-    with pytest.raises(NoCoinsError, match="logged coin"):
+    with pytest.raises(NoCoinsError, match="must log a probability"):
         effects(rounds)
-    with pytest.raises(NoCoinsError, match="logged coin"):
+    with pytest.raises(NoCoinsError, match="must log a probability"):
         p_keep_of(rounds, ["a"])
 
 
@@ -85,7 +85,7 @@ def test_numbers_that_are_none_are_refused(wrong):
 
 def test_a_round_that_came_twice_is_refused():
     one = GameRound(round_number=4, coins={"a": Coin(0.5, True)}, change=0.0)
-    with pytest.raises(ValueError, match="round 4 came twice"):
+    with pytest.raises(ValueError, match="round 4 must come once"):
         effects([one, one])
 
 

@@ -35,7 +35,7 @@ def test_a_final_look_without_a_cell_is_told_with_the_cap_that_gives_it_one(
     told = plan.final_shortage()
     assert (told is None) == any(plan.final_quota())
     if told is not None:
-        least = int(told.rpartition("from ")[2].split(" ")[0].replace(",", ""))
+        least = int(told.rpartition("; ")[2].split(" ")[0].replace(",", ""))
         assert f"budget.max_calls={max_calls} " in told
         for cap, has_cells in ((least, True), (least - 1, False)):
             of_cap = schedule(cap, per_cell=per_cell, baseline=baseline, champion=champion)
