@@ -162,7 +162,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"functions": [{"name": "f"}]}, "`functions` must be left out"),
     ({"audio": {"voice": "x"}, "temprature": 1}, "`audio` must be left out"),
     ({"temprature": 1}, "`temprature` must be left out"),
-    ({"metadata": {"conversation_id": 1.5}}, "must be printable texts"),
+    ({"metadata": {"conversation_id": 1.5}}, "must be printable"),
     ({"metadata": {"tags": ["a"]}}, "metadata"),
     ({"n": 2}, "`n` must be left out"),
     ({"logprobs": True}, "`logprobs` must be left out"),
