@@ -26,7 +26,7 @@ def test_the_demonstration_learns_refuses_and_rolls_back(tmp_path: Path):
     assert len(said) == 8
     assert said[2][1][-1] == "assistant-0001 passed every check and answers for assistant now."
     assert "assistant-0002 did not pass" in said[5][1][-1]
-    assert "128 of 128 answers are word for word those from before" in said[6][1][0]
+    assert "128 of 128 answers equal those before" in said[6][1][0]
     with FeedbackStore(tmp_path / "demo/convergence-data") as feedback:
         adapters = AdapterStore(feedback)
         assert {one.version: one.status for one in adapters.records()} == {

@@ -86,8 +86,8 @@ def test_what_was_marked_low_and_is_answered_rightly_is_asked_again(feedback: Fe
     n_repairs, n_kept, rest_on = ask(model, marks_of(feedback), RightAnswers(loaded(), rate))
     assert (n_repairs, n_kept) == (3, 2)
     assert rest_on == (
-        "4 of 4 prompts marked low under an earlier version have a test case or a rater that says what "
-        "is right"
+        "4 of 4 prompts marked low under an earlier version have a test case or a rater with the "
+        "right answer"
     )
     by_old = [one for adapter, one in model.asked if adapter == OLD]
     assert [one.key for one in by_old] == sorted(one.key for one in by_old)
