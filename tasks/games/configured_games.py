@@ -35,7 +35,7 @@ from tasks.inputs.storage import store_path
 from tasks.rlp.factory import make_model
 
 WORDING_VERSION: Final = "games-1"
-PERSONA: Final = "You play a game. Reply with what you are asked for, and with nothing else."
+PERSONA: Final = "You play a game. Reply with what the question wants, and with nothing else."
 """Who a model is told to be unless the configuration says it."""
 
 
