@@ -278,7 +278,7 @@ class LoggedChat:
         operation = self._systems.selection(
             self.system,
             user_id=prompt.user_id,
-            context={"role": prompt.role, "session_id": prompt.conversation_id, **prompt.context},
+            context={"session_id": prompt.conversation_id, **prompt.context, "role": prompt.role},
         )
         try:
             return performed(self._systems.store, operation)
