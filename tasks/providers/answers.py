@@ -72,9 +72,10 @@ def read_chat(
     """
     choice = first_of(raw.get("choices"))
     message = mapping(choice.get("message"))
-    refusal, reason = message.get("refusal"), choice.get("finish_reason")
-    why = None
-    if isinstance(refusal, str) and refusal:
+    parts = [part.get("refusal") for part in mappings(message.get("content"))]
+    refusal = "".join(part for part in (message.get("refusal"), *parts) if isinstance(part, str))
+    reason, why = choice.get("finish_reason"), None
+    if refusal:
         why = f"the model refused: {refusal}", REFUSAL
     elif reason == "content_filter":
         why = "the provider's filter stopped the answer", REFUSAL

@@ -291,6 +291,7 @@ CANDIDATES_FAULTS = [
     (DEEPSEEK, error(400, openai_form(LONG, type="invalid_request_error")), "http_400"),
     (DEEPSEEK, error(422, openai_form("Failed to deserialize the JSON body")), "http_422"),
     (DEEPSEEK, chat_answer("", finish_reason="content_filter"), "refusal"),
+    (OPENROUTER, chat_answer(None, content=[{"type": "refusal", "refusal": "I will not."}]), "refusal"),
     (
         OPENROUTER,
         error(403, openai_form("flagged", code=403, metadata={"reasons": ["violence"], "flagged_input": "…", "provider_name": "OpenAI"})),
