@@ -1,7 +1,6 @@
 """Python interface at run time: selections, rewards and arms.
 
-``configure_runtime`` sets what a system offers, ``runtime_select`` chooses an arm for a request
-and
+``configure_runtime`` sets what a system offers, ``runtime_select`` chooses an arm for a request and
 ``runtime_update`` learns from its reward. Each function exists twice: awaitable, and blocking with
 the suffix ``_sync``. A call returns after its effect is on disk. Any number of processes may share
 the folder; each picks up changed arms and settings with its next request.
@@ -12,8 +11,10 @@ import functools
 import json
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
+from uuid import UUID
 
 import numpy as np
 from pydantic import ValidationError
@@ -61,12 +62,24 @@ __all__ = [
 
 P = ParamSpec("P")
 T = TypeVar("T")
+UserId: TypeAlias = str | int | UUID
 
 DEFAULT_STORAGE = "./convergence-data"
 _systems: dict[str, Systems] = {}
 """System → store that ``configure_runtime`` opened for it."""
 _stores: dict[Path, Systems] = {}
 _mutex = threading.Lock()
+
+
+def _user(user_id: object) -> str:
+    """Return a user's id as it is stored: a database's integer or UUID is its text.
+
+    Raises:
+        ValueError: it is neither text, nor an integer, nor a UUID.
+    """
+    if isinstance(user_id, str | Integral | UUID) and not isinstance(user_id, bool):
+        return str(user_id)
+    raise ValueError(f"`user_id` must be a string, an integer or a UUID, but got {shown(user_id)}")
 
 
 def _twins(
@@ -183,7 +196,7 @@ def _plain(**values: Any) -> dict[str, Any]:
 def _runtime_select(
     system: str,
     *,
-    user_id: str,
+    user_id: UserId,
     agent_type: str | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> RuntimeSelection:
@@ -194,7 +207,7 @@ def _runtime_select(
 
     Args:
         system: name of the optimized system.
-        user_id: user whom the request serves.
+        user_id: user whom the request serves; an integer or a UUID counts as its text.
         agent_type: kind of agent; by default that of the settings.
         context: features of the request, for linear arms and sticky sessions.
 
@@ -203,7 +216,7 @@ def _runtime_select(
 
     Raises:
         LookupError: the system has neither an arm nor a default.
-        ValueError: the context has no JSON form.
+        ValueError: the context has no JSON form, or the user's id is none.
         StoreError: the decision could not be stored.
 
     Example:
@@ -213,7 +226,9 @@ def _runtime_select(
     """
     systems = systems_of(system)
     context = _plain(context=context)["context"]
-    selection = systems.selection(system, user_id=user_id, agent_type=agent_type, context=context)
+    selection = systems.selection(
+        system, user_id=_user(user_id), agent_type=agent_type, context=context
+    )
     return performed(systems.store, selection)
 
 
@@ -221,7 +236,7 @@ def _runtime_update(
     system: str,
     *,
     decision_id: str | None,
-    user_id: str | None = None,
+    user_id: UserId | None = None,
     reward: float | None = None,
     signals: Mapping[str, float] | None = None,
     engagement_score: float | None = None,
@@ -233,9 +248,8 @@ def _runtime_update(
 
     The reward comes from ``signals`` if the system has reward metrics, else from ``reward``, else
     from ``engagement_score``. Without any of them the system learns nothing. The call stores
-    signals,
-    scores, ``metadata`` (JSON) and ``cost`` (in the system's unit) with the reward, and keeps the
-    mean cost of each arm. ``user_id`` is optional, because the decision knows its user.
+    signals, scores, ``metadata`` (JSON) and ``cost`` (in the system's unit) with the reward, and
+    keeps the mean cost of each arm. ``user_id`` is optional, because the decision knows its user.
 
     Returns:
         ``success``, ``status`` (``ok``, ``late``, ``duplicate``, ``conflict``, ``unknown``,
@@ -264,18 +278,21 @@ def _runtime_update(
         if not isinstance(number, int | float | None):
             raise ValueError(f"`{name}` must be a number, but got {shown(number)}")
     numbers = {name: None if x is None else float(x) for name, x in numbers.items()}
-    given = Reward(user_id=user_id, decision_id=decision_id, **plain | numbers)
+    user = None if user_id is None else _user(user_id)
+    given = Reward(user_id=user, decision_id=decision_id, **plain | numbers)
     systems = systems_of(system)
     return as_dict(performed(systems.store, systems.update(system, given)))
 
 
-def _runtime_get_decision(system: str, *, user_id: str, decision_id: str) -> dict[str, Any] | None:
+def _runtime_get_decision(
+    system: str, *, user_id: UserId, decision_id: str
+) -> dict[str, Any] | None:
     """Return a decision with its reward, or ``None`` if this user has no decision of that id.
 
     Example:
         >>> runtime_get_decision_sync("my_api", user_id="u1", decision_id=selection.decision_id)
     """
-    decision = systems_of(system).decision(system, user_id, decision_id)
+    decision = systems_of(system).decision(system, _user(user_id), decision_id)
     return None if decision is None else as_dict(decision)
 
 

@@ -4,6 +4,8 @@ import asyncio
 import re
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -203,6 +205,22 @@ def test_a_reward_that_is_no_number_is_refused_by_name(system: str, given, reaso
     with pytest.raises(ValueError, match=reason):
         update(system, chosen, **given)
     assert update(system, chosen, reward=0.5)["status"] == "ok"
+
+
+@pytest.mark.parametrize("user_id", [7, np.int64(7), UUID(int=7)])
+def test_a_users_id_from_a_database_is_its_text(system: str, user_id: Any):
+    chosen = convergence.runtime_select_sync(system, user_id=user_id)
+    known = {"user_id": user_id, "decision_id": chosen.decision_id or ""}
+    assert convergence.runtime_update_sync(system, **known, reward=1.0)["status"] == "ok"
+    decision = convergence.runtime_get_decision_sync(system, **known)
+    assert decision is not None
+    assert decision["user_id"] == str(user_id)
+
+
+@pytest.mark.parametrize("user_id", [None, True, 7.5, b"7"])
+def test_other_values_are_no_users_ids(system: str, user_id: Any):
+    with pytest.raises(ValueError, match="`user_id` must be a string, an integer or a UUID"):
+        convergence.runtime_select_sync(system, user_id=user_id)
 
 
 def test_a_nightly_prior_is_shown_and_serves_first(tmp_path: Path):
