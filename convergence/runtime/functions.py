@@ -17,7 +17,8 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from convergence.types import ConvergenceConfig
 from convergence_core.config.secrecy import shown
@@ -123,17 +124,26 @@ def _checked_settings(
     try:
         return RuntimeConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigurationError(
-            [
-                Problem(
-                    key=".".join(str(part) for part in defect["loc"]),
-                    rule=defect["msg"][:1].lower() + defect["msg"][1:],
-                    value=repr(defect["input"])[:80],
-                    fix=f"Known settings: {', '.join(sorted(RuntimeConfig.model_fields))}.",
-                )
-                for defect in error.errors()
-            ]
-        ) from error
+        raise ConfigurationError([_problem(defect) for defect in error.errors()]) from error
+
+
+def _problem(defect: ErrorDetails) -> Problem:
+    """Return one fault of the settings."""
+    path, kind = defect["loc"], defect["type"]
+    parts: dict[str, type[BaseModel]] = {
+        "default_arms": RuntimeArm,
+        "reward_metrics": RewardMetric,
+    }
+    model = parts.get(str(path[0]), RuntimeConfig) if len(path) > 1 else RuntimeConfig
+    key = ".".join(str(part) for part in path)
+    if kind in ("extra_forbidden", "missing"):
+        rule = "is not a setting" if kind == "extra_forbidden" else "must be given"
+        return Problem(key=key, rule=rule, fix=f"Known settings: {', '.join(model.model_fields)}.")
+    rule = defect["msg"][:1].lower() + defect["msg"][1:].replace("nput should", "nput must")
+    fix = "Correct it, or leave it out for its default."
+    return Problem(
+        key=key, rule=rule.removeprefix("input "), value=shown(defect["input"]), fix=fix
+    )
 
 
 def _configure_runtime(

@@ -18,7 +18,13 @@ ARMS = [{"arm_id": "a", "params": {}}]
     ("settings", "words"),
     [
         ({"mode": "fast"}, "mode"),
-        ({"unknown": 1}, "unknown"),
+        ({"unknown": 1}, "`unknown` is not a setting. Known settings: system, "),
+        (
+            {"default_arms": [{"params": {}, "name": "a"}]},
+            "not a setting. Known settings: params, arm_id",
+        ),
+        ({"default_arms": [{}]}, r"`default_arms\.0\.params` must be given"),
+        ({"alpha": 7}, "`alpha` must be less than 1, but got 7. Correct it"),
         ({"system": "other"}, "must be the name"),
         ({"default_arms": [{"params": {}, "prior_mean": 0.5}]}, "prior_sd"),
         ({"kind": "linear", "mode": "verdict"}, "need kind beta"),
