@@ -78,9 +78,10 @@ def _user(user_id: object) -> str:
     Raises:
         ValueError: it is neither text, nor an integer, nor a UUID.
     """
-    if isinstance(user_id, str | Integral | UUID) and not isinstance(user_id, bool):
-        return str(user_id)
-    raise ValueError(f"`user_id` must be a string, an integer or a UUID, but got {shown(user_id)}")
+    if isinstance(user_id, bool) or not isinstance(user_id, str | Integral | UUID):
+        rule = "must be a string, an integer or a UUID"
+        raise ValueError(f"`user_id` {rule}, but got {shown(user_id)}")
+    return str(user_id)
 
 
 def _twins(
