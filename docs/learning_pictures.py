@@ -75,8 +75,8 @@ def main() -> None:
     token = secrets.token_urlsafe(32)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "demo"
-        for step in demo.play(folder):
-            print(step.title, flush=True)
+        for title, _ in demo.play(folder):
+            print(title, flush=True)
         with served(folder, token) as (url, address):
             talk(url, token)
             pages = f"training,review,chat=chat?conversation={CONVERSATION}&user={USER}"
