@@ -47,13 +47,13 @@ SOURCE: Final = "openai"
 INTERACTION_ID: Final = "X-Interaction-Id"
 DECISION_ID: Final = "X-Convergence-Decision-Id"
 PREFIX: Final = "convergence/"
-"""Of a model's name, before the system's or a role's."""
+"""Optional beginning of a model's name; the name of the system or of a role follows."""
 _NEUTRAL: Final[Mapping[str, Json]] = {
     "tools": [], "functions": [], "modalities": ["text"], "logprobs": False, "n": 1
 }  # fmt: skip
 """Field → its value that changes nothing, and is not sent."""
 _PASSED: Final = REQUEST_FIELDS - {"n", "logprobs", "top_logprobs"}
-"""Fields beside those below that the provider gets; it may refuse them."""
+"""Fields that go to the provider unchecked; it may refuse them."""
 _SETTINGS: Final = (
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "presence_penalty",
     "frequency_penalty", "reasoning_effort",
@@ -65,7 +65,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CUT: Final = frozenset({"length", "max_tokens"})
 """Reasons for the end, in providers' words, of answers that were cut by their limit."""
 _DEEPEST: Final = 64
-"""Most levels of what is sent and logged."""
+"""Most levels of nesting in messages and tools."""
 Whole = Annotated[int, Field(strict=True)]
 
 
@@ -75,7 +75,7 @@ def is_printable(name: str) -> bool:
 
 
 def _is_deeper(value: Json, most: int) -> bool:
-    """Return whether lists and mappings are nested in more levels."""
+    """Return whether a value nests lists and mappings more than ``most`` levels deep."""
     if isinstance(value, dict):
         value = list(value.values())
     if not isinstance(value, list):
@@ -88,7 +88,7 @@ class ClientGoneError(RequestRefusedError):
 
 
 class ContentPart(BaseModel):
-    """A part of a message's content; parts that are no texts go to the provider as they are."""
+    """A part of a message's content. A part other than text goes to the provider unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -103,7 +103,7 @@ class CompletionMessage(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[ContentPart] | None = None
-    """Of a system's message texts only; `null` beside calls of tools."""
+    """In a system message: text. `null` is allowed beside `tool_calls`."""
     tool_calls: list[dict[str, JsonValue]] | None = None
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class CompletionMessage(BaseModel):
 
     @property
     def sent(self) -> dict[str, Json]:
-        """It for the provider; texts in parts are one text."""
+        """The message as the provider gets it; text parts are joined."""
         message: dict[str, Json] = self.model_dump(exclude_none=True)
         if self.role == "developer":
             message["role"] = "system"
@@ -132,20 +132,20 @@ class StreamOptions(BaseModel):
 
 
 class CompletionBody(BaseModel):
-    """A conversation to go on with. Further fields of OpenAI's go to the provider, or are refused by name."""
+    """A conversation to continue. OpenAI's other fields go to the provider or are refused by name."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
     model: Name
     """`convergence/SYSTEM`, or the role that answers; `GET /v1/models` lists them."""
     messages: Annotated[list[CompletionMessage], Field(min_length=1)]
-    """The last one is the user's, or a tool's."""
+    """The last message has the role `user` or `tool`."""
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
     user: Name | None = None
-    """Whom it is answered. Absent: the token's name."""
+    """The user whom the answer is for. Absent: the token's name."""
     metadata: Features | None = None
-    """`conversation_id` names the conversation; the rest are features, by which arms are chosen."""
+    """`conversation_id` names the conversation; all other entries are features that choose the arm."""
     temperature: StrictNumber | None = None
     top_p: StrictNumber | None = None
     max_tokens: Whole | None = None
@@ -159,7 +159,7 @@ class CompletionBody(BaseModel):
     @model_validator(mode="after")
     def _asks_for_one_text(self) -> "CompletionBody":
         if unserved := sorted(self._extra.keys() - _PASSED):
-            raise ValueError(f"`{unserved[0]}` must be left out: it is not passed on")
+            raise ValueError(f"`{unserved[0]}` must be left out: this endpoint does not serve it")
         without_secrets(self)
         for name in (self.user, self.conversation_id):
             if name is not None and not (isinstance(name, str) and is_printable(name)):
@@ -175,18 +175,18 @@ class CompletionBody(BaseModel):
         if _SURROGATE.search(json.dumps(given, ensure_ascii=False, allow_nan=False)):
             raise ValueError("`messages` must be Unicode text, without halves of surrogate pairs")
         if self.messages[-1].role not in ("user", "tool"):
-            raise ValueError("`messages` must end with one of the user's or of a tool")
+            raise ValueError("`messages` must end with a message of role `user` or `tool`")
         return self
 
     @property
     def _extra(self) -> dict[str, Json]:
-        """Fields that are not named here, and that are not without effect."""
+        """Fields beyond those above that change the answer."""
         given = (self.model_extra or {}).items()
         return {k: v for k, v in given if v is not None and v != _NEUTRAL.get(k)}
 
     @property
     def conversation_id(self) -> Any:
-        """Name of the conversation; checked to be a text."""
+        """Name of the conversation; a string once the body is checked."""
         return (self.metadata or {}).get("conversation_id")
 
     @property
@@ -228,7 +228,7 @@ class CompletionAnswer(BaseModel):
     choices: list[dict[str, JsonValue]]
     usage: dict[str, int] | None
     decision_id: str | None
-    """Of the arm that was drawn, for its reward. `null`: no arm is on offer, or its model failed."""
+    """Id that rewards the drawn arm. `null`: no arm is on offer, or a fallback answered."""
 
 
 class _Handlers:

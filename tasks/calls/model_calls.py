@@ -27,8 +27,9 @@ class UnreadableAnswerError(ValueError):
 
 
 AskModel: TypeAlias = Callable[[PaidCall, str], Awaitable[tuple[Reply, int | None]]]
-"""(call, label) → the stored or new answer, and when it was durable (µs; ``None`` without a journal). The label is the purpose and part of the key, so that different
-purposes share no answer. Raises ``EvaluationFault``: the call failed, or the budget is exhausted."""
+"""(call, label) → the stored or new answer, and the time at which it was durable (µs; ``None`` without a
+journal). The label is the purpose and part of the key, so that different purposes share no answer.
+Raises ``EvaluationFault``: the call failed, or the budget is exhausted."""
 
 
 async def ask_directly(call: PaidCall, label: str) -> tuple[Reply, None]:  # noqa: ARG001 - of ``AskModel``

@@ -178,7 +178,7 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """The run of a session, and what of its texts is kept; makes pending calls in any thread."""
+    """The run of a session, and whether its texts are kept. Makes pending calls, in any thread."""
 
     run_id: str
     """Part of every call's key."""

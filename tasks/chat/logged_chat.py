@@ -5,7 +5,7 @@ the version that gave it.
 
 Where the configuration's system has arms on offer, each answer is one's: the parameters of its arm, and a
 decision that its rating rewards. Otherwise the champion answers, or the defaults. Where an arm's provider
-fails, the best arm with another model answers; nobody drew that arm, so its answer has no decision.
+fails, the best arm with another model answers. That arm was not drawn, so its answer has no decision.
 """
 
 import asyncio

@@ -36,12 +36,12 @@ from tasks.rlp.factory import make_model
 
 WORDING_VERSION: Final = "games-1"
 PERSONA: Final = "You play a game. Reply with what the question wants, and with nothing else."
-"""Who a model is told to be unless the configuration says it."""
+"""System message of a player whose persona the configuration does not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSeat:
-    """A model that plays a role."""
+    """A seat at a game that a model takes."""
 
     model: Model
     persona: str

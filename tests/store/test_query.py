@@ -377,7 +377,9 @@ def test_a_signal_during_a_query_reaches_the_caller_as_what_its_handler_raised(b
         timer.start()
         with pytest.raises(Terminated):
             store.query(slow)
-        assert store.rows("SELECT count(*) AS n FROM runs") == [{"n": 1}], "it goes on"
+        assert store.rows("SELECT count(*) AS n FROM runs") == [{"n": 1}], (
+            "the store can be queried again"
+        )
     finally:
         timer.cancel()
         signal.signal(signal.SIGUSR1, before)
