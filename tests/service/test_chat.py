@@ -158,7 +158,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "function", "content": "x"}]}, "role"),
     ({"messages": [{"role": "user"}]}, "`content` must be given"),
     ({"messages": [{"role": "system", "content": [{"type": "image_url"}]}]}, "must be text"),
-    ({"messages": [{"role": "assistant", "content": "x"}]}, "end with a message of role `user` or `tool`"),
+    ({"messages": [{"role": "assistant", "content": "x"}]}, "of role `user` or `tool`"),
     ({"functions": [{"name": "f"}]}, "`functions` must be left out"),
     ({"audio": {"voice": "x"}, "temprature": 1}, "`audio` must be left out"),
     ({"temprature": 1}, "`temprature` must be left out"),
