@@ -157,6 +157,8 @@ def _mapping(block: _Block, key: str) -> _Block:
 def _count(block: _Block, key: str) -> int | None:
     """Return a number of tokens; ``None`` for everything that cannot be one."""
     value = block.get(key)
+    if isinstance(value, float) and value.is_integer():  # JSON writers without integers send 10.0
+        value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
         return value
     return None

@@ -136,7 +136,7 @@ def _shown_container(value: Any) -> str:
         return f"a mapping of {names}{more}" if value else "an empty mapping"
     if isinstance(value, list):
         return f"a list of {len(value)}" if value else "an empty list"
-    return f"a {type(value).__name__}"
+    return f"a value of type {type(value).__name__}"
 
 
 def shown_url(url: str) -> str:

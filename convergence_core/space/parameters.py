@@ -128,7 +128,7 @@ class Float:
             return self.max
         if self.log:
             low, high = math.log(self.min), math.log(self.max)
-            return self.min * math.exp(unit * (high - low))
+            return math.exp(low + unit * (high - low))
         return self.min + unit * (self.max - self.min)
 
     def _bounded(self, number: float) -> float:

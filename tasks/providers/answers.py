@@ -59,6 +59,12 @@ class ChatCompletion(Completion):
         return {"content": self.text, "tool_calls": calls} if self.text else {"tool_calls": calls}
 
 
+def refusal_of(message: Mapping[str, Json]) -> str:
+    """Return the refusal of a message or of a piece of one: its own field, or parts of the content."""
+    parts = [part.get("refusal") for part in mappings(message.get("content"))]
+    return "".join(part for part in (message.get("refusal"), *parts) if isinstance(part, str))
+
+
 def read_chat(
     raw: Mapping[str, Json],
     *,
@@ -72,10 +78,8 @@ def read_chat(
     """
     choice = first_of(raw.get("choices"))
     message = mapping(choice.get("message"))
-    parts = [part.get("refusal") for part in mappings(message.get("content"))]
-    refusal = "".join(part for part in (message.get("refusal"), *parts) if isinstance(part, str))
     reason, why = choice.get("finish_reason"), None
-    if refusal:
+    if refusal := refusal_of(message):
         why = f"the model refused: {refusal}", REFUSAL
     elif reason == "content_filter":
         why = "the provider's filter stopped the answer", REFUSAL

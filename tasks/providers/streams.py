@@ -19,6 +19,7 @@ from tasks.providers.answers import (
     mapping,
     mappings,
     reasoning_text,
+    refusal_of,
     tool_calls_of,
 )
 
@@ -119,7 +120,7 @@ class ChatJoiner:
         if text := content_text(delta.get("content")):
             self._text.append(text)
             is_content = self._pieces.add(text)
-        if refusal := content_text(delta.get("refusal")):
+        if refusal := refusal_of(delta):
             self._refusal.append(refusal)
             is_content = True
         for call in tool_calls_of(delta):

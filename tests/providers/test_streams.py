@@ -85,8 +85,11 @@ def test_pieces_of_tool_calls_are_joined_by_index():
     }
 
 
-def test_a_refusal_in_pieces_is_a_refusal():
-    pieces = [chunk(refusal="I will "), chunk(refusal="not."), chunk("stop"), USAGE_CHUNK]
+@pytest.mark.parametrize(
+    "first", [{"refusal": "I will "}, {"content": [{"type": "refusal", "refusal": "I will "}]}]
+)
+def test_a_refusal_in_pieces_is_a_refusal(first):
+    pieces = [chunk(**first), chunk(refusal="not."), chunk("stop"), USAGE_CHUNK]
     fault = fault_of(events(pieces))
     assert (fault.error_type, str(fault)) == ("refusal", "the model refused: I will not.")
     assert fault.billed is not None

@@ -247,7 +247,7 @@ def test_embeddings_have_no_answer():
 
 @pytest.mark.parametrize(
     "garbage",
-    [-1, 10**9 + 1, 10**400, True, False, 3.0, math.nan, math.inf, "12", "", [], {}, None],
+    [-1, 10**9 + 1, 10**400, True, False, 3.5, math.nan, math.inf, "12", "", [], {}, None],
 )
 @pytest.mark.parametrize("shape", ["chat", "responses", "anthropic"])
 def test_garbage_is_unknown(shape: str, garbage: Json):
@@ -261,6 +261,12 @@ def test_garbage_is_unknown(shape: str, garbage: Json):
     usage = usage_of({"usage": blocks[shape]})
     assert usage.prompt_tokens is None
     assert usage.completion_tokens is None
+
+
+def test_whole_numbers_written_as_fractions_count():
+    usage = usage_of({"usage": {"prompt_tokens": 10.0, "completion_tokens": 3.0}})
+    assert (usage.prompt_tokens, usage.completion_tokens) == (10, 3)
+    assert isinstance(usage.prompt_tokens, int)
 
 
 def test_nonsense_part_makes_the_sum_unknown():

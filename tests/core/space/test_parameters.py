@@ -59,6 +59,9 @@ def test_log_bounds_survive_rounding():
 
 
 def test_log_scales_are_drawn_evenly():
+    widest = Float(min=1e-320, max=1e300, log=True)
+    assert widest.from_unit(0.0) == 1e-320
+    assert widest.from_unit(0.5) == pytest.approx(1e-10, rel=1e-3)
     parameter = Float(min=1e-5, max=1e-1, log=True)
     g = rng()
     units = np.sort([parameter.to_unit(parameter.sample(g)) for _ in range(2000)])
