@@ -7,10 +7,11 @@ state after an earlier generation can be rebuilt.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import get_args
 
 from convergence_core.objective import RewardModel
-from convergence_core.records import Candidate, Evaluation, Json, Origin, Trial
+from convergence_core.records import Candidate, Evaluation, Json, Origin, Trial, canonical_json
 
 KEPT = "kept"
 """Quantity: 1 for a cell that satisfies every hard constraint, else 0."""
@@ -119,9 +120,9 @@ def key_of(evaluation: Evaluation) -> CellKey:
     return evaluation.cell.case_id, evaluation.cell.repeat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Member:
-    """Candidate with its evidence."""
+    """Candidate with its evidence; most outlive many archives, so derived values are kept."""
 
     candidate: Candidate
     generation: int
@@ -137,6 +138,29 @@ class Member:
     def n(self) -> int:
         """Number of rewards."""
         return len(self.rewards)
+
+    @cached_property
+    def case_ids(self) -> frozenset[str]:
+        """Test cases with a reward."""
+        return frozenset(case_id for case_id, _ in self.rewards)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return a JSON value for ``Archive.from_json``."""
+        return {
+            "id": self.candidate.candidate_id,
+            "params": dict(self.candidate.params),
+            "origin": self.candidate.origin,
+            "parents": list(self.candidate.parent_ids),
+            "generation": self.generation,
+            "rewards": [[case, repeat, r] for (case, repeat), r in self.rewards.items()],
+            "missing": [[case, repeat] for case, repeat in sorted(self.missing)],
+            **({"tallies": [t.to_json() for t in self.tallies]} if self.tallies else {}),
+        }
+
+    @cached_property
+    def canonical_json(self) -> str:
+        """Canonical text of ``to_json``."""
+        return canonical_json(self.to_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +231,7 @@ class Archive:
 
     def to_json(self) -> Json:
         """Return a JSON value for ``from_json``."""
-        return [
-            {
-                "id": member.candidate.candidate_id,
-                "params": dict(member.candidate.params),
-                "origin": member.candidate.origin,
-                "parents": list(member.candidate.parent_ids),
-                "generation": member.generation,
-                "rewards": [[case, repeat, r] for (case, repeat), r in member.rewards.items()],
-                "missing": [[case, repeat] for case, repeat in sorted(member.missing)],
-                **({"tallies": [t.to_json() for t in member.tallies]} if member.tallies else {}),
-            }
-            for member in self
-        ]
+        return [member.to_json() for member in self]
 
     @classmethod
     def from_json(cls, value: object) -> "Archive":

@@ -349,6 +349,9 @@ class _Problem:
     """Of these pairs."""
     targets: np.ndarray
     errors: np.ndarray
+    """R of these pairs, (n_pairs,)."""
+    own_errors: np.ndarray
+    """The diagonal of R, (n,)."""
     mean: np.ndarray
     """Of the normal priors of all log hyper-parameters."""
     sd: np.ndarray
@@ -372,7 +375,8 @@ class _Problem:
         low, high = mean - N_BOUND_SDS * sd, mean + N_BOUND_SDS * sd
         if noise.least:
             low[-1] = math.log(noise.least)
-        return cls(kernel, below, distances.of_pairs(below), targets, errors, mean, sd, low, high)
+        of_pairs, own = distances.of_pairs(below), np.diag(errors)
+        return cls(kernel, below, of_pairs, targets, errors[below], own, mean, sd, low, high)
 
     def covariance(self, log_params: np.ndarray) -> np.ndarray:
         """Return K + v R, (n, n) (eq. 1)."""
@@ -381,10 +385,11 @@ class _Problem:
 
     def _lower(self, log_params: np.ndarray, of_pairs: np.ndarray) -> np.ndarray:
         """Return the lower triangle of K + v R from the covariances of the pairs, (n, n)."""
-        total = np.tril(math.exp(log_params[-1]) * self.errors)
-        total[self.pairs] += of_pairs
+        noise, n = math.exp(log_params[-1]), len(self.targets)
+        total = np.zeros((n, n), order="F")
+        total[self.pairs] = noise * self.errors + of_pairs
         own = self.kernel.smooth_variance(log_params[:-1]) + math.exp(log_params[-2]) + JITTER
-        total[np.diag_indices_from(total)] += own
+        total[np.diag_indices_from(total)] = noise * self.own_errors + own
         return total
 
     def value_and_gradient(self, log_params: np.ndarray) -> tuple[float, np.ndarray]:
@@ -407,7 +412,7 @@ class _Problem:
         of_kernel = self.kernel.gradient(
             log_params[:-1], self.distances, twice * of_pairs, float(own.sum())
         )
-        of_errors = twice @ self.errors[self.pairs] + own @ np.diag(self.errors)
+        of_errors = twice @ self.errors + own @ self.own_errors
         of_noise = math.exp(log_params[-1]) * float(of_errors)
         if self.repeats is not None:
             half = 0.5 * self.repeats.square * math.exp(-log_params[-1])

@@ -12,7 +12,7 @@ of s_p and of s_id, (D + 2,).
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -102,10 +102,23 @@ class Kernel:
 
     def between(self, log_params: np.ndarray, a: Points, b: Points) -> np.ndarray:
         """Return the covariance of n points with m others without own effects, (n, m)."""
-        rates, unit = np.exp(-log_params[: self.n_numbers]), log_params.copy()
-        unit[: self.n_numbers] = 0.0
-        scaled = [replace(points, numbers=points.numbers * rates) for points in (a, b)]
-        return self.covariance(unit, self.distances(*scaled))
+        q, weights = self.n_numbers, np.exp(log_params[self.n_numbers : self.n_dims])
+        exponent, polynomials = np.zeros((len(a), len(b))), np.ones((len(a), len(b)))
+        for weight, distance, code, other in zip(
+            weights, self.of_choices, a.codes.T, b.codes.T, strict=True
+        ):
+            exponent += weight * distance[code[:, None], other]  # (eq. 3)
+        rates, r = SQRT5 * np.exp(-log_params[:q]), np.empty_like(exponent)
+        # As in ``covariance``, one dimension at a time, which a processor keeps near.
+        for x, other in zip((a.numbers * rates).T, (b.numbers * rates).T, strict=True):
+            np.abs(np.subtract(x[:, None], other, out=r), out=r)
+            exponent += r
+            r += 1.5
+            r *= r
+            r += 0.75
+            polynomials *= r
+        scale = np.exp(log_params[self.n_dims] - q * math.log(3.0) - exponent)
+        return np.asarray(scale * polynomials, np.float64)
 
     def smooth_variance(self, log_params: np.ndarray) -> float:
         """Return the prior variance of a candidate without its own effect."""
@@ -129,7 +142,14 @@ class Kernel:
         if dimension >= q:
             return np.asarray(-scale * distances.choices[dimension - q], np.float64)
         r = distances.numbers[dimension] / scale
-        return np.asarray(r * r * (1.0 + r) / (3.0 + r * (3.0 + r)), np.float64)
+        slope = r + 1.0
+        slope *= r
+        slope *= r
+        r += 1.5  # 3 + 3 r + r^2, as in ``covariance``
+        r *= r
+        r += 0.75
+        slope /= r
+        return np.asarray(slope, np.float64)
 
     def gradient(
         self, log_params: np.ndarray, distances: Distances, weighted: np.ndarray, trace: float

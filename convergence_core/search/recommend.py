@@ -161,16 +161,17 @@ def recommend(
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
     widening = bias.widening * fitted.widening(posterior, leaders)
     claims = _claims(posterior, level, leaders, bias.zeta, widening)
-    mean, low, high, cautious = np.clip([*claims, cautious], *(bounds or (-math.inf, math.inf)))
+    estimates = np.clip([*claims, cautious], *(bounds or (-math.inf, math.inf)))
+    mean, low, high, cautious_end = estimates.tolist()
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],
-            mean=float(mean[i]),
-            low=float(low[i]),
-            high=float(high[i]),
-            cautious=float(cautious[i]),
+            mean=mean[i],
+            low=low[i],
+            high=high[i],
+            cautious=cautious_end[i],
             n_cells=members[i].n,
-            n_cases=len({case_id for case_id, _ in members[i].rewards}),
+            n_cases=len(members[i].case_ids),
             feasible=feasible[i],
         )
         for i in order

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from convergence_core.evidence import Archive, Measures
-from convergence_core.records import Assignment, Cell, Json, Params, Trial
+from convergence_core.records import Assignment, Cell, Json, Params, Trial, canonical_json
 
 SETTLED = 0.95
 """Probability behind ``SearchState.regret_upper_bound``."""
@@ -141,6 +141,12 @@ class SearchState:
     def to_json(self) -> Json:
         """Return a JSON value for ``from_json``."""
         return {"archive": self.archive.to_json(), "memory": dict(self.memory)}
+
+    @property
+    def canonical_json(self) -> str:
+        """Canonical text of ``to_json``; encodes only members that the last generation changed."""
+        archive = ",".join(member.canonical_json for member in self.archive)
+        return f'{{"archive":[{archive}],"memory":{canonical_json(dict(self.memory))}}}'
 
     @classmethod
     def from_json(cls, value: Json) -> "SearchState":

@@ -169,7 +169,7 @@ class StudyState:
         return Checkpoint(
             generation=self.next_generation - 1,
             rng_state_json=json.dumps(self.rng_state, sort_keys=True),
-            sampler_state_json=canonical_json(self.search.to_json()),
+            sampler_state_json=self.search.canonical_json,
             progress_json=canonical_json(progress),
         )
 

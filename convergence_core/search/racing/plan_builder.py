@@ -235,9 +235,8 @@ class PlanBuilder:
         """Return case → candidates that were asked it."""
         counts = dict.fromkeys(self.request.case_ids, 0)
         for member in self.archive:
-            for case in {case for case, _ in member.rewards}:
-                if case in counts:
-                    counts[case] += 1
+            for case in member.case_ids & counts.keys():
+                counts[case] += 1
         return counts
 
     def _least_seen_first(self, rng: np.random.Generator) -> tuple[str, ...]:
