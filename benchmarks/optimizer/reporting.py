@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import rankdata
 
 from benchmarks.optimizer import records
 from benchmarks.optimizer.records import Row
@@ -32,6 +31,8 @@ class Results:
     rows: tuple[Row, ...]
     regrets: Mapping[tuple[str, int], Runs]
     """(opponent, budget) → regrets."""
+    evaluated: Mapping[tuple[str, int], Runs]
+    """The same of the best point that was evaluated, where a task can tell."""
     suite_of: Mapping[str, str]
 
     @classmethod
@@ -43,10 +44,14 @@ class Results:
         ]
         raised = raise_scales(scales, seen)
         regrets: dict[tuple[str, int], dict[tuple[str, int], float]] = defaultdict(dict)
+        evaluated: dict[tuple[str, int], dict[tuple[str, int], float]] = defaultdict(dict)
         for row in kept:
-            regret = raised[row.task].regret(row.true)
-            regrets[row.opponent, row.budget][row.task, row.seed] = regret
-        return cls(rows=kept, regrets=regrets, suite_of={row.task: row.suite for row in kept})
+            arm, job, scale = (row.opponent, row.budget), (row.task, row.seed), raised[row.task]
+            regrets[arm][job] = scale.regret(row.true)
+            if row.true_best_seen is not None:
+                evaluated[arm][job] = scale.regret(row.true_best_seen)
+        suite_of = {row.task: row.suite for row in kept}
+        return cls(rows=kept, regrets=regrets, evaluated=evaluated, suite_of=suite_of)
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "Results":
@@ -82,7 +87,7 @@ class Results:
 def task_table(
     results: Results, opponents: Sequence[str], tasks: Sequence[str], budget: int
 ) -> str:
-    """Return mean regrets by task and opponent, then means per suite and of all."""
+    """Return mean regrets by task and opponent, then means per suite, of all, and of the best evaluated."""
     cells = {o: _by_task(results.runs(o, budget, tasks)) for o in opponents}
     present = [task for task in tasks if any(task in cells[o] for o in opponents)]
     lines = _header(["task", *opponents])
@@ -98,12 +103,8 @@ def task_table(
         lines.append(_line([f"mean of {suite} ({len(members)})", *map(_show, means)]))
     means = [_mean(cells[o], present) for o in opponents]
     lines.append(_line([f"**mean of all {len(present)}**", *map(_show, means)]))
-    complete = [o for o in opponents if len(cells[o]) == len(present)]
-    if len(complete) > 1:
-        ranks = np.mean([rankdata([cells[o][task] for o in complete]) for task in present], axis=0)
-        rank = dict(zip(complete, ranks, strict=True))
-        shown = [f"{rank[o]:.2f}" if o in rank else _NOTHING for o in opponents]
-        lines.append(_line([f"mean rank (of {len(complete)})", *shown]))
+    best = (_by_task(results.evaluated.get((o, budget), {})) for o in opponents)
+    lines.append(_line(["mean of the best evaluated", *(_show(_mean(b, present)) for b in best)]))
     return "\n".join(lines)
 
 

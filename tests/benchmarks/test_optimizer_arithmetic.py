@@ -89,6 +89,7 @@ def test_tables_show_means_and_paired_differences():
     table = task_table(results, ["x", "y"], ["a", "b"], 20).splitlines()
     assert "| a | **25.0** | 75.0 |" in table
     assert "| **mean of all 2** | 37.5 | 75.0 |" in table
+    assert "| mean of the best evaluated | 25.0 | 25.0 |" in table  # .8 on both tasks
     lines = summary(results, ["x", "y"], ["a", "b"], 20, "y").splitlines()
     assert "| x | 37.5 | 12.5 | 75.0 | -37.5 | 12.5 | 2/2 | 2 | one -50.0, two -25.0 |" in lines
 
