@@ -160,16 +160,15 @@ def recommend(
     by_reward = sorted(order, key=lambda i: -cautious[i])
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
     widening = bias.widening * fitted.widening(posterior, leaders)
-    claims = _claims(posterior, level, leaders, bias.zeta, widening)
-    estimates = np.clip([*claims, cautious], *(bounds or (-math.inf, math.inf)))
-    mean, low, high, cautious_end = estimates.tolist()
+    claims = (*_claims(posterior, level, leaders, bias.zeta, widening), cautious)
+    mean, low, high, lowest = np.clip(claims, *(bounds or (-math.inf, math.inf))).tolist()
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],
             mean=mean[i],
             low=low[i],
             high=high[i],
-            cautious=cautious_end[i],
+            cautious=lowest[i],
             n_cells=members[i].n,
             n_cases=len(members[i].case_ids),
             feasible=feasible[i],
