@@ -14,9 +14,9 @@ from typing import Final
 from convergence_core.config.prompts import OperatorName
 from convergence_core.records import Json
 
-WORDING_VERSION: Final = "prompts-2"
+WORDING_VERSION: Final = "prompts-3"
 _OUR_TAGS: Final = re.compile(
-    r"</?(?:operator|task|model|limit|scoring|score|earlier|prompt|placeholders|labels|failures?|success(?:es)?|"
+    r"</?(?:operator|task|model|template|limit|scoring|score|earlier|prompt|placeholders|labels|failures?|success(?:es)?|"
     r"cases?|input|answer|expected|reason|diagnosis|shots?|user|assistant)>"
 )
 _FRAME: Final = re.compile(r"</?prompt>")
@@ -67,7 +67,7 @@ class WriterRequest:
     task: str
     """What the system is for."""
     facts: tuple[tuple[str, str], ...]
-    """Name → text: the system's model and scoring, the parent's score, earlier edits."""
+    """Name → text: model, user messages and scoring of the system, the parent's score, earlier edits."""
     prompts: tuple[str, ...]
     """The parent; of ``merge`` two; of ``induce`` none."""
     placeholders: tuple[str, ...]

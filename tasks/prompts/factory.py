@@ -150,12 +150,16 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
 def facts_of(
     configuration: Configuration, redact: Callable[[str], str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return what a writer should know of a system: its model, the limit of its answers, its scoring."""
+    """Return what a writer should know: model, user messages, limit of answers, scoring."""
     options, parameters = configuration.api.request.options, configuration.search_space.parameters
     facts = []
     model = options.get("model")
     if isinstance(model, str) and "model" not in parameters:
         facts.append(("model", model))
+    messages = configuration.api.request.messages or ()
+    template = "\n".join(message.content for message in messages if message.role == "user")
+    if template:
+        facts.append(("template", shortened(template, LONGEST_SHOWN, redact)))
     limit = next((options[name] for name in ANSWER_LIMITS if name in options), None)
     if limit is not None:
         facts.append(("limit", f"{limit} tokens for an answer"))
