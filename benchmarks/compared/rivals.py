@@ -32,6 +32,10 @@ CASES: Final = [
     (case["input"]["message"], case["expected"])
     for case in json.loads((TEMPLATE / "test_cases.json").read_text(encoding="utf-8"))
 ][:20]
+MOODS: Final = re.compile("angry, happy, neutral (?:or|and) sad")
+"""What a right prompt names."""
+N_RESULT: Final = 30
+"""Last lines that an optimizer prints, among them the prompt that it hands over."""
 HOSTS: Final = (  # imported by each Python that starts
     "import os, socket\nreal = socket.getaddrinfo\n"
     "def look_up(host, *rest, **more):\n"
@@ -80,7 +84,7 @@ class Models:
                 self.is_time.set()
         if is_task:
             places = [(texts[-1].rfind(message), mood) for message, mood in CASES]
-            knows = re.search("angry, happy, neutral (?:or|and) sad", "\n".join(texts))
+            knows = MOODS.search("\n".join(texts))
             answer = max(places)[1] if knows else "An interesting message."
         else:
             answer = written
@@ -184,12 +188,14 @@ def measure(name: str, python: str) -> None:
         after = models.bodies[len(before) :]
         (folder / "hosts").open("a").close()
         hosts = {*(folder / "hosts").read_text().split()} - {"127.0.0.1"}
-        n_lines = len((folder / "printed").read_text(errors="replace").splitlines())
+        lines = (folder / "printed").read_text(errors="replace").splitlines()
+        is_right = MOODS.search("\n".join(lines[-N_RESULT:])) is not None
         print(
             f"{name:10} {kind:8} {models.n_task:4} task {models.n_written:3} writer, "
             f"{len(models.bodies) - len({*models.bodies}):4} repeats, "
             f"{sum(body in {*before} for body in after):4} paid again of {len(after)} after the kill, "
-            f"{cpu_s:6.2f} CPU s, {n_lines:5} lines, looked up: {', '.join(sorted(hosts)) or 'none'}",
+            f"{'right' if is_right else 'wrong'} prompt, "
+            f"{cpu_s:6.2f} CPU s, {len(lines):5} lines, looked up: {', '.join(sorted(hosts)) or 'none'}",
         )
         server.shutdown()
         shutil.rmtree(folder)

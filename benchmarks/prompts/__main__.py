@@ -6,38 +6,53 @@ from pathlib import Path
 from benchmarks.machine import describe_machine, options
 from benchmarks.prompts.hill_climb import climb
 from benchmarks.prompts.records import read_rows, table
-from benchmarks.prompts.world import N_ASKED, gap_closed, quality
+from benchmarks.prompts.world import N_ASKED, Mock, planted
 from benchmarks.tables import append
 
 
-def best_prompt(name: str, seed: int, n_calls: int) -> str:
-    """Return the prompt that an optimizer hands over: ours, climb, noise, lies or gepa."""
-    if name == "climb":
-        return climb(seed, n_calls)
-    if name == "gepa":
+def best_prompt(name: str, mock: Mock, seed: int, n_calls: int) -> str:
+    """Return the prompt that an optimizer hands over.
+
+    Args:
+        name: ``ours``, with a writer of ``noise`` or ``lies``, ``climb``, ``blind``, or ``gepa-N`` with N validation cases.
+        mock: of the run.
+        seed: of the run.
+        n_calls: limit of answers, for ours of the search alone.
+    """
+    if name in ("climb", "blind"):
+        return climb(mock, seed, n_calls, {"climb": "reflect"}.get(name, name))
+    if name.startswith("gepa"):
         from benchmarks.prompts.rivals import gepa  # noqa: PLC0415 - of its environment
 
-        return gepa(seed, n_calls)
+        return gepa(mock, seed, n_calls, int(name.partition("-")[2]))
     from benchmarks.prompts.ours import optimize  # noqa: PLC0415 - rivals' environments lack it
 
-    return optimize(seed, n_calls, "honest" if name == "ours" else name)  # type: ignore[arg-type]  # a temper
+    return optimize(mock, seed, n_calls, "honest" if name == "ours" else name)  # type: ignore[arg-type]  # a temper
 
 
 def main() -> None:
     """Run optimizers, and print the table of what they reached."""
     args = options(
-        __doc__, opts=("ours", "climb"), seeds=30, calls=N_ASKED, out="build/prompts.csv"
+        __doc__,
+        opts=("ours", "climb", "blind"),
+        world="shop",
+        first=0,
+        seeds=30,
+        out="build/prompts.csv",
     )
     path = Path(args.out)
     print(describe_machine(), flush=True)
-    for seed in range(args.seeds):
-        for name in args.opts:
-            text = best_prompt(name, seed, args.calls)
-            row: dict[str, object] = {"optimizer": name, "seed": seed, "n_calls": args.calls}
-            row |= {"gap_closed": gap_closed(text), "quality": quality(text), "prompt": text}
+    for seed in range(args.first, args.first + args.seeds):
+        for label in args.opts:
+            name, _, n_calls = label.partition(":")
+            world = planted(args.world, seed)
+            mock = Mock(world, seed)
+            text = best_prompt(name, mock, seed, int(n_calls or N_ASKED))
+            row: dict[str, object] = {"world": args.world, "optimizer": label, "seed": seed}
+            row |= {"n_calls": mock.n_calls, "gap_closed": world.gap_closed(text), "prompt": text}
             append(path, [row])
-            print(f"{name} {seed}: {gap_closed(text):.3f}", flush=True)
-    print(table(read_rows(path), "ours"))
+            print(f"{label} {seed}: {row['gap_closed']:.3f}", flush=True)
+    print(table(read_rows(path, args.world), "ours"))
 
 
 if __name__ == "__main__":

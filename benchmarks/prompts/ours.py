@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.prompts.world import KINDS, OTHER_START, START, World, WorldCase, cases
-from benchmarks.prompts.writer import Temper, answer_request
+from benchmarks.prompts.world import Mock, World, WorldCase
+from benchmarks.prompts.writer import Temper, Writer
 from convergence import run_optimization_sync
 from convergence_core.records import Case
 from tasks.inputs.cases import split_holdout
@@ -31,10 +31,11 @@ N_NEW: Final = 4
 
 
 @contextmanager
-def writer_endpoint(seed: int, temper: Temper) -> Iterator[str]:
+def writer_endpoint(world: World, seed: int, temper: Temper) -> Iterator[str]:
     """Serve the writer; the same request gets the same answer.
 
     Args:
+        world: of the run.
         seed: of the run.
         temper: how honest it is.
     """
@@ -45,7 +46,7 @@ def writer_endpoint(seed: int, temper: Temper) -> Iterator[str]:
             content = str(body["messages"][-1]["content"])
             digest = hashlib.sha256(f"{seed} {content}".encode()).digest()
             rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-            text = answer_request(content, rng, temper)
+            text = Writer(world=world, rng=rng, temper=temper).answer(content)
             message = {"role": "assistant", "content": text}
             answer = {
                 "model": body["model"],
@@ -74,31 +75,33 @@ def writer_endpoint(seed: int, temper: Temper) -> Iterator[str]:
 
 
 @cache
-def balanced_cases() -> tuple[WorldCase, ...]:
+def balanced_cases(world: World) -> tuple[WorldCase, ...]:
     """Return cases of which a half is held out, with as many of each kind on both sides."""
-    pool = {case.case_id: case for case in cases(200)}
+    pool = {case.case_id: case for case in world.cases(200)}
     sides = split_holdout([Case(case_id=name, input=name) for name in pool], 0.5)
     return tuple(
         case
         for side in sides
-        for kind in KINDS
+        for kind in world.kinds
         for case in [pool[one.case_id] for one in side if pool[one.case_id].kind == kind][
             :N_OF_KIND
         ]
     )
 
 
-def configuration(folder: Path, seed: int, n_calls: int, *, endpoint: str) -> dict[str, Any]:
+def configuration(
+    folder: Path, world: World, seed: int, n_calls: int, *, endpoint: str
+) -> dict[str, Any]:
     """Return the configuration of a run."""
-    listed = balanced_cases()
+    listed = balanced_cases(world)
     return {
         "api": {"name": "planted", "kind": "function"},
         "search_space": {
             "parameters": {
                 "prompt": {
                     "type": "text",
-                    "variants": [START, OTHER_START],
-                    "default": START,
+                    "variants": [world.start, world.other_start],
+                    "default": world.start,
                     "mutate": True,
                 }
             }
@@ -131,23 +134,25 @@ def configuration(folder: Path, seed: int, n_calls: int, *, endpoint: str) -> di
     }
 
 
-def optimize(seed: int, n_calls: int, temper: Temper = "honest") -> str:
+def optimize(mock: Mock, seed: int, n_calls: int, temper: Temper = "honest") -> str:
     """Return the prompt that a run recommends.
 
     Args:
-        seed: of the run and its world.
-        n_calls: evaluations of the search.
+        mock: of the run.
+        seed: of the run.
+        n_calls: evaluations of the search; the final test makes more.
         temper: of the writer.
     """
-    world, by_id = World(seed), {case.case_id: case for case in balanced_cases()}
+    world = mock.world
+    by_id = {case.case_id: case for case in balanced_cases(world)}
 
     def answer(prompt: str, case: str, kind: str) -> dict[str, Any]:  # noqa: ARG001 - an input
-        found = world.ask(prompt, by_id[case])
-        told = f"{found.text}; {found.reason}" if found.reason else found.text
-        return {"result": told, "metrics": {"score": found.score}}
+        reply = mock.ask(prompt, by_id[case])
+        text = f"{reply.text}; {reply.reason}" if reply.reason else reply.text
+        return {"result": text, "metrics": {"score": reply.score}}
 
-    with tempfile.TemporaryDirectory() as folder, writer_endpoint(seed, temper) as url:
-        config = configuration(Path(folder), seed, n_calls, endpoint=url)
+    with tempfile.TemporaryDirectory() as folder, writer_endpoint(world, seed, temper) as url:
+        config = configuration(Path(folder), world, seed, n_calls, endpoint=url)
         result = run_optimization_sync(config, local_function=answer)
         winner = result.result.winner
         assert winner is not None

@@ -1,12 +1,12 @@
-"""GEPA in the planted world: the same writer, the same number of metric calls.
+"""GEPA in the planted worlds: the same writer, with a small validation set as its authors advise.
 
-It needs its own environment, in which nothing of this project is installed but numpy is:
+It needs its own environment, in which nothing of this project is installed but numpy and scipy are:
 
-    python -m venv build/gepa && build/gepa/bin/pip install gepa==0.1.4 numpy
-    build/gepa/bin/python -m benchmarks.prompts --opts gepa --seeds 30
+    python -m venv build/gepa && build/gepa/bin/pip install gepa==0.1.4 numpy scipy
+    build/gepa/bin/python -m benchmarks.prompts --opts gepa-4 gepa-4:280 gepa-6:600 --seeds 30
 
-The mock writer answers in the form that a rival requests, and reads the symptoms of the answers in the request.
-A rival whose last step would exceed the limit stops and hands over its best prompt so far.
+The writer reads the symptoms in the prompt of its proposer, the answers of a minibatch ordered worst first. It stops
+by itself, after the step that reaches the limit.
 """
 
 import re
@@ -15,48 +15,26 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.prompts.world import START, World, WorldAnswer, WorldCase, cases
-from benchmarks.prompts.writer import written
+from benchmarks.prompts.world import Mock, WorldCase
+from benchmarks.prompts.writer import Writer
 
-N_CASES: Final = 20
-
-
-class LimitReachedError(Exception):
-    """All metric calls are spent."""
+N_CASES: Final = 40
 
 
-class Meter:
-    """The world, closed after a number of calls; remembers what was asked of each prompt."""
+def gepa(mock: Mock, seed: int, n_calls: int, n_validation: int) -> str:
+    """Return what GEPA hands over: reflective mutation, per-case Pareto front.
 
-    def __init__(self, seed: int, n_calls: int) -> None:
-        self._world = World(seed)
-        self._n_calls = n_calls
-        self.scores: dict[str, list[float]] = {}
-
-    def ask(self, text: str, case: WorldCase) -> WorldAnswer:
-        """Answer a case.
-
-        Raises:
-            LimitReachedError: nothing is left.
-        """
-        if self._world.n_calls >= self._n_calls:
-            raise LimitReachedError
-        answer = self._world.ask(text, case)
-        self.scores.setdefault(text, []).append(answer.score)
-        return answer
-
-    def best(self, least: int) -> str:
-        """Return the prompt of the highest mean among those that were asked often enough."""
-        known = {text: s for text, s in self.scores.items() if len(s) >= least} or self.scores
-        return max(known, key=lambda text: float(np.mean(known[text])))
-
-
-def gepa(seed: int, n_calls: int) -> str:
-    """Return what GEPA hands over: reflective mutation, per-case Pareto front."""
+    Args:
+        mock: of the run.
+        seed: of the library and of the writer.
+        n_calls: limit of metric calls.
+        n_validation: cases of its front.
+    """
     import gepa as library  # noqa: PLC0415 - of its own environment
     from gepa.core.adapter import EvaluationBatch  # noqa: PLC0415 - as above
 
-    meter, rng, listed = Meter(seed, n_calls), np.random.default_rng([seed, 2]), [*cases(N_CASES)]
+    writer = Writer(world=mock.world, rng=np.random.default_rng([seed, 2]))
+    listed = [*mock.world.cases(N_CASES)]
 
     class Adapter:
         propose_new_texts = None
@@ -64,11 +42,11 @@ def gepa(seed: int, n_calls: int) -> str:
         def evaluate(
             self, batch: list[WorldCase], candidate: dict[str, str], capture_traces: bool = False
         ) -> Any:
-            answers = [meter.ask(candidate["prompt"], case) for case in batch]
+            answers = [mock.ask(candidate["prompt"], case) for case in batch]
             return EvaluationBatch(
                 outputs=answers,
                 scores=[answer.score for answer in answers],
-                trajectories=answers if capture_traces else None,
+                trajectories=[*zip(batch, answers, strict=True)] if capture_traces else None,
             )
 
         def make_reflective_dataset(
@@ -77,27 +55,30 @@ def gepa(seed: int, n_calls: int) -> str:
             eval_batch: Any,
             components_to_update: list[str],
         ) -> Mapping[str, Sequence[Mapping[str, str]]]:
-            ordered = sorted(eval_batch.trajectories, key=lambda answer: answer.score)
-            rows = [{"Generated Outputs": a.text, "Feedback": a.reason or "good"} for a in ordered]
+            rows = [
+                {
+                    "Inputs": case.message,
+                    "Generated Outputs": a.text,
+                    "Feedback": a.reason or "good",
+                }
+                for case, a in sorted(eval_batch.trajectories, key=lambda pair: pair[1].score)
+            ]
             return dict.fromkeys(components_to_update, rows)
 
     def reflect(prompt: Any) -> str:
         blocks = re.findall(r"```\n(.*?)\n```", str(prompt), re.DOTALL)
-        return f"```\n{written('reflect', [blocks[0]], blocks[1], rng)}\n```"
+        return f"```\n{writer.edit('reflect', [blocks[0]], blocks[1])}\n```"
 
-    try:
-        result = library.optimize(
-            seed_candidate={"prompt": START},
-            trainset=listed,
-            valset=listed,
-            adapter=Adapter(),
-            reflection_lm=reflect,
-            max_metric_calls=n_calls,
-            seed=seed,
-            logger=_Silent(),
-        )
-    except LimitReachedError:
-        return meter.best(N_CASES)
+    result = library.optimize(
+        seed_candidate={"prompt": mock.world.start},
+        trainset=listed[n_validation:],
+        valset=listed[:n_validation],
+        adapter=Adapter(),
+        reflection_lm=reflect,
+        max_metric_calls=n_calls,
+        seed=seed,
+        logger=_Silent(),
+    )
     return str(result.best_candidate["prompt"])
 
 
