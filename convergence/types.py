@@ -75,7 +75,6 @@ class Evaluator(Protocol):
         context: dict[str, Any] | None = None,
     ) -> dict[str, float]:
         """Return metric → number; the answer is ``prediction["result"]``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

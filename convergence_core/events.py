@@ -201,11 +201,9 @@ class CallListener(Protocol):
 
     def __call__(self, call: CallEnded) -> None:
         """Handle one attempt."""
-        ...
 
     def close(self) -> None:
         """Send or free what is buffered; no attempt follows."""
-        ...
 
 
 @runtime_checkable
@@ -214,8 +212,6 @@ class RunListener(Protocol):
 
     def on_event(self, event: Event) -> None:
         """Handle a redacted event; receives all events except ``CellEvaluated``."""
-        ...
 
     def close(self) -> None:
         """Send or free what is buffered; safe to call twice, and without any event."""
-        ...

@@ -151,42 +151,35 @@ class Journal(Protocol):
         that already paid for or received an answer gets the same answer again, whatever its age. A
         key under a live lease is busy.
         """
-        ...
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record the outcomes of attempts. The first ``done`` of a key wins until it expires."""
-        ...
 
     def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
         """Return the stored ``done`` outcomes among these keys, without claims or writes.
 
         A run that has spent ``budget.max_calls`` reads its paid answers this way.
         """
-        ...
 
     def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:
         """Return the totals of a run; with ``before_generation``, those of earlier generations.
 
         ``active_s`` always covers the whole run.
         """
-        ...
 
     def abandon(self, run_id: str) -> list[LostCall]:
         """Release the claims of a run whose process is dead and return them, oldest first.
 
         The holder of the system's lease calls this once when it resumes a run.
         """
-        ...
 
     def attempts(
         self, run_id: str, *, generation: int | None, all_generations: bool = False
     ) -> list[Row]:
         """Return the rows of table ``attempts`` of one generation, ordered by key."""
-        ...
 
     def close(self) -> None:
         """Close the file or connection; safe to call twice."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +193,6 @@ class RunRecord:
     started_us: int
     ended_us: int | None = None
     reason: str | None = None
-    """Why the run ended, in words."""
     config_json: str
     config_sha256: str
     config_path: str | None = None
@@ -212,9 +204,7 @@ class RunRecord:
     code_version: str
     tags: Mapping[str, str] = field(default_factory=dict)
     n_generations: int = 0
-    """Number of committed generations."""
     summary_json: str | None = None
-    """Result of a finished run as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +235,6 @@ class Target(Protocol):
     @property
     def provider(self) -> str:
         """Short name for tables, e.g. ``function``, ``http`` or ``openai``."""
-        ...
 
     def request(self, params: Params, case: Case) -> Json:
         """Return the canonical request: pure, without secrets or clock.
@@ -256,7 +245,6 @@ class Target(Protocol):
         Raises:
             CandidateFault: these parameters cannot form a request for this case.
         """
-        ...
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
         """Return an upper bound on the cost of one attempt: pure, without a call.
@@ -264,7 +252,6 @@ class Target(Protocol):
         Raises:
             CandidateFault: as for ``request``.
         """
-        ...
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Send one request and return the reply; never retries.
@@ -274,11 +261,9 @@ class Target(Protocol):
             InfrastructureFault: network, rate limit or server; ``retryable`` tells whether to
                 retry.
         """
-        ...
 
     async def aclose(self) -> None:
         """Release connections, threads and processes; safe to call twice."""
-        ...
 
 
 @runtime_checkable
@@ -287,11 +272,9 @@ class SessionTarget(Protocol):
 
     def bind(self, run_id: str) -> None:
         """Tag the sessions of all later calls with a run."""
-        ...
 
     def sweep(self, run_ids: Iterable[str]) -> None:
         """Release open sessions of runs without a process; logs failures, never raises."""
-        ...
 
 
 @runtime_checkable
@@ -301,7 +284,6 @@ class Metric(Protocol):
     @property
     def name(self) -> str:
         """Key under ``evaluation.metrics``."""
-        ...
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float | None:
         """Return the finite value, or ``None`` if unknown (e.g. no price).
@@ -310,7 +292,6 @@ class Metric(Protocol):
             CandidateFault: the metric cannot apply to this form of answer (e.g. not JSON).
             EvaluatorFault: the metric itself failed.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,12 +323,10 @@ class LLM(Protocol):
     @property
     def provider(self) -> str:
         """Short name for tables."""
-        ...
 
     @property
     def base_url(self) -> str:
         """Address of the requests; part of every ``call_key``."""
-        ...
 
     async def complete(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, **options: Json
@@ -358,11 +337,9 @@ class LLM(Protocol):
             CandidateFault: the provider refuses the content or the parameters.
             InfrastructureFault: network, rate limit, authentication or server.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close connections; safe to call twice."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,4 +369,3 @@ class Player(Protocol):
         Raises:
             InfrastructureFault: the player did not answer; the game is missing, never scored.
         """
-        ...

@@ -12,7 +12,6 @@ from itertools import takewhile
 from typing import Any, Literal, Self, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""A value that JSON can represent."""
 
 ParamValue: TypeAlias = bool | int | float | str
 """Value of one parameter; for a text parameter, the text of the chosen variant."""
@@ -25,7 +24,6 @@ Role = Literal["search", "fresh", "holdout"]
 """
 
 Origin = Literal["default", "sample", "mutation", "crossover", "elite", "rlp", "sao", "written"]
-"""Origin of a candidate."""
 
 FaultName = Literal["candidate", "infrastructure", "evaluator"]
 """Cause of a failed evaluation. ``candidate`` means reward 0; for the others the reward is
@@ -38,7 +36,6 @@ Status = Literal["ok", "error", "timeout", "skipped"]
 SHORT_ID = 6
 """Number of digits of a candidate's id in its name."""
 DEFAULT_NAME = "default"
-"""Name of the user's default settings."""
 
 
 def fields_of(record: object, *names: str) -> dict[str, Any]:
@@ -144,7 +141,6 @@ class Usage:
     completion_tokens: int | None = None
     """Tokens of the whole answer, including reasoning."""
     reasoning_tokens: int | None = None
-    """Answer tokens spent on reasoning."""
 
     @property
     def total(self) -> int | None:
@@ -173,7 +169,6 @@ class Usage:
 
 
 NO_USAGE = Usage()
-"""Usage of a call that reported none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ A test holds the pages equal to what this script writes.
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from convergence_core.config import ReferenceRow, reference
 from docs import architecture
+from docs.configuration_keys import ReferenceRow, reference
 from tasks.pages.free_sql import QUESTIONS
 from tasks.store.tables.tables import describe
 from tasks.store.tables.views import describe_views

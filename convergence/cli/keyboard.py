@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import IO, TypeAlias
 
 _MOST_PASTED = 4_096
-"""Most bytes to read at once."""
 
 
 class PipedLines:
@@ -103,7 +102,6 @@ def _single_keys() -> Iterator[bool]:
 
 
 Keyboard: TypeAlias = PipedLines | TerminalKeyboard
-"""Lines and keys that a user types."""
 
 
 def keyboard() -> Keyboard:

@@ -28,7 +28,7 @@ from convergence_core.config.models import (
 from convergence_core.config.optimization import (
     RlpConfig,
 )
-from convergence_core.config.schema import ReferenceRow, json_schema, reference
+from convergence_core.config.schema import json_schema
 from convergence_core.config.search_space import (
     BooleanParam,
     CategoricalParam,
@@ -53,7 +53,6 @@ __all__ = [
     "LlmConfig",
     "MetricConfig",
     "ParameterConfig",
-    "ReferenceRow",
     "RlpConfig",
     "ScaleConfig",
     "SearchSpaceConfig",
@@ -62,6 +61,5 @@ __all__ = [
     "parse_configuration",
     "parse_mapping",
     "parse_stored",
-    "reference",
     "stored_mapping",
 ]

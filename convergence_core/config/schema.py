@@ -1,16 +1,14 @@
-"""Tree of the models: sections by path, reference of keys, JSON Schema.
+"""Tree of the models: sections by path, JSON Schema.
 
 Rules between keys are not in the schema; ``convergence validate`` knows them.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from convergence_core.config.api import HOSTED_KINDS
 from convergence_core.config.base import Section
@@ -31,11 +29,6 @@ GUESSED: frozenset[tuple[str, str]] = frozenset(
 PARAMETER_TYPES = {"continuous": "float", "bool": "boolean"}
 DIRECTIONS = {"higher_is_better": "higher", "lower_is_better": "lower"}
 """Words that are read too, and ours, here and above."""
-
-_LISTED_ELSEWHERE = frozenset({("JudgeMetric", "llm")})
-"""Sections whose keys the reference lists at another place."""
-MOST_NAMED = 6
-"""Most types that the reference names before a key."""
 
 
 # -- sections and keys
@@ -81,7 +74,7 @@ def sections_at(path: Path, data: Any) -> list[type[Section]]:
         else:
             infos = [fields_of(model)[str(part)] for model in models if part in fields_of(model)]
             models = [section for info in infos for section in sections_of(info.annotation)]
-            inside = any(_is_container(info.annotation) for info in infos)
+            inside = any(is_container(info.annotation) for info in infos)
         if len(models) > 1 and not inside:
             kind = data.get("type") if isinstance(data, dict) else None
             models = [model for model in models if kind in kinds_of(model)] or models
@@ -96,11 +89,12 @@ def _child(data: Any, part: str | int) -> Any:
     return None
 
 
-def _is_container(annotation: Any) -> bool:
+def is_container(annotation: Any, kinds: Collection[type] = (dict, list)) -> bool:
+    """Return whether an annotation allows a mapping by name or a list."""
     origin = get_origin(annotation)
     if origin is Annotated or origin in {Union, UnionType}:
-        return any(_is_container(item) for item in get_args(annotation))
-    return origin in {dict, list}
+        return any(is_container(item, kinds) for item in get_args(annotation))
+    return origin in kinds
 
 
 def kinds_of(model: type[Section]) -> tuple[Any, ...]:
@@ -115,118 +109,28 @@ METRIC_TYPES: tuple[str, ...] = tuple(
 """Types of metrics."""
 
 
-# -- the reference
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceRow:
-    """One key of the configuration, for the documentation."""
-
-    key: str
-    type: str
-    default: str
-    description: str
-
-
 @cache
 def homes() -> dict[str, tuple[str, ...]]:
     """Return, for each key, the sections (as dotted paths) where it belongs."""
-    places: dict[str, list[str]] = {}
-    for row in reference():
-        section, _, key = row.key.rpartition(".")
-        if "<" not in section:
-            places.setdefault(key, []).append(section)
-    return {key: tuple(dict.fromkeys(sections)) for key, sections in places.items()}
+    places: dict[str, dict[str, None]] = {}
+    for section, key in _keys(Configuration, ""):
+        places.setdefault(key, {})[section] = None
+    return {key: tuple(sections) for key, sections in places.items()}
 
 
-def reference() -> list[ReferenceRow]:
-    """Return one row per key, in the order of the models, for ``docs/configuration.md``."""
-    return list(_rows(Configuration, ""))
-
-
-def _rows(model: type[Section], prefix: str) -> Iterator[ReferenceRow]:
+def _keys(model: type[Section], section: str) -> Iterator[tuple[str, str]]:
+    """Yield section and key of everything outside of mappings by name."""
     for key, info in fields_of(model).items():
-        path = f"{prefix}{key}"
+        yield section, key
         below = sections_of(info.annotation)
-        yield _row(path, [(model, info)])
-        if get_origin(info.annotation) is dict and len(below) > 1:
-            yield from _options_rows(below, path)
-        elif below and (model.__name__, key) not in _LISTED_ELSEWHERE:
-            entry = ".<name>" if _is_container(info.annotation) else ""
-            is_list = "list" in _type_name(info.annotation)
-            yield from _rows(below[0], f"{path}{'[]' if is_list else entry}.")
+        if below and not is_container(info.annotation, {dict}):
+            entry = "[]" if is_container(info.annotation) else ""
+            yield from _keys(below[0], f"{section}.{key}{entry}".lstrip("."))
 
 
-def _options_rows(options: list[type[Section]], path: str) -> Iterator[ReferenceRow]:
-    """Yield each key of a union's options once, under the options that have it."""
-    for key in dict.fromkeys(key for option in options for key in fields_of(option)):
-        holders = [option for option in options if key in fields_of(option)]
-        kinds = [str(kind) for option in holders for kind in kinds_of(option)]
-        is_general = len(holders) == len(options) or len(kinds) > MOST_NAMED
-        name = "name" if is_general else "|".join(kinds)
-        fields = [(holder, fields_of(holder)[key]) for holder in holders]
-        yield _row(f"{path}.<{name}>.{key}", fields)
-        for model in sections_of(fields[0][1].annotation):
-            if (holders[0].__name__, key) not in _LISTED_ELSEWHERE:
-                yield from _rows(model, f"{path}.<{name}>.{key}.")
-
-
-def _row(path: str, fields: list[tuple[type[Section], FieldInfo]]) -> ReferenceRow:
-    """Return the row of a key, whose field stands in one section or in several options of a union."""
-    (model, first), key = fields[0], path.rpartition(".")[2]
-    texts = []
-    for _, info in fields:
-        below = sections_of(info.annotation)
-        texts.append(info.description or (below[0].__doc__ if below else "") or "")
-    return ReferenceRow(
-        key=path,
-        type=" | ".join(dict.fromkeys(_type_name(info.annotation) for _, info in fields)),
-        default="see text" if _is_guessed(model, key) else _default(first),
-        description=" ".join(" ".join(dict.fromkeys(texts)).split()),
-    )
-
-
-def _is_guessed(model: type[Section], key: str) -> bool:
+def is_guessed(model: type[Section], key: str) -> bool:
+    """Return whether a field may be left out of a file although its model requires it."""
     return any((base.__name__, key) in GUESSED for base in model.__mro__)
-
-
-def _default(info: FieldInfo) -> str:
-    if info.is_required():
-        return "required"
-    value = info.get_default(call_default_factory=True, validated_data={})
-    if value is None or value is PydanticUndefined:
-        return "absent"
-    if isinstance(value, Section):
-        return "its defaults"
-    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
-
-
-_TYPE_NAMES = {
-    "str": "text",
-    "int": "integer",
-    "float": "number",
-    "bool": "boolean",
-    "FloatParam": "float",
-    "IntParam": "int",
-    "CategoricalParam": "categorical",
-    "BooleanParam": "boolean",
-    "TextParam": "text",
-}
-
-
-def _type_name(annotation: Any) -> str:
-    origin, args = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _type_name(args[0])
-    if origin is Literal:
-        return " | ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in args)
-    if origin in {Union, UnionType}:
-        return " | ".join(dict.fromkeys(_type_name(x) for x in args if x is not NoneType))
-    if origin in {list, dict}:
-        return f"{'list' if origin is list else 'mapping'} of {_type_name(args[-1])}"
-    is_section = isinstance(annotation, type) and issubclass(annotation, Section)
-    name = getattr(annotation, "__name__", "")
-    return _TYPE_NAMES.get(name, "mapping" if is_section else "any JSON")
 
 
 # -- the JSON Schema
@@ -319,7 +223,7 @@ def _patch_evaluation(definitions: Schema) -> None:
     meaning = definitions["TextMetric"]["properties"]["type"]
     for model in sections_of(MetricConfig):
         schema = definitions[model.__name__]
-        schema["required"] = [key for key in schema["required"] if not _is_guessed(model, key)]
+        schema["required"] = [key for key in schema["required"] if not is_guessed(model, key)]
         kinds = [*kinds_of(model), *DIRECTIONS]
         schema["properties"]["type"] = {**meaning, "enum": kinds}
 

@@ -57,40 +57,32 @@ class Game(Protocol):
     @property
     def id(self) -> str:
         """Unique short name: lower-case letters, digits and ``-``."""
-        ...
 
     @property
     def version(self) -> int:
         """Version from 1; increases with every change of protocol or score."""
-        ...
 
     @property
     def roles(self) -> tuple[str, ...]:
         """All roles, including those that supply the truth (``evaluator``, ``sandbox``)."""
-        ...
 
     @property
     def cost(self) -> Mapping[str, int]:
         """Role → maximum number of requests per game."""
-        ...
 
     @property
     def feeds(self) -> Feed:
         """Purpose of the games."""
-        ...
 
     @property
     def grounded(self) -> bool:
         """Whether the score depends only on execution results, dealt cards or measurements."""
-        ...
 
     def protocol(self, rng: np.random.Generator) -> Turns:
         """Run one game; ``rng`` supplies all randomness."""
-        ...
 
     def score(self, turns: Sequence[Turn], facts: Facts) -> Scores:
         """Return each scored role's score: deterministic, without calls."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,22 +44,18 @@ class PromptWorld(Protocol):
     @property
     def embedding_dim(self) -> int:
         """Numbers in an embedding."""
-        ...
 
     @property
     def excluded(self) -> Sequence[str]:
         """Actions that this world cannot apply."""
-        ...
 
     def start(self, rng: np.random.Generator) -> PromptSituation:
         """Draw a prompt to begin with."""
-        ...
 
     def changed(
         self, situation: PromptSituation, action: str, rng: np.random.Generator
     ) -> PromptSituation:
         """Make a change."""
-        ...
 
 
 class PromptEnvironment:

@@ -49,11 +49,9 @@ class VectorEnvironment(Protocol):
 
     def reset(self, rng: np.random.Generator) -> Offer:
         """Begin N episodes; later ones draw from the same generator."""
-        ...
 
     def step(self, actions: Ints) -> EnvironmentStep:
         """Do an action in each environment, (N,)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

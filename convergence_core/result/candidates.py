@@ -44,7 +44,6 @@ class GateReport:
     log_threshold: float
     """Evidence that decides, nats."""
     p_value: float
-    """Of this look."""
     n_to_verdict: int | None
     """Further cases, or groups of them where there are groups, until a verdict, if they go on like
     this: the median; 0: there is one; ``None`` means probably none within thousands, or too few
@@ -71,7 +70,6 @@ class CandidateReport:
 
     candidate_id: str
     label: str
-    """Short name for people."""
     params: Params
     origin: str
     generation: int | None

@@ -69,7 +69,6 @@ class MetricInfo:
 
     name: str
     direction: Literal["higher", "lower"]
-    """Which values are good."""
     weight: float
     """Share in the reward, relative to the other metrics'; 0: shown only."""
 
@@ -141,10 +140,8 @@ class RunResult:
     run_id: str
     label: str
     system: str
-    """Name of what was optimized."""
     status: ResultStatus
     reason: str
-    """Why it ended, in words."""
     algorithm: str
     seed: int
     generations_run: int
@@ -193,7 +190,6 @@ class RunResult:
     baseline: CandidateReport | None = None
     """The user's defaults; ``None`` if the configuration gives none, or the run never evaluated them."""
     has_defaults: bool = False
-    """Whether the configuration gives defaults."""
     difference: Estimate | None = None
     """The search's best minus default on held-out cases."""
     difference_fresh: Estimate | None = None

@@ -35,21 +35,17 @@ class Learner(Protocol):
     @property
     def name(self) -> str:
         """Short name, e.g. ``rlp``; the key of its state in ``StudyState.learned``."""
-        ...
 
     @property
     def disabled_reason(self) -> str | None:
         """Why it does nothing in this run, in words; ``None`` if it works."""
-        ...
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Text parameter → texts that join the search space; empty for most learners."""
-        ...
 
     def is_due(self, state: StudyState) -> bool:
         """Whether it has something to do before the next generation."""
-        ...
 
     def think(self, study: Study, state: StudyState, advice: Advice) -> int:
         """Do its work before the next generation; durable when this returns.
@@ -62,11 +58,9 @@ class Learner(Protocol):
         Returns:
             How many thoughts, or pairs, or whatever else it makes have come of it.
         """
-        ...
 
     def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
         """Return the advice of the learners before it, and its own."""
-        ...
 
     def learn(
         self, study: Study, state: StudyState, planned: PlannedGeneration, trials: Sequence[Trial]
@@ -79,12 +73,9 @@ class Learner(Protocol):
             planned: the generation as it was planned.
             trials: all of it.
         """
-        ...
 
     def commit(self) -> None:
         """Keep what ``learn`` returned last: the store has made it durable."""
-        ...
 
     def close(self) -> None:
         """Free what it holds; safe to call twice."""
-        ...

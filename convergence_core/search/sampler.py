@@ -174,16 +174,12 @@ class Sampler(Protocol):
     @property
     def name(self) -> str:
         """The value of ``optimization.algorithm`` that selects this sampler."""
-        ...
 
     def start(self) -> SearchState:
         """Return the state before any evidence."""
-        ...
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
         """Plan a generation; an empty plan means that no untried candidate or cell remains."""
-        ...
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state after a generation's trials; their order does not matter."""
-        ...

@@ -158,7 +158,6 @@ class Workload:
     """What a session evaluates, and how answers are measured."""
 
     target: Target
-    """The target; closed with the session."""
     timeout_s: float
     """How long the target lets one call continue."""
     credential: str | None = None
@@ -166,9 +165,7 @@ class Workload:
     metrics: Sequence[Metric | PaidMetric]
     """How answers are measured; closed with the session."""
     rewards: RewardModel
-    """From metrics to a reward."""
     cases: Mapping[str, Case]
-    """All cases by id."""
 
     def call(self, params: Params, case: Case, *, purpose: str = TARGET_LANE) -> PaidCall:
         """Return the call of the target with these parameters.

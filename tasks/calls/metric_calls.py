@@ -84,7 +84,6 @@ class Asker(Protocol):
             InfrastructureFault: retries failed, or the run was stopped.
             EvaluatorFault: the budget is exhausted (error type ``budget``).
         """
-        ...
 
     async def answer_of(self, params: Params, case: Case) -> Reply:
         """Return the target's answer for these parameters, e.g. the champion's.
@@ -95,7 +94,6 @@ class Asker(Protocol):
         Raises:
             EvaluationFault: as for ``ask``, or the target failed with these parameters.
         """
-        ...
 
 
 @runtime_checkable
@@ -105,7 +103,6 @@ class PaidMetric(Protocol):
     @property
     def name(self) -> str:
         """Key under ``evaluation.metrics``."""
-        ...
 
     async def judge(
         self, reply: Reply, case: Case, params: Params, asker: Asker
@@ -116,11 +113,9 @@ class PaidMetric(Protocol):
             CandidateFault: the judge cannot handle this form of answer.
             EvaluatorFault: the judge failed; the value is missing.
         """
-        ...
 
     async def aclose(self) -> None:
         """Free connections; safe to call twice."""
-        ...
 
 
 @runtime_checkable
@@ -130,7 +125,6 @@ class ComposedTarget(Protocol):
     @property
     def longest_s(self) -> float:
         """Maximum duration of an answer, in seconds."""
-        ...
 
     async def compose(self, params: Params, case: Case, asker: Asker) -> Reply:
         """Answer once; ``cost_usd`` and ``usage`` of the reply are the sums of its calls.
@@ -140,4 +134,3 @@ class ComposedTarget(Protocol):
             InfrastructureFault: a call failed, or the budget is exhausted. The journal keeps the
                 answered calls for the next attempt.
         """
-        ...

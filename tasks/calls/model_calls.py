@@ -48,7 +48,6 @@ class Model:
     """Version of the prompts, part of the request of ``chat``."""
     timeout_s: float = 60.0
     credential: str | None = None
-    """Environment variable of the key."""
     prices: PriceTable = field(default_factory=lambda: PriceTable(version=""))
 
     def chat(

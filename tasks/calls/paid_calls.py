@@ -73,7 +73,6 @@ class CallLimits:
     max_rate_limit_retries: int = ExecutionConfig().max_rate_limit_retries
     """Further tries of a call after a rate limit, beside those; none where ``max_retries`` is 0."""
     backoff: Backoff = field(default_factory=Backoff)
-    """Pauses before retries."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -81,20 +80,15 @@ class Calls:
     """Makes calls. All methods must be called in the loop's thread."""
 
     loop: asyncio.AbstractEventLoop
-    """Where everything runs."""
     journal: JournalQueue
-    """Where calls are claimed and settled."""
     budget: Budget
     """What may still be spent, over all lanes."""
     limits: CallLimits
     limiters: EndpointLimiters
-    """Of the endpoints that are called."""
     keep_text: bool
     """Whether details of faults are stored."""
     redact: Redact
-    """Takes secrets out of a text."""
     now_us: Callable[[], int]
-    """Clock, in microseconds since the epoch."""
     on_failure: Callable[[BaseException], None]
     """Called with an error that is no fault of a call; everything ends then."""
     on_call: Callable[[CallEnded], None] | None = None

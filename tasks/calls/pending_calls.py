@@ -102,7 +102,6 @@ class CallOutcome:
     fault: EvaluationFault | None = None
     """The infrastructure's fault that retries did not heal."""
     unsent_reason: tuple[Literal["budget", "stopped"], str] | None = None
-    """Why no call was made."""
 
     def answer(self) -> Reply:
         """Return the answer.
@@ -130,13 +129,11 @@ class PendingCall:
     paid: PaidCall
     intent: CallIntent
     request_text: str
-    """The redacted canonical request."""
     candidate_id: str = ""
     """Whose cell it is for; empty: no candidate's."""
     model_choice: str = ""
     """The candidate's parameter ``model``; empty: it has none, or the call is no target's."""
     send: Callable[[], Awaitable[Reply]]
-    """Makes the call once."""
     keep: Keep | None = None
     """``None`` if the whole answer is kept."""
     future: "asyncio.Future[CallOutcome]" = field(init=False)

@@ -136,11 +136,9 @@ class EndpointLimits(Protocol):
         Raises:
             InfrastructureFault: that takes too long; nothing was sent.
         """
-        ...
 
     def observe(self, rate: RateInfo) -> None:
         """Take in what the head of an answer says."""
-        ...
 
 
 _LIMITS: ContextVar[EndpointLimits | None] = ContextVar("limits", default=None)

@@ -559,4 +559,3 @@ _READERS: dict[str, Callable[[str, Reporter], RawCases]] = {
     ".csv": partial(_csv, delimiter=","),
     ".tsv": partial(_csv, delimiter="\t"),
 }
-"""Suffix → reader of a text."""

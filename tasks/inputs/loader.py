@@ -57,13 +57,11 @@ class Loaded:
 
     configuration: Configuration
     base_dir: Path
-    """Folder to which relative paths refer."""
     config_path: Path | None
     """``None`` for a configuration from Python."""
     space: Space
     cases: tuple[Case, ...]
     search_cases: tuple[Case, ...]
-    """Cases that the search may see."""
     holdout_cases: tuple[Case, ...]
     """Held-out cases, on which the final check measures the result of the search."""
     cases_sha256: str

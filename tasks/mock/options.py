@@ -25,11 +25,9 @@ class MockOptions:
     """Whether a chat above temperature 0 and without a seed is answered anew each time that it is asked, as
     real models do; else the same request gets the same answer."""
     rate_429: float = 0.0
-    """Share of attempts answered 429."""
     retry_after_s: float = 1.0
     """Seconds that a 429 asks the client to wait."""
     rate_500: float = 0.0
-    """Share of attempts answered 500."""
     rate_hang: float = 0.0
     """Share of attempts answered ``hang_s`` late."""
     hang_s: float = 60.0
@@ -38,7 +36,6 @@ class MockOptions:
     rate_invalid: float = 0.0
     """Share of attempts answered 200 with a body that is no JSON."""
     latency_ms: float = 0.0
-    """Time before each answer."""
     log: Path | None = None
     """File that gets one JSON line per request, on disk before the answer is sent."""
 

@@ -30,7 +30,6 @@ class Tool:
     name: str
     description: str = ""
     schema: Mapping[str, Any]
-    """JSON Schema of its arguments."""
     by_name: bool
     """Whether the request named it, rather than asking for any call."""
     arguments: Mapping[str, Any] | None = None

@@ -33,9 +33,7 @@ class ValueSource:
     """Where values come from."""
 
     text: str
-    """The prompt's text."""
     answer: str
-    """The answer in words."""
     good: bool
     draw: str
     """Names the draws of a bad answer."""

@@ -36,7 +36,6 @@ class StoreMark:
     live: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Unfinished run → committed generations, and when its row was written."""
     final: frozenset[str] = frozenset()
-    """Finished runs."""
     call: tuple[int, str] = (0, "")
     """Number of the journal's last attempt, and its run."""
     production: tuple[int, int] = (0, 0)

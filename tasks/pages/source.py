@@ -35,7 +35,6 @@ from tasks.store.tables.interrupted_runs import with_current_status
 from tasks.store.tables.parquet_store import ParquetStore
 
 Page = dict[str, Any]
-"""Data of a page, as JSON."""
 LONGEST_LINE = 200
 """Maximum length of a text in a list, in characters."""
 _MOST_KEPT = 8

@@ -39,18 +39,15 @@ class TextWriter(Protocol):
     @property
     def name(self) -> str:
         """``rules``, or the model's name."""
-        ...
 
     @property
     def is_free(self) -> bool:
         """Whether it makes no call, so that a refused text is replaced at once."""
-        ...
 
     async def write(
         self, edits: Sequence[Edit], ask_model: AskModel, rng: np.random.Generator
     ) -> list[Writing]:
         """Return what came of each edit, in their order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

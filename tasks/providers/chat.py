@@ -37,7 +37,6 @@ class ChatSettings:
     """Called for each request, so that a key is read when it is used."""
     client: ClientSettings = field(default_factory=ClientSettings)
     secret: str | None = None
-    """Environment variable of the key, for messages."""
     unsupported: Unsupported = "refuse"
     """What happens with a setting that the model has no field for."""
     provider: str = "openai"

@@ -69,17 +69,14 @@ class Joiner(Protocol):
 
     def add(self, piece: Mapping[str, Json]) -> bool:
         """Take the next piece; return whether it holds some of the answer."""
-        ...
 
     @property
     def is_whole(self) -> bool:
         """Whether the answer has ended."""
-        ...
 
     @property
     def raw(self) -> dict[str, Json]:
         """The answer as it would have come in one piece."""
-        ...
 
 
 class ChatJoiner:

@@ -50,7 +50,6 @@ from tasks.report.phrases import clean, short
 from tasks.store import ParquetStore
 
 MOST_CASES = 50
-"""Rows of the table of cases."""
 
 _CANDIDATES = "SELECT candidate_id, params_json FROM candidates WHERE run_id = $run"
 

@@ -54,7 +54,6 @@ MAX_EXAMPLES = 5
 MAX_SETTINGS = 4
 """Settings that a terminal shows."""
 MAX_ROWS = 50
-"""Rows shown of a long table."""
 
 ROLE_NAMES: Mapping[Role, str] = {
     "holdout": "held-out cases",

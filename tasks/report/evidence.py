@@ -15,7 +15,6 @@ from tasks.secrets.redaction import shortened
 from tasks.store import ParquetStore
 
 MAX_FAILURES = 50
-"""Kinds of failures kept."""
 
 _EXAMPLE_CHARS = 1_000
 

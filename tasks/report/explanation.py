@@ -16,7 +16,6 @@ from tasks.report.phrases import clean, named_label, short
 from tasks.report.plots import MAX_EFFECTS, parameter_plots, plots_of
 
 MAX_ROWS = 100
-"""Rows shown of a long table."""
 
 
 def explanation_blocks(result: RunResult) -> list[Block]:

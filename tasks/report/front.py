@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 MAX_DOMINATED = 200
 """Dominated candidates kept in a result."""
 MAX_ROWS = 50
-"""Rows shown of a long table."""
 
 
 def pareto_front(

@@ -67,9 +67,7 @@ class Caller(TypedDict, total=False):
     mock_url: str | None
     """Server that answers in place of all chat models."""
     local_function: Callable[..., Any] | None
-    """The target, in place of ``api.function``."""
     evaluator: Callable[..., Any] | None
-    """The user's evaluator."""
     on_event: Listener | None
     on_notice: OnNotice | None
     """Listens to notices of budget and providers alone; ``None``: ``on_event`` does."""

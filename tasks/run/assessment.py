@@ -55,7 +55,6 @@ class Assessment:
     system: str
     is_offline: bool
     level: float
-    """Probability of the intervals."""
     present: Candidate
     """The defaults of the configuration."""
     champion: Candidate | None
@@ -68,7 +67,6 @@ class Assessment:
     cases: tuple[CaseAnswers, ...]
     """The champion's answers first, the current settings' second, lowest first."""
     unasked: tuple[str, ...]
-    """Cases without an evaluation."""
     n_missing: int
     """Cells without a reward."""
     limit: str | None

@@ -163,7 +163,6 @@ class ReviewedCase:
     decision: ReviewDecision
     case_id: str
     sentence: str
-    """What becomes of it."""
 
 
 def proposed_for(loaded: Loaded, feedback: FeedbackStore) -> list[ProposedCase]:

@@ -31,9 +31,7 @@ class Upkeep:
     damage: tuple[str, ...]
     """What cannot be read, one line each."""
     n_runs: int
-    """Runs that are left."""
     n_bytes: int
-    """Size of all files of the store."""
 
 
 def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = False) -> Upkeep:

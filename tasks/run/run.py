@@ -48,7 +48,6 @@ class StepResult:
     recommendation: Recommendation | None
     """Recommendation from the evidence so far; ``None`` before the first reward."""
     learners: Mapping[str, LearnerStep] = field(default_factory=dict)
-    """Learner → its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +56,6 @@ class RunResources:
 
     store: ParquetStore
     lease: Lease
-    """Lease on the run's system."""
     journal: Journal
     budget: Budget
     spent_before: Spent
@@ -435,7 +433,6 @@ def _is_by_signal(error: BaseException) -> bool:
 
 
 _ACTIVE: dict[str, Run] = {}
-"""Open runs of this process by id."""
 
 
 def register(run: Run) -> None:

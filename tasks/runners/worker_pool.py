@@ -40,15 +40,12 @@ class Runner(Protocol):
         Raises:
             WorkerLostError: the worker ended meanwhile.
         """
-        ...
 
     def stop(self, session_id: str) -> None:
         """Tell all workers to start no further call of a session; see ``RunSpec``."""
-        ...
 
     def close(self) -> None:
         """Free the workers; safe to call twice."""
-        ...
 
 
 def check_runner(configuration: Configuration, *, is_by_name: bool) -> None:

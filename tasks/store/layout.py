@@ -48,7 +48,6 @@ CATALOG_FOLDER = "catalog"
 RUN_FILE = "run.parquet"
 PART_FILE = "part-0.parquet"
 FINAL_GENERATION = -1
-"""Generation number of the final re-estimation."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)

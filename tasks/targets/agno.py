@@ -37,7 +37,6 @@ class AgnoTarget:
 
     provider = "agno"
     name: str
-    """The factory, as the configuration names it."""
     factory: UserFunction
     api: ApiConfig
     models: AgentModels

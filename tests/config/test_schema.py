@@ -7,8 +7,9 @@ import jsonschema
 import pytest
 import yaml
 
-from convergence_core.config import json_schema, parse_configuration, reference
+from convergence_core.config import json_schema, parse_configuration
 from convergence_core.config.source import read_yaml
+from docs.configuration_keys import reference
 from tests.support.config_examples import EXAMPLES
 
 SCHEMA = json_schema()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from convergence_core.config import reference
+from docs.configuration_keys import reference
 from tests.docs.test_documents import ROOT, blocks, in_shell
 
 GUIDES = ("test-cases", "metrics", "targets", "promoting", "troubleshooting")

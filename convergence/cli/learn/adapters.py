@@ -27,7 +27,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 BY = "command line"
-"""Actor recorded with a change of status."""
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="Name of the adapter.")]
 
 

@@ -30,7 +30,6 @@ class OpenLlm(Protocol):
 
     def __call__(self, config: LlmConfig, /, *, key: str) -> LLM:
         """Return the model; ``key`` is that of ``config`` in the configuration, for errors."""
-        ...
 
 
 def _key_of_llm(configuration: Configuration, name: str) -> str:

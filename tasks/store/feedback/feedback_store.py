@@ -68,7 +68,6 @@ class RatingReceipt:
     rating: Rating
     """Stored rating; for a duplicate, the existing one."""
     previous: Rating | None = None
-    """Replaced rating; ``None`` if there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

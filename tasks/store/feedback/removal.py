@@ -18,7 +18,6 @@ from tasks.store.runtime.export import anonymize_rows
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 
 FORGOTTEN_USER: Final = "forgotten"
-"""User of decisions whose user was forgotten."""
 _BATCH = 500
 """Ids of one statement."""
 

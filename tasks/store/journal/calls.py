@@ -47,7 +47,6 @@ class Call:
     owner: str = ""
     lease_us: int = 0
     latest: int = 0
-    """Number of its latest attempt."""
     answer: int | None = None
     """Number of the attempt whose answer is the call's; it stays while a newer one is asked for."""
     attempts: dict[int, StoredAttempt] = field(default_factory=dict)

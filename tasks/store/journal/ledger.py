@@ -73,7 +73,6 @@ _UNTOLD = (
 
 
 LEDGER_SQL = f"SELECT {', '.join(_EXPRESSIONS.values())} FROM attempts"  # noqa: S608 - constants
-"""The ledger."""
 
 TOTALS_SQL = (
     "SELECT count(*), count(*) FILTER (WHERE state = 'done'), "  # noqa: S608 - constants

@@ -16,7 +16,6 @@ from convergence_core.errors import PolicyBusyError, PolicyCheckpointError, Poli
 from tasks.store.layout import FILE_MODE, make_folder, whole_file, writing
 
 N_KEPT: Final = 3
-"""Latest versions whose files are kept."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 SUFFIX: Final = ".safetensors"
 

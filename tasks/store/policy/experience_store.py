@@ -53,7 +53,6 @@ class PolicyVersionRecord:
     sha256: str
     """Of its own checkpoint's file."""
     n_steps: int
-    """Environment steps learned from in all."""
     statistics: Mapping[str, Json]
     """Diagnostics of the update; empty where it was no update."""
     created_us: int

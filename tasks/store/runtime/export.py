@@ -36,7 +36,6 @@ class ExportSource:
     time: str = "created_at"
     """Column whose day says in which folder a row lies."""
     ranges: str = "exports"
-    """Table of the ranges that were exported."""
 
     @classmethod
     def of(cls, table: Table, *, ranges: str, select: str = "") -> "ExportSource":

@@ -48,7 +48,6 @@ class StoredArm:
     stated_cost: float | None = None
     n_costs: int = 0
     costs: float = 0.0
-    """Sum of the costs that rewards reported."""
 
     @property
     def cost(self) -> float | None:
@@ -88,7 +87,6 @@ class Group:
     trust: float
     """Trust in the nightly priors before any reward, in [0, 1]."""
     kind: ArmKind = "beta"
-    """Model of an arm's rewards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,14 +255,12 @@ class StoredGuard:
 
     seq: int
     promoted: str
-    """Promoted arm."""
     champion: str
     """Arm of the previous champion."""
     since: int
     """Policy version at the promotion; later versions are evidence."""
     alpha: float
     tolerance: float
-    """Tolerated drop in mean reward."""
     holdback: float
     """Share of requests that the champion keeps during monitoring."""
     decision: str

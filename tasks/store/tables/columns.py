@@ -17,7 +17,6 @@ SQL_TYPES: Mapping[ColumnType, str] = {
     "map": "MAP(VARCHAR, DOUBLE)",
     "text[]": "VARCHAR[]",
 }
-"""DuckDB's name of each type."""
 
 
 @dataclass(frozen=True, slots=True)

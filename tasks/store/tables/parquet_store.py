@@ -446,7 +446,6 @@ _NOTHING = {
 """Tokens and cost of an answer that is used again."""
 
 Generations = Mapping[int, Mapping[str, list[Row]]]
-"""Rows by generation and table."""
 
 
 def generations_for(root: Path, files: ParquetFiles, source_id: str, run_id: str) -> Generations:

@@ -365,7 +365,6 @@ TABLES: Mapping[str, Table] = {
         *(POLICY_EXPERIENCES, POLICY_VERSIONS),
     )
 }
-"""All tables by name."""
 
 FEEDBACK_TABLES: tuple[Table, ...] = (
     *(INTERACTIONS, RATINGS, COMPARISONS),

@@ -26,7 +26,6 @@ _MEANS = """means AS (
                  count(reward) AS n_cases, sum(n)::BIGINT AS n_evaluations,
                  sum(n_failed)::BIGINT AS n_failed, avg(latency_ms) AS latency_ms
           FROM per_case GROUP BY run_id, candidate_id, role)"""
-"""Means over cases by weight."""
 
 DERIVED: Mapping[str, tuple[str, str]] = {
     "metrics": (
@@ -242,7 +241,6 @@ DERIVED: Mapping[str, tuple[str, str]] = {
 _SELECTS = {name: select for name, (_, select) in DERIVED.items()}
 
 VIEW_NAMES: tuple[str, ...] = (*TABLES, *_SELECTS)
-"""Everything a query can read."""
 _NAMES = frozenset(VIEW_NAMES)
 _WORD = re.compile(r"\w+")
 _CATALOG = re.compile(
