@@ -11,11 +11,11 @@ from typing import Literal
 import apsw
 
 from tasks.store.feedback.schema import FEEDBACK_FILE
-from tasks.store.layout import JOURNAL_FILE, RUN_FILE
+from tasks.store.layout import JOURNAL_FILE, RUN_FILE, folder_of, names_in, runs_in
 from tasks.store.runtime.schema import RUNTIME_FILE, VARIABLE
+from tasks.store.sqlite import rows_read_only
 
 ChangeKind = Literal["begun", "generation", "cells", "ended", "production", "feedback"]
-_PREFIX = "run_id="
 _SHARED_S = 5.0
 """Seconds after which a shared database counts as changed."""
 
@@ -61,7 +61,7 @@ class StoreMark:
     def _of_files(cls, root: Path) -> "StoreMark":
         return cls(
             live=dict(_live(root)),
-            final=frozenset(_runs(root / "final" / "runs")),
+            final=frozenset(runs_in(root / "final" / "runs")),
             call=_last_call(root / JOURNAL_FILE),
             production=_written(root / RUNTIME_FILE),
             feedback=_written(root / FEEDBACK_FILE),
@@ -89,46 +89,20 @@ class StoreMark:
         return changes
 
 
-@contextlib.contextmanager
-def reading_journal(journal: Path) -> Iterator[apsw.Connection | None]:
-    """Give a connection to the journal that cannot write, ``None`` where there is none to read."""
-    try:
-        has_log = journal.with_name(journal.name + "-wal").exists()
-        if not journal.is_file():
-            yield None
-            return
-        # Without a log no process has the file open. SQLite would make one, even to read.
-        uri = journal.as_uri() + ("" if has_log else "?immutable=1")
-        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    except (OSError, apsw.Error):
-        yield None
-        return
-    try:
-        connection.set_busy_timeout(1_000)
-        yield connection
-    finally:
-        connection.close()
-
-
 def _live(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    for run in _runs(root / "live" / "runs"):
+    for run in runs_in(root / "live" / "runs"):
         with contextlib.suppress(OSError):
-            stamp = (root / "live" / "runs" / f"{_PREFIX}{run}" / RUN_FILE).stat().st_mtime_ns
-            markers = _listed(root / "live" / "generations" / f"{_PREFIX}{run}")
+            stamp = (folder_of(root, "live", "runs", run) / RUN_FILE).stat().st_mtime_ns
+            markers = names_in(folder_of(root, "live", "generations", run))
             yield run, (sum(name.endswith(".parquet") for name in markers), stamp)
 
 
 def _last_call(journal: Path) -> tuple[int, str]:
-    with reading_journal(journal) as connection:
-        if connection is None:
-            return 0, ""
-        try:
-            row = connection.execute(
-                "SELECT id, run_id FROM attempts ORDER BY id DESC LIMIT 1"
-            ).fetchone()
-        except apsw.Error:
-            return 0, ""
-        return (0, "") if row is None else (int(row[0]), str(row[1]))
+    last = "SELECT id, run_id FROM attempts ORDER BY id DESC LIMIT 1"
+    with contextlib.suppress(OSError, apsw.Error):
+        for number, run in rows_read_only(journal, last):
+            return int(number), str(run)
+    return 0, ""
 
 
 def _written(database: Path) -> tuple[int, int]:
@@ -139,14 +113,3 @@ def _written(database: Path) -> tuple[int, int]:
             stat = file.stat()
             stamp = (max(stamp[0], stat.st_mtime_ns), stamp[1] + stat.st_size)
     return stamp
-
-
-def _runs(folder: Path) -> list[str]:
-    return [name[len(_PREFIX) :] for name in _listed(folder) if name.startswith(_PREFIX)]
-
-
-def _listed(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names alone, a third of the time
-    except FileNotFoundError:
-        return []

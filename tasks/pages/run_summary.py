@@ -1,16 +1,17 @@
 """Summary of one run: progress between generations, counts, budget."""
 
+import contextlib
 from typing import Any
 
 import apsw
 
 from convergence_core.ports import RunRecord
 from convergence_core.result.number_text import plural
-from tasks.pages.changes import reading_journal
 from tasks.pages.overview import run_rows
 from tasks.pages.source import Page, PageSource, line_of
 from tasks.report import phrases
 from tasks.store.layout import JOURNAL_FILE
+from tasks.store.sqlite import rows_read_only
 
 _COUNTS = """
 SELECT count(*) FILTER (WHERE status <> 'skipped') AS n_evaluations,
@@ -85,14 +86,12 @@ def unpublished_calls(
     source: PageSource, run_id: str, generation: int
 ) -> tuple[int, int, int, float | None]:
     """Return evaluations with an answer, calls, open calls and dollars of a generation by the store's journal."""
-    with reading_journal(source.store.path / JOURNAL_FILE) as connection:
-        if connection is None:
-            return _NOTHING
-        try:
-            row: Any = connection.execute(_SETTLED, (run_id, generation)).fetchone()
-        except apsw.Error:  # locked for long
-            return _NOTHING
-    return row or _NOTHING
+    with contextlib.suppress(OSError, apsw.Error):  # no journal, or locked for long
+        for n_answered, n_calls, n_open, usd in rows_read_only(
+            source.store.path / JOURNAL_FILE, _SETTLED, (run_id, generation)
+        ):
+            return n_answered, n_calls, n_open, usd
+    return _NOTHING
 
 
 def _duration(seconds: float) -> str:

@@ -9,7 +9,6 @@ those of one home start one after the other: together they would each create the
 
 import atexit
 import contextlib
-import fcntl
 import os
 import shutil
 import socket
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from convergence_core.errors import PrefectServerError
 from tasks.http.environment import exempt_from_proxies
 from tasks.prefect_support.program import PARENT
+from tasks.store.layout import locked
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -56,12 +56,8 @@ def create_app() -> "FastAPI":
 def alone(home: Path) -> Iterator[None]:
     """Wait until no other process of this home is in such a block."""
     home.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(home / LOCK_FILE):
         yield
-    finally:
-        os.close(descriptor)
 
 
 _OF_A_TEMPORARY_SERVER = {

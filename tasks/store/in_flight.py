@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tasks.store.layout import locked
+
 FILE: Final = "requests.lock"
 
 
@@ -54,17 +56,10 @@ class RequestsInFlight:
 
 def is_answering(root: Path) -> bool:
     """Return whether any process answers a request of this store now."""
-    try:
-        descriptor = os.open(root / FILE, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+    if not (root / FILE).exists():
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    with locked(root / FILE, should_wait=False) as is_free:
+        return not is_free
 
 
 def seconds_since_request(root: Path) -> float | None:

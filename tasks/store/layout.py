@@ -25,6 +25,7 @@ A file that is replaced at a user's wish keeps the mode the user gave it.
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import re
@@ -49,6 +50,7 @@ RUN_FILE = "run.parquet"
 PART_FILE = "part-0.parquet"
 FINAL_GENERATION = -1
 
+_RUN = "run_id="
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -170,7 +172,20 @@ def generation_file(generation: int) -> str:
 
 def folder_of(root: Path, stage: str, table: str, run_id: str) -> Path:
     """Return the folder of one run's files of one table; ``stage`` is ``live`` or ``final``."""
-    return root / stage / table / f"run_id={run_id}"
+    return root / stage / table / f"{_RUN}{run_id}"
+
+
+def runs_in(folder: Path) -> list[str]:
+    """Return the runs that a folder of one table has files of, in order."""
+    return sorted(name.removeprefix(_RUN) for name in names_in(folder) if name.startswith(_RUN))
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder, in no order; none where it does not exist."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone, a third of the time
+    except FileNotFoundError:
+        return []
 
 
 def temporary_name(final: Path) -> Path:
@@ -247,6 +262,24 @@ def whole_file(final: Path) -> Iterator[Path]:
             publish_file(temporary, final)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, should_wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a file, which is made if need be, in the block.
+
+    Yields:
+        Whether it is held. Without waiting it is not where another process holds it.
+    """
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if should_wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

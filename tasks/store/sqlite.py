@@ -17,7 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -270,6 +270,26 @@ class _Explained:
             ) from error
         if isinstance(error, _REFUSALS):
             raise write_error(self._path, str(error)) from error
+
+
+def rows_read_only(path: Path, sql: str, bindings: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return what a SELECT finds in a file, which is neither made nor written.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        apsw.Error: it cannot be read, is locked for long, or is of another version.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    # Without a log no process has the file open. SQLite would make one, even to read.
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    uri = path.as_uri() + ("" if has_log else "?immutable=1")
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        connection.set_busy_timeout(1_000)
+        return connection.execute(sql, bindings).fetchall()
+    finally:
+        connection.close()
 
 
 def integrity_problem(path: Path) -> str | None:

@@ -1,11 +1,8 @@
 """One training round of a role: marks, a new adapter, its checks, its activation."""
 
-import contextlib
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -28,7 +25,7 @@ from tasks.store.feedback.adapter_weights import weights_problem
 from tasks.store.feedback.answer_rewards import safety_classifier
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
-from tasks.store.layout import make_folder, write_file
+from tasks.store.layout import locked, make_folder, write_file
 from tasks.training.adapter_checks import AdapterJudgement, check_adapter
 from tasks.training.jobs import (
     Objective,
@@ -118,7 +115,10 @@ def train_role(
         held_out=options.held_out,
         blend=options.reward,
     )
-    with alone(feedback.root) as is_alone:
+    folder = training_folder(feedback.root).parent
+    make_folder(folder)
+    # One process of a store trains at a time.
+    with locked(folder / "training.lock", should_wait=False) as is_alone:
         if not is_alone:
             return RoundReport(
                 role=role, status="waiting", sentence="another process trains in this store"
@@ -413,19 +413,3 @@ def _freeze(
 
 def _name(mark: TrainedMark) -> str:
     return f"{mark.kind} {mark.seq}"
-
-
-@contextlib.contextmanager
-def alone(root: Path) -> Iterator[bool]:
-    """Yield whether no other process trains in a store; none does while this lasts."""
-    make_folder(training_folder(root).parent)
-    path = training_folder(root).parent / "training.lock"
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield False
-    else:
-        yield True
-    finally:
-        os.close(descriptor)

@@ -8,7 +8,6 @@
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -21,6 +20,7 @@ from typing import Final
 from convergence_core.errors import AdapterRefusedError
 from tasks.store.layout import (
     FILE_MODE,
+    locked,
     make_folder,
     sync_folder,
     temporary_name,
@@ -112,13 +112,8 @@ def adapters_lock(root: Path) -> Iterator[None]:
     folder = adapters_folder(root)
     with writing(folder):
         make_folder(folder)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(folder / ".lock", flags, FILE_MODE)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(folder / ".lock"):
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from convergence_core.errors import LeaseHeldError, StoreError
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import Closing
 from tasks.store.journal.process_marks import ProcessMark, is_dead, this_process
 from tasks.store.journal.schema import SQLITE_JOURNAL
 from tasks.store.layout import JOURNAL_FILE, ensure_store, store_root
-from tasks.store.sqlite import SqliteDatabase
+from tasks.store.sqlite import SqliteDatabase, rows_read_only
 
 LEASE_S = 60.0
 """A holder that may have died has this long to renew."""
@@ -175,7 +173,7 @@ def systems_of(
         FileNotFoundError: there is no such file.
         apsw.Error: it cannot be read, or is of another version.
     """
-    rows = _rows_read_only(journal)
+    rows = rows_read_only(journal, f"SELECT system, {_HOLDER} FROM leases")  # noqa: S608 - constants
     now = now_us()
     held = frozenset(row[0] for row in rows if _holder(row[1:], now) is not None)
     return held, frozenset(row[0] for row in rows) - held
@@ -190,8 +188,8 @@ def holder_of(
         FileNotFoundError: there is no such file.
         apsw.Error: it cannot be read, or is of another version.
     """
-    row = next((row[1:] for row in _rows_read_only(journal) if row[0] == system), None)
-    return _holder(row, now_us())
+    rows = rows_read_only(journal, _HOLDER_OF, (system,))
+    return _holder(rows[0] if rows else None, now_us())
 
 
 @contextlib.contextmanager
@@ -219,20 +217,6 @@ def _holder(row: Sequence[Any] | None, now_us: int) -> ProcessMark | None:
     pid, host, machine, started, expires_us, _ = row
     mark = ProcessMark(pid=pid, host=host, machine=machine, started=started)
     return None if expires_us <= now_us or is_dead(mark) else mark
-
-
-def _rows_read_only(journal: Path) -> list[tuple[Any, ...]]:
-    if not journal.is_file():
-        raise FileNotFoundError(journal)
-    # Without a log no process has the file open. SQLite would make one, even to read.
-    has_log = journal.with_name(journal.name + "-wal").exists()
-    uri = journal.as_uri() + ("" if has_log else "?immutable=1")
-    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    try:
-        connection.set_busy_timeout(1_000)
-        return connection.execute(f"SELECT system, {_HOLDER} FROM leases").fetchall()  # noqa: S608 - constants
-    finally:
-        connection.close()
 
 
 def _time(at_us: int) -> str:

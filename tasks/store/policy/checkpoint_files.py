@@ -5,15 +5,13 @@ appears whole or not at all.
 """
 
 import contextlib
-import fcntl
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from convergence_core.errors import PolicyBusyError, PolicyCheckpointError, PolicyRequestError
-from tasks.store.layout import FILE_MODE, make_folder, whole_file, writing
+from tasks.store.layout import locked, make_folder, whole_file, writing
 
 N_KEPT: Final = 3
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -73,20 +71,14 @@ class CheckpointFiles:
         Raises:
             PolicyBusyError: another process serves it.
         """
-        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
-        descriptor = os.open(self.folder / "serving.lock", flags, FILE_MODE)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with locked(self.folder / "serving.lock", should_wait=False) as is_alone:
+            if not is_alone:
                 raise PolicyBusyError(
                     f"the policy of {self.folder.parent} must be served by one process at a time, and another "
                     "one serves it or plays a round. Wait for the round, or end `convergence policy serve` for "
                     "as long as a round takes"
-                ) from None
+                )
             yield
-        finally:
-            os.close(descriptor)
 
     def _version(self, version: int) -> Path:
         return self._versions / f"{version:09d}{SUFFIX}"

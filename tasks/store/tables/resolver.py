@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.store.layout import PART_FILE, RUN_FILE
+from tasks.store.layout import PART_FILE, RUN_FILE, folder_of, names_in, runs_in
 from tasks.store.tables.tables import RUNTIME_TABLES, TABLES
-
-_PREFIX = "run_id="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +26,10 @@ class Resolution:
 
 def resolve(root: Path) -> Resolution:
     """Return the files of all tables that are visible now."""
-    final_runs = [run for run in _runs(root / "final" / "runs") if _is_final(root, run)]
+    final_runs = [run for run in runs_in(root / "final" / "runs") if _is_final(root, run)]
     committed = {
-        run: _names(root / "live" / "generations" / f"{_PREFIX}{run}")
-        for run in _runs(root / "live" / "generations")
+        run: _names(folder_of(root, "live", "generations", run))
+        for run in runs_in(root / "live" / "generations")
         if run not in final_runs
     }
     files: dict[str, tuple[str, ...]] = {}
@@ -43,12 +41,12 @@ def resolve(root: Path) -> Resolution:
         final_files = _final_files(root, table, final_runs)
         if table != "runs":
             for run, names in committed.items():
-                folder = root / "live" / table / f"{_PREFIX}{run}"
+                folder = folder_of(root, "live", table, run)
                 final_files.extend(f"{folder}{os.sep}{name}" for name in names & _names(folder))
         files[table] = tuple(sorted(final_files, key=_order))
     rows = [
-        root / "live" / "runs" / f"{_PREFIX}{run}" / RUN_FILE
-        for run in _runs(root / "live" / "runs")
+        folder_of(root, "live", "runs", run) / RUN_FILE
+        for run in runs_in(root / "live" / "runs")
         if run not in final_runs
     ]
     rows = [row for row in rows if row.exists()]
@@ -59,27 +57,27 @@ def resolve(root: Path) -> Resolution:
 
 def committed_generations(root: Path, run_id: str) -> list[str]:
     """Return the paths of an unfinished run's commit markers, first generation first."""
-    folder = root / "live" / "generations" / f"{_PREFIX}{run_id}"
+    folder = folder_of(root, "live", "generations", run_id)
     paths = [f"{folder}{os.sep}{name}" for name in _names(folder) if name[0] == "g"]
     return sorted(paths, key=_order)
 
 
 def committed_files(root: Path, table: str, run_id: str) -> list[str]:
     """Return an unfinished run's visible files of one table, the final re-estimation last."""
-    names = _names(root / "live" / "generations" / f"{_PREFIX}{run_id}")
-    folder = root / "live" / table / f"{_PREFIX}{run_id}"
+    names = _names(folder_of(root, "live", "generations", run_id))
+    folder = folder_of(root, "live", table, run_id)
     visible = [f"{folder}{os.sep}{name}" for name in names & _names(folder)]
     return sorted(visible, key=_order)
 
 
 def _final_files(root: Path, table: str, runs: list[str]) -> list[str]:
-    paths = [root / "final" / table / f"{_PREFIX}{run}" / PART_FILE for run in runs]
+    paths = [folder_of(root, "final", table, run) / PART_FILE for run in runs]
     return [str(path) for path in paths if path.exists()]
 
 
 def _by_day(folder: Path) -> tuple[str, ...]:
     """Return the files of a table of the runtime state, by day and number."""
-    days = sorted(name for name in _listed(folder) if name.startswith("day="))
+    days = sorted(name for name in names_in(folder) if name.startswith("day="))
     return tuple(
         f"{folder}{os.sep}{day}{os.sep}{name}"
         for day in days
@@ -88,22 +86,11 @@ def _by_day(folder: Path) -> tuple[str, ...]:
 
 
 def _is_final(root: Path, run: str) -> bool:
-    return (root / "final" / "runs" / f"{_PREFIX}{run}" / PART_FILE).exists()
-
-
-def _runs(folder: Path) -> list[str]:
-    return sorted(name[len(_PREFIX) :] for name in _listed(folder) if name.startswith(_PREFIX))
+    return (folder_of(root, "final", "runs", run) / PART_FILE).exists()
 
 
 def _names(folder: Path) -> set[str]:
-    return {name for name in _listed(folder) if name.endswith(".parquet") and name[0] != "."}
-
-
-def _listed(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names alone, a third of the time
-    except FileNotFoundError:
-        return []
+    return {name for name in names_in(folder) if name.endswith(".parquet") and name[0] != "."}
 
 
 def _order(path: str) -> tuple[str, bool, int, str]:
