@@ -277,6 +277,36 @@ class Estimate:
     alone, or the interval is a posterior's, which does not know of groups."""
 
 
+PROBABLY = 0.5
+"""Probability from which on a candidate counts as feasible where one has to be named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """Estimates of a ranked candidate, by the cells of the search."""
+
+    candidate_id: str
+    mean: float
+    """Posterior mean reward, in [0, 1]."""
+    low: float
+    high: float
+    cautious: float
+    """Rank criterion: lower end of the posterior's 68 % interval, before the correction of leaders for
+    selection bias, minus the price of prompt length; clipped, so that values can tie."""
+    n_cells: int
+    """Number of rewards behind it."""
+    n_cases: int
+    """Number of distinct test cases behind it."""
+    feasible: float | None = None
+    """Posterior probability of satisfying the hard constraints, which the rank follows first; ``None``
+    if no cell broke one."""
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether it probably satisfies the hard constraints."""
+        return self.feasible is None or self.feasible >= PROBABLY
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """A candidate and its evaluations of one generation, in the order of its cells."""

@@ -14,9 +14,10 @@ from convergence_core.evidence import Archive
 from convergence_core.explanation.effects import cut
 from convergence_core.explanation.records import Discard, Discards, Effect, Explanation
 from convergence_core.posterior import FittedSpaceModel, SpaceModel
+from convergence_core.records import Ranked, fields_of
 from convergence_core.search.goals import FittedGoals
 from convergence_core.search.racing import Competitors, Rules
-from convergence_core.search.recommend import Ranked, Recommendation
+from convergence_core.search.recommend import Recommendation
 
 MAX_DISCARDS = 20
 """Eliminated candidates that are listed."""
@@ -57,12 +58,8 @@ def discards(
         ranked = standing[candidates[i].candidate_id]
         closest.append(
             Discard(
-                candidate_id=ranked.candidate_id,
+                **fields_of(ranked, "candidate_id", "mean", "low", "high", "n_cells"),
                 label=names[ranked.candidate_id],
-                mean=ranked.mean,
-                low=ranked.low,
-                high=ranked.high,
-                n_cells=ranked.n_cells,
                 probability=float(above[i]),
             )
         )

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from convergence_core.records import Estimate, Params, Role
+from convergence_core.records import Estimate, Params, Ranked, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,28 +120,13 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderboardRow:
+class LeaderboardRow(Ranked):
     """One candidate's standing by its search cells."""
 
     rank: int
     """From 1."""
-    candidate_id: str
     label: str
     params: Params
-    mean: float
-    """Posterior mean reward."""
-    low: float
-    high: float
-    cautious: float
-    """What the rank follows: the lower end of the posterior's 68 % interval, less what the length of
-    texts costs."""
-    feasible: float | None = None
-    """Probability that it keeps the hard constraints, which the rank follows first; ``None`` means
-    no cell broke one."""
-    n_cells: int
-    """Search evaluations, missing ones left out."""
-    n_cases: int
-    """Distinct test cases of these."""
     n_failed: int
     """Search evaluations without an ``ok`` status, skipped ones left out."""
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from convergence_core.evidence import KEPT, METRIC, Archive, Measures
 from convergence_core.objective import RewardModel, best_first, on_front, scalarize
 from convergence_core.posterior.mean_model import FittedMeans, Means
 from convergence_core.posterior.warped_posterior import WarpedPosterior
-from convergence_core.records import Candidate, Json
+from convergence_core.records import PROBABLY, Candidate, Json
 from convergence_core.space import Space
 from convergence_core.space.arrays import Encoding, Points
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 TOLERANCE = 0.1
 """Share of a candidate's cells that may break a hard constraint."""
-PROBABLY = 0.5
-"""Probability from which on a candidate counts as feasible where one has to be named."""
 MEMORY_KEY = "goals"
 """Of the hyper-parameters of these surrogates in a sampler's memory."""
 N_STEPS = 8

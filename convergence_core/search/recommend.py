@@ -18,8 +18,8 @@ from convergence_core.gate.intervals import grouped, mean_ends
 from convergence_core.posterior import FittedSpaceModel, SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
 from convergence_core.posterior.warped_posterior import Bounds, WarpedPosterior
-from convergence_core.records import Estimate
-from convergence_core.search.goals import PROBABLY, FittedGoals
+from convergence_core.records import PROBABLY, Estimate, Ranked, fields_of
+from convergence_core.search.goals import FittedGoals
 from convergence_core.search.sampler import SearchState
 
 N_DRAWS = 4_000
@@ -30,32 +30,6 @@ Among hundreds of candidates with few cells, the highest mean is often an error 
 measured tasks this lowers the regret if cases decide and changes nothing otherwise."""
 N_CONTENDERS = 200
 """Number of leading candidates that these draws compare."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
-    """Estimates of a ranked candidate."""
-
-    candidate_id: str
-    mean: float
-    """Posterior mean reward, in [0, 1]."""
-    low: float
-    high: float
-    cautious: float
-    """Rank criterion: lower end of the posterior at ``CAUTIOUS_LEVEL``, before the correction of
-    leaders for selection bias, minus the price of prompt length; clipped, so that values can tie.
-    """
-    n_cells: int
-    """Number of rewards behind it."""
-    n_cases: int
-    """Number of distinct test cases behind it."""
-    feasible: float | None = None
-    """Posterior probability of satisfying the hard constraints; ``None`` if no cell broke one."""
-
-    @property
-    def is_feasible(self) -> bool:
-        """Whether it probably satisfies the hard constraints."""
-        return self.feasible is None or self.feasible >= PROBABLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,10 +153,7 @@ def recommend(
     rivals = [i for i, ranked in zip(order, ranking, strict=True) if ranked.is_feasible] or order
     contenders = fitted.worth([members[i].candidate for i in rivals[:N_CONTENDERS]])
     return Recommendation(
-        candidate_id=best.candidate_id,
-        mean=best.mean,
-        low=best.low,
-        high=best.high,
+        **fields_of(best, "candidate_id", "mean", "low", "high"),
         level=level,
         delta=delta,
         probability_within=contenders.probability_within(rng, N_DRAWS, index=0, delta=delta),

@@ -267,14 +267,7 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return
-    waiting = [value]
-    while waiting:
-        node = waiting.pop(0)
-        if isinstance(node, dict):
-            yield node
-        waiting += (
-            node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
-        )
+    yield from (node for node in _nodes(value) if isinstance(node, dict))
 
 
 def _lines(text: str) -> list[str]:
@@ -287,15 +280,16 @@ def _lines(text: str) -> list[str]:
         listed = [value for value in value.values() if isinstance(value, list) and value]
         value = listed[0] if listed else [value]
     entries = value if isinstance(value, list) else [value]
-    return [line for entry in entries if (line := ", ".join(_leaves(entry)))]
+    said = [[str(x) for x in _nodes(e) if isinstance(x, str | int) and x != ""] for e in entries]
+    return [", ".join(words) for words in said if words]
 
 
-def _leaves(node: Any) -> Iterator[str]:
-    waiting = [node]
+def _nodes(value: Any) -> Iterator[Any]:
+    """Yield a value of JSON and all within it, level by level."""
+    waiting = [value]
     while waiting:
         node = waiting.pop(0)
-        if isinstance(node, str | int) and node != "":
-            yield str(node)
+        yield node
         waiting += (
             node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
         )

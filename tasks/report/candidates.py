@@ -1,12 +1,12 @@
 """Reports of single candidates: re-estimation, search, leaderboard row."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from convergence_core.evidence import Member
-from convergence_core.records import Candidate, Case, Evaluation, Role, Trial
+from convergence_core.records import Candidate, Case, Evaluation, Ranked, Role, Trial, fields_of
 from convergence_core.result import CandidateReport, Estimate, LeaderboardRow
-from convergence_core.search.recommend import Ranked, mean_interval, paired_difference
+from convergence_core.search.recommend import mean_interval, paired_difference
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
 from tasks.inputs.cases import groups_of
@@ -125,19 +125,11 @@ class View:
     def row(self, rank: int, ranked: Ranked) -> LeaderboardRow:
         """Return a candidate's row of the leaderboard."""
         member = self.search.archive.members[ranked.candidate_id]
-        params = member.candidate.params
         return LeaderboardRow(
+            **asdict(ranked),
             rank=rank,
-            candidate_id=ranked.candidate_id,
             label=self.names[ranked.candidate_id],
-            params=dict(params),
-            mean=ranked.mean,
-            low=ranked.low,
-            high=ranked.high,
-            cautious=ranked.cautious,
-            feasible=ranked.feasible,
-            n_cells=ranked.n_cells,
-            n_cases=ranked.n_cases,
+            params=dict(member.candidate.params),
             n_failed=self.evidence.n_failed.get(ranked.candidate_id, 0),
             metrics=self.evidence.metrics.get(ranked.candidate_id, {}).get("search", {}),
             origin=member.candidate.origin,
@@ -148,5 +140,5 @@ class View:
         ranked = self.standing.get(candidate_id)
         if ranked is None or member is None:
             return None
-        mean, low, high = ranked.mean, ranked.low, ranked.high
-        return Estimate(mean=mean, low=low, high=high, level=self.level, n_cases=ranked.n_cases)
+        shared = fields_of(ranked, "mean", "low", "high", "n_cases")
+        return Estimate(**shared, level=self.level)

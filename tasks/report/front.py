@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from convergence_core.objective import dominated
+from convergence_core.records import PROBABLY
 from convergence_core.result import Front, FrontPoint, RunResult, number_text
 from convergence_core.result.number_text import plural
 from tasks.report import phrases
@@ -50,8 +51,6 @@ def pareto_front(
     places = goals.encoding.encode([candidate.params for candidate in candidates])
     means = goals.means(ids, places)  # (n, n_objectives)
     lows, highs = goals.intervals(ids, places, level)
-    from convergence_core.search.goals import PROBABLY  # noqa: PLC0415 - brings the posterior
-
     feasible = np.flatnonzero(goals.probability_feasible(ids, places) >= PROBABLY)
     is_behind = dominated(means[feasible])
 

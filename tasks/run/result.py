@@ -9,10 +9,10 @@ from convergence_core.config import Configuration
 from convergence_core.explanation.explain import explain
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.prompts.state import text_id_of
-from convergence_core.records import Params
+from convergence_core.records import Params, Ranked
 from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
 from convergence_core.search.goals import FittedGoals, Goals
-from convergence_core.search.recommend import Ranked, Recommendation
+from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler
 from convergence_core.search.source_report import SourceReport, source_reports

@@ -20,10 +20,10 @@ from convergence_core.evidence import Archive
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped_posterior import WarpedPosterior
-from convergence_core.records import Candidate
+from convergence_core.records import PROBABLY, Candidate
 from convergence_core.search.evolution import Pool, PoolBreeder
 from convergence_core.search.evolution.pool import FINEST
-from convergence_core.search.goals import PROBABLY, FittedGoals
+from convergence_core.search.goals import FittedGoals
 from convergence_core.space.arrays import Encoding
 
 MIN_PARENTS = 10

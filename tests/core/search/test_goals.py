@@ -13,8 +13,8 @@ from convergence_core.explanation.explain import discards
 from convergence_core.objective import RewardModel, best_first
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
-from convergence_core.records import canonical_json
-from convergence_core.search.goals import MEMORY_KEY, PROBABLY, UCB_SDS, Goals
+from convergence_core.records import PROBABLY, canonical_json
+from convergence_core.search.goals import MEMORY_KEY, UCB_SDS, Goals
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState

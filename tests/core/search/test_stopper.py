@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from convergence_core.config.optimization import EarlyStoppingConfig
-from convergence_core.search.recommend import Lead, Ranked, Recommendation
+from convergence_core.records import Ranked
+from convergence_core.search.recommend import Lead, Recommendation
 from convergence_core.search.study_state import StopperState
 
 RULE = EarlyStoppingConfig(patience=2, min_improvement=0.01)
