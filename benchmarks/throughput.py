@@ -38,7 +38,7 @@ from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import Loaded, load_mapping
-from tasks.store import open_journal
+from tasks.store.journal.sqlite_journal import open_journal
 
 WORKERS = 64
 WARM_S = 6.0

@@ -143,7 +143,7 @@ def load_result(
     """
     from convergence.finished_runs import finished_run  # noqa: PLC0415 - with the store
     from tasks.run.adoption import stored_result  # noqa: PLC0415 - as above
-    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+    from tasks.store.tables.parquet_store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
     store = ParquetStore(storage)
     return _result_of(stored_result(finished_run(store, run), store.path), ())

@@ -123,7 +123,7 @@ def call_history(loaded: "Loaded") -> dict[str, tuple[Amount, Amount, str]]:
     path = loaded.base_dir / loaded.configuration.storage.folder
     if not (path / "store.json").is_file():
         return {}
-    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+    from tasks.store.tables.parquet_store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
     store = ParquetStore(path)
     try:

@@ -10,7 +10,7 @@ from convergence_core.records import short_id
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
     from convergence_core.records import Params
-    from tasks.store import ParquetStore
+    from tasks.store.tables.parquet_store import ParquetStore
 
 
 class CandidateNames:
@@ -19,7 +19,7 @@ class CandidateNames:
     def __init__(self, path: Path) -> None:
         """Read the names of all finished runs of the store at ``path``."""
         from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
-        from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+        from tasks.store.tables.parquet_store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
         self._names: dict[str, str] = {}
         for record in reversed(ParquetStore(path).runs()):

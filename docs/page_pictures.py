@@ -19,7 +19,7 @@ from docs.screenshots import DOCS, MAX_BYTES, ROOT, write_chat
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tasks.pages.source import PageSource
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.searching import search
 
 PICTURES = {

@@ -53,9 +53,9 @@ from convergence_core.sao.preferences import (
 from convergence_core.sao.rows import preference_rows, text_rows
 from tasks.inputs.loader import load
 from tasks.inputs.storage import new_record, store_path
-from tasks.store import ParquetStore
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.training.demo import MODEL
 from tasks.training.marks import is_held_out
 

@@ -13,7 +13,7 @@ from convergence_core.errors import RunNotFoundError
 if TYPE_CHECKING:
     from convergence_core.result import CaseAnswers, RunResult
     from tasks.report.comparison import Subject
-    from tasks.store import ParquetStore
+    from tasks.store.tables.parquet_store import ParquetStore
 
 
 def show(

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tasks.inputs.loader import Loaded
-    from tasks.store import ParquetStore
     from tasks.store.feedback.feedback_store import FeedbackStore
     from tasks.store.runtime.runtime_store import RuntimeStore
+    from tasks.store.tables.parquet_store import ParquetStore
 
 CONFIG_NAME = "optimization.yaml"
 DEFAULT_STORE = "./convergence-data"
@@ -66,8 +66,8 @@ def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
         StoreError: the folder is no store, or a newer version wrote it.
     """
     path = _existing(store, config)
-    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
     from tasks.store.tables.interrupted_runs import settle_interrupted  # noqa: PLC0415 - as above
+    from tasks.store.tables.parquet_store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
     opened = ParquetStore(path)
     settle_interrupted(opened)

@@ -90,7 +90,7 @@ def _server(  # noqa: PLR0917 - the options of ``ui``
 ) -> "Iterator[UiServer]":
     from convergence.ui.server import UiOptions, UiServer  # noqa: PLC0415 - brings FastAPI
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
-    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+    from tasks.store.tables.parquet_store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
     path = locations.store_path(store, config)
     # A folder without a store has an overview, too: it shows the first command.

@@ -74,9 +74,9 @@ def serve(  # noqa: PLR0917 - Typer's options
     from convergence.ui.sessions import BrowserSessions  # noqa: PLC0415 - as above
     from tasks.http.environment import is_loopback  # noqa: PLC0415 - with its only user
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
-    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
+    from tasks.store.tables.parquet_store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
     tokens = read_tokens(token or [])
     if offline and not (chat or policy):

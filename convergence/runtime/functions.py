@@ -31,10 +31,10 @@ from tasks.serving.operations import performed
 from tasks.serving.propose_arms import proposed_arms
 from tasks.serving.settings import RewardMetric, RuntimeArm, RuntimeConfig
 from tasks.serving.systems import Systems
-from tasks.store import ParquetStore
 from tasks.store.layout import store_root
 from tasks.store.runtime.rows import Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 __all__ = [
     "RewardMetric",

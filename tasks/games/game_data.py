@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from convergence_core.games.round_records import PlayRecord
 from tasks.games.round_rows import plays_of_run
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 SOLVER: Final = "solver"
 CHANCE: Final = "chance"

@@ -18,8 +18,8 @@ from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS
 from convergence_core.ports import RunRecord
 from tasks.games.round_rows import past_rounds, plays_of_run, round_row_of, system_of
-from tasks.store import ParquetStore
 from tasks.store.tables.lineage import OFFLINE
+from tasks.store.tables.parquet_store import ParquetStore
 
 _FINISHED: Final = """
     SELECT g.run_id FROM game_rounds g JOIN runs r USING (run_id) WHERE r.name LIKE '%.games'"""

@@ -26,8 +26,8 @@ from tasks.games.reasoning_tasks import (
     installed_version,
     why_missing,
 )
-from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
+from tasks.store.tables.parquet_store import ParquetStore
 
 N_SEEDS: Final = 3
 """Items of each generator that are tried unless somebody asks for more."""

@@ -14,8 +14,8 @@ from convergence_core.games.round_records import (
 )
 from convergence_core.ports import Ask, Row, RunRecord
 from convergence_core.records import canonical_json, fields_of
-from tasks.store import ParquetStore
 from tasks.store.tables.lineage import GAMES_TAG
+from tasks.store.tables.parquet_store import ParquetStore
 
 COINS_TAG: Final = "game_coins"
 """Tag of a run that holds the coins of its round, before anything is played."""

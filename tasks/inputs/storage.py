@@ -7,9 +7,8 @@ from pathlib import Path
 from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json, sha256_hex
 from tasks.inputs.loader import Loaded
-from tasks.store import new_run_id
 from tasks.store.clock import wall_clock_us
-from tasks.store.layout import label_of
+from tasks.store.layout import label_of, new_run_id
 from tasks.store.tables.object_storage import Mirror, bind, check_installed
 from tasks.version import code_version
 

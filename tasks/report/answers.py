@@ -21,8 +21,8 @@ from tasks.report.evidence import mean_of_known, parsed_text, rows_of
 from tasks.report.phrases import failure_example
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import journal_url, shortened
-from tasks.store import ParquetStore
 from tasks.store.journal.sqlite_journal import open_journal
+from tasks.store.tables.parquet_store import ParquetStore
 
 MOST_REPORTED = 10
 """Worst cases of a report."""

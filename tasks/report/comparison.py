@@ -47,7 +47,7 @@ from tasks.report.blocks import (
 )
 from tasks.report.evidence import mean_of_known, rows_of
 from tasks.report.phrases import clean, short
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 MOST_CASES = 50
 

@@ -12,7 +12,7 @@ from convergence_core.records import Json, Role
 from convergence_core.result import CurvePoint, Failure, RoleCost
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 MAX_FAILURES = 50
 

@@ -13,8 +13,8 @@ from typing import Any, TextIO, TypeAlias
 from convergence_core.records import Case, Json
 from tasks.report import phrases
 from tasks.report.evidence import parsed_text, rows_of
-from tasks.store import ParquetStore
 from tasks.store.tables.csv_cells import csv_writer
+from tasks.store.tables.parquet_store import ParquetStore
 
 CELLS_AT_ONCE = 20_000
 """Evaluations held in memory while files are written."""

@@ -38,7 +38,7 @@ from tasks.report.experiments import (
 )
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 Write: TypeAlias = str | Callable[[TextIO], None]
 """A file's text, or what writes it."""

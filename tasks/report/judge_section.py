@@ -24,7 +24,7 @@ from tasks.metrics.judge.verdicts import BEST, label_at, passed_of, rating_of
 from tasks.report.blocks import Block, Bullets, Heading, Paragraph, marked
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 _JUDGED = """
 SELECT case_id, metric, value FROM metrics

@@ -21,7 +21,7 @@ from tasks.report.blocks import (
 )
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 _SQL = "SELECT * FROM mutation_effects WHERE run_id = $run ORDER BY generation, position"
 _COST = """

@@ -15,7 +15,7 @@ from convergence_core.space import Space
 from tasks.report.blocks import Block, Columns, Grid, LongText, Paragraph, section, table
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean, most_frequent
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 _THOUGHTS = """
     WITH texts AS (

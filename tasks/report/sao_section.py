@@ -14,7 +14,7 @@ from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from tasks.report.blocks import Block, Columns, Grid, LongText, section, table
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean, most_frequent
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 _ROUNDS = "SELECT * FROM preference_rounds WHERE run_id = $run ORDER BY generation"
 _TOTAL = """

@@ -16,7 +16,7 @@ from tasks.calls.model_calls import AskModel
 from tasks.calls.session import AskStandalone, EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 T = TypeVar("T")
 

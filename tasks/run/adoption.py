@@ -19,11 +19,11 @@ from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store, store_path
 from tasks.run.run import FLOW_RUN_TAG, is_open
 from tasks.serving.promotion import HOLDBACK, offer_champion, put_on_offer, retire_champion
-from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
 from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.tables.parquet_store import ParquetStore
 
 Obstacle = Literal["is_champion", "changed"]
 """``is_champion``: it is the champion already; ``changed``: it was compared with another champion."""

@@ -40,10 +40,12 @@ from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec
 from tasks.sao.factory import make_sao
 from tasks.secrets.redaction import journal_url
-from tasks.store import Lease, ParquetStore, open_journal
+from tasks.store.journal.lease import Lease
+from tasks.store.journal.sqlite_journal import open_journal
 from tasks.store.tables import lineage
 from tasks.store.tables.interrupted_runs import mark_interrupted
 from tasks.store.tables.lineage import OFFLINE, inherit, payer, spent_before
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.telemetry.listeners import ListenerThreads, open_listeners, remote_exports
 
 OnNotice: TypeAlias = Callable[[RunNotice], None]

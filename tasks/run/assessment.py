@@ -28,8 +28,8 @@ from tasks.run.assembly import Caller, assemble
 from tasks.run.conclusion import FINAL
 from tasks.run.opener import Limits, prepare_run, with_overrides
 from tasks.run.run import Run
-from tasks.store import ParquetStore
 from tasks.store.tables.lineage import OFFLINE, TEST_TAG
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.rows import candidate_rows, payload_rows
 
 ROLES: tuple[Role, ...] = ("search", "holdout")

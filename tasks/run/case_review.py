@@ -19,7 +19,6 @@ from convergence_core.records import Case, Json, canonical_json
 from tasks.inputs.cases import GAMES_TAG
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import store_path
-from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.proposals import (
     ProposedCase,
@@ -29,6 +28,7 @@ from tasks.store.feedback.proposals import (
     save_review,
 )
 from tasks.store.layout import FILE_MODE
+from tasks.store.tables.parquet_store import ParquetStore
 
 _KEY = "evaluation.test_cases.approved"
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convergence_core.errors import StoreDamagedError
-from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
 from tasks.store.runtime.promotions import champion_runs
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.retention import due, orphans, remove
 
 DAY_US = 24 * 3600 * 1_000_000

@@ -24,7 +24,6 @@ from tasks.run.assembly import Caller, OnNotice, assemble
 from tasks.run.prior_runs import tags_of
 from tasks.run.run import FLOW_RUN_TAG, Run, is_open, run_of
 from tasks.sao.history import history_tag
-from tasks.store import ParquetStore
 from tasks.store.layout import check_format, store_root
 from tasks.store.tables.lineage import (
     GAMES_TAG,
@@ -36,6 +35,7 @@ from tasks.store.tables.lineage import (
     check_missing,
     successor,
 )
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.version import code_version
 
 Limits: TypeAlias = Mapping[str, float | None]

@@ -25,8 +25,8 @@ from tasks.serving.production import (
     production_tag,
     with_production,
 )
-from tasks.store import ParquetStore
 from tasks.store.tables.lineage import ROUNDS_TAG, superseded
+from tasks.store.tables.parquet_store import ParquetStore
 
 TAG = "warm_start"
 """Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""

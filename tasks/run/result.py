@@ -28,10 +28,10 @@ from tasks.report.prompts_section import prompt_report
 from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
 from tasks.run.run import Run
-from tasks.store import ParquetStore
 from tasks.store.clock import end_us
 from tasks.store.layout import label_of
 from tasks.store.tables.lineage import ancestors
+from tasks.store.tables.parquet_store import ParquetStore
 
 MAX_LEADERBOARD = 500
 """Rows kept in a result; the store holds all."""

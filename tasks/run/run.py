@@ -30,9 +30,10 @@ from tasks.inputs.loader import Loaded
 from tasks.run.prior_runs import PriorRuns, read_past
 from tasks.runners import WorkerPool
 from tasks.secrets.process_redaction import redacted_text
-from tasks.store import Lease, ParquetStore
 from tasks.store.clock import end_us, wall_clock_us
+from tasks.store.journal.lease import Lease
 from tasks.store.tables.lineage import describe_lineage
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.rows import evaluation_row
 
 FLOW_RUN_TAG = "prefect_flow_run"

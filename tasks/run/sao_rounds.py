@@ -23,8 +23,8 @@ from tasks.run.publication import generation_tables
 from tasks.run.run import FLOW_RUN_TAG, Run, StepResult
 from tasks.sao.factory import grounded_answers
 from tasks.sao.learner import SAO, SaoLearner
-from tasks.store import ParquetStore
 from tasks.store.tables.lineage import ROUNDS_TAG
+from tasks.store.tables.parquet_store import ParquetStore
 
 SOURCE_TAG: Final = "evidence_of"
 """Tag that names the run whose evidence is taken."""

@@ -21,7 +21,7 @@ from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, portable, unpacked
 from tasks.secrets.process_redaction import redacted_errors
 from tasks.secrets.redaction import journal_url
-from tasks.store import open_journal
+from tasks.store.journal.sqlite_journal import open_journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from convergence_core.sao.formats import Format, evidence_of, row_of, write
 from convergence_core.sao.preferences import JudgedPair, Split
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from tasks.sao.history import judge_of
-from tasks.store import ParquetStore
 from tasks.store.layout import keep_mode, make_folder, write_file
+from tasks.store.tables.parquet_store import ParquetStore
 
 WantedSplit: TypeAlias = Split | Literal["all"]
 

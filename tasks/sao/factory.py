@@ -26,7 +26,7 @@ from tasks.sao.history import history_of, inherited_state
 from tasks.sao.learner import SAO, SaoLearner
 from tasks.sao.writer import LONGEST_ANSWER, N_AT_ONCE, AnsweringSystem, Writer
 from tasks.secrets.redaction import secret_name
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 NO_LLM: Final = "SAO off: no `llm` is configured"
 NO_PROMPT: Final = (

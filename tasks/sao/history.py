@@ -16,8 +16,8 @@ from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.state import SaoState
 from tasks.providers import split_model
-from tasks.store import ParquetStore
 from tasks.store.tables.lineage import superseded
+from tasks.store.tables.parquet_store import ParquetStore
 
 TAG: Final = "preferences_of"
 """Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from convergence_core.sao.preferences import JudgedPair
 from tasks.sao.dataset import dataset_of
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.training.jobs import Objective, TrainingRow
 from tasks.training.marks import is_held_out_prompt
 

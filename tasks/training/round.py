@@ -18,7 +18,6 @@ from convergence_core.result.number_text import plural, whole_percent
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.models.files import ModelProcessError
-from tasks.store import ParquetStore
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.adapter_weights import weights_problem
@@ -26,6 +25,7 @@ from tasks.store.feedback.answer_rewards import safety_classifier
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.store.layout import locked, make_folder, write_file
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.training.adapter_checks import AdapterJudgement, check_adapter
 from tasks.training.jobs import (
     Objective,

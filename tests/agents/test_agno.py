@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from convergence_core.result import RunResult
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.agents import AGENTS, article_of, call_of, clerk, results_of, write_project
 from tests.support.chat_servers import anthropic_answer
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer

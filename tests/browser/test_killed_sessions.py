@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("playwright")
 
 from convergence_core.config.api_rules import REGIONS
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.targets.local_browser import chromium_path
 from tests.paid import books
 from tests.support.browserbase_form import BrowserSessions, browser_server

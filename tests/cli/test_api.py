@@ -11,7 +11,7 @@ from convergence import OptimizationResult, run_optimization, run_optimization_s
 from convergence.types import Event, GenerationFinished, RunStarted
 from convergence_core.errors import ConfigurationError
 from convergence_core.result.verdict import verdict_of
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 SPACE = {"parameters": {"x": {"type": "float", "min": 0.0, "max": 1.0, "default": 0.1}}}
 CASES = [{"id": f"c{n}", "input": {"n": n}, "expected": 0.6} for n in range(6)]

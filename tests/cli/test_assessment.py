@@ -9,10 +9,10 @@ import pytest
 
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer
-from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.commands import Runner
 from tests.support.optimizations import ledger, write_project
 from tests.support.paid_runs import STORE, write_project as write_paid_project

@@ -10,10 +10,10 @@ from convergence_core.ports import Row
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.inputs.loader import load
-from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.commands import Runner
 from tests.support.optimizations import write_project
 from tests.support.store_rows import generation_tables, run_record

@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from convergence_core.ports import RunRecord
-from tasks.store import Lease, ParquetStore
+from tasks.store.journal.lease import Lease
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.catalogs import check_catalog
 from tests.support.commands import Runner
 

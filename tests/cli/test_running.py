@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from convergence.cli.interrupts import Terminated
-from tasks.store import Lease
+from tasks.store.journal.lease import Lease
 from tests.support.commands import Done, Runner
 
 ROOT = Path(__file__).parents[2]

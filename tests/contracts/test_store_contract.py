@@ -4,7 +4,7 @@ import pytest
 
 from convergence_core.errors import QueryError, RunNotFoundError
 from convergence_core.ports import Checkpoint
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.store_rows import RUN, T0, final_tables, generation_tables, run_record
 
 OTHER = "01J8ZD0000000000000000WXYZ"

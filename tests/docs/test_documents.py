@@ -181,9 +181,9 @@ def test_every_question_in_the_documents_gets_an_answer(
     from tasks.serving.bandit import Bandit
     from tasks.serving.fold import fold_store
     from tasks.serving.offers import offer_of
-    from tasks.store import ParquetStore
     from tasks.store.feedback.feedback_store import FeedbackStore
     from tasks.store.runtime.runtime_store import RuntimeStore
+    from tasks.store.tables.parquet_store import ParquetStore
     from tests.feedback.answers import answer
     from tests.support.optimizations import write_project
 

@@ -10,7 +10,7 @@ from convergence.cli.app import app
 from convergence_core.sao.filters import FILTERS
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.inputs.loader import load
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.docs.test_documents import ROOT, blocks, in_shell
 from tests.recorded_exam.test_table import mean_rewards
 

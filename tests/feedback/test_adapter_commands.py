@@ -9,11 +9,11 @@ from convergence.__main__ import run
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
 from convergence_core.feedback.records import Rating
 from tasks.serving.fold import fold_store
-from tasks.store import ParquetStore
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.removal import forget_user
 from tasks.store.feedback.training_rounds import TrainingRounds
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.feedback.adapters import PASSED, activated, rated, registered, saved_adapter
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from convergence.__main__ import run
 from convergence_core.feedback.records import Rating
-from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.feedback.adapters import activated, rated, registered, saved_adapter
 from tests.support.store_rows import run_record
 

@@ -11,12 +11,12 @@ from convergence_core.config.feedback import LiveTestConfig
 from convergence_core.feedback.live_test_records import LiveTest
 from convergence_core.feedback.records import Rating
 from tasks.serving.fold import fold_store
-from tasks.store import ParquetStore
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.counts import feedback_counts
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.removal import forget_user
 from tasks.store.feedback.training_rounds import open_marks
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.feedback.adapters import activated, rated, registered, saved_adapter
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server

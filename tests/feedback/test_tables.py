@@ -10,11 +10,11 @@ from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
-from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.removal import forget_user
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.object_storage import bind
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.tables import FEEDBACK_TABLES
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server

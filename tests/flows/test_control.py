@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from convergence_core import caveats
-from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.nightly import Night, eventually
 from tests.support.optimizations import ledger, write_project

@@ -18,8 +18,8 @@ from typing import Any, Final
 import pytest
 
 from convergence.cli.locations import open_store
-from tasks.store import ParquetStore
 from tasks.store.tables.interrupted_runs import with_current_status
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.views import VIEW_NAMES
 from tests.paid import books
 from tests.support.catalogs import check_catalog

@@ -123,7 +123,7 @@ async def log_of(label: str) -> list[str]:
 @pytest.mark.prefect
 @pytest.mark.slow
 def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
-    from tasks.store import ParquetStore
+    from tasks.store.tables.parquet_store import ParquetStore
 
     config = write_project(tmp_path / "project")
     asyncio.run(make_pool("local"))

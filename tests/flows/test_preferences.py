@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.sao.writer import N_AT_ONCE
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.http_server import Answer, Request
 from tests.support.optimizations import kill_once, run_command, start_command
 from tests.support.planted_server import planted_server

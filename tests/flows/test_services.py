@@ -17,8 +17,8 @@ import pytest
 from convergence_core.errors import PrefectServerError
 from deployments.nightly import services
 from deployments.nightly.plan import ZOMBIE_S, ZOMBIES, plan
-from tasks.store import ParquetStore
 from tasks.store.journal.process_marks import process
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.cli.test_watcher import children_of
 from tests.docs.test_documents import README, blocks
 from tests.store.postgres_server import postgres_server

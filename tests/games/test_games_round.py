@@ -22,7 +22,7 @@ from tasks.games.games_report import latest_round
 from tasks.games.own_games import OwnGame
 from tasks.games.round_rows import plays_of_run
 from tasks.inputs.loader import load
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.games.game_worlds import KUHN, NIM, Gamer, legal, play_round, write_games
 from tests.support.children import ROOT
 from tests.support.writing_runs import STORE, rows

@@ -11,8 +11,8 @@ from tasks.games.sandbox import why_unavailable
 from tasks.inputs.loader import load
 from tasks.pages.overview import overview
 from tasks.pages.source import PageSource
-from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.cli.conftest import cli as cli  # noqa: PLC0414 - the fixture
 from tests.docs.test_documents import ROOT, blocks
 from tests.games.game_worlds import Gamer, play_round, write_games

@@ -34,7 +34,7 @@ from tasks.games.reasoning_tasks import (
 from tasks.games.round_rows import plays_of_run
 from tasks.inputs.loader import load
 from tasks.run.games_opener import listed_games
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.games.game_worlds import NIM, Gamer, play_round, write_games
 from tests.support.writing_runs import STORE
 

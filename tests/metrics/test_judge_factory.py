@@ -30,7 +30,7 @@ from tasks.report.judge_section import (
     judge_sentences,
 )
 from tasks.secrets.redaction import Secrets
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.configurations import mapping
 from tests.support.http_server import LoopbackServer, chat_answer
 from tests.support.store_rows import RUN, generation_tables, run_record

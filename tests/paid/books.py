@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from convergence_core.records import canonical_json, sha256_hex
-from tasks.store import ParquetStore, open_journal
+from tasks.store.journal.sqlite_journal import open_journal
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.paid_runs import PRICES, STORE
 
 Rows = Sequence[Mapping[str, Any]]

@@ -17,7 +17,7 @@ from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import load
-from tasks.store import open_journal
+from tasks.store.journal.sqlite_journal import open_journal
 from tests.support.paid_runs import PROCESSES, STORE
 
 RUN = "01SHARED"

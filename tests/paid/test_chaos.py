@@ -11,7 +11,7 @@ from convergence_core.result import RunResult
 from tasks.http.retries import Backoff
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.paid import books
 from tests.support.paid_runs import STORE, begin, go_on, play, write_project
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tasks.mock.mock_server import MockServer
-from tasks.store import ParquetStore
 from tasks.store.journal.ledger import digest_of
 from tasks.store.layout import JOURNAL_FILE
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.paid import books
 from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, write_project
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.paid import books
 from tests.support.configuration_files import write_configuration
 from tests.support.http_server import Answer, LoopbackServer, Request

@@ -14,7 +14,7 @@ from tasks.http.retries import Backoff
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.paid import books
 from tests.support.paid_runs import STORE, begin, play, write_project
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store import open_journal
+from tasks.store.journal.sqlite_journal import open_journal
 from tests.paid.sharer import RUN, Sharer
 from tests.support.paid_runs import STORE, mock_server, write_project
 

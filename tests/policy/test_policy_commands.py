@@ -14,8 +14,8 @@ from convergence.__main__ import run
 from convergence.policy import EpisodeResult, PolicyClient
 from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from tasks.serving.fold import fold_store
-from tasks.store import ParquetStore
 from tasks.store.policy.experience_store import ExperienceStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.children import ROOT
 from tests.support.killed_collectors import kill_while_collecting
 

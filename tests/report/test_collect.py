@@ -35,7 +35,7 @@ from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
 from tasks.run.prior_runs import read_past
 from tasks.run.result import collect
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.rows import (
     candidate_rows,
     evaluation_row,

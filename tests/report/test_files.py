@@ -14,7 +14,7 @@ from convergence_core.records import Case
 from convergence_core.result import RunResult
 from tasks.report.atomic_files import atomic_text
 from tasks.report.files import LATEST_FILES, write_results
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.results import bare_result, made_up_result
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 

@@ -21,7 +21,7 @@ from tasks.inputs.loader import load
 from tasks.report import phrases
 from tasks.report.tables import leaderboard_grid
 from tasks.run.opener import prepare_run
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.searching import finish
 

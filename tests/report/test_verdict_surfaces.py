@@ -18,7 +18,7 @@ from tasks.pages import overview, production, search_course
 from tasks.pages.source import PageSource
 from tasks.report.phrases import alpha_left
 from tasks.run.adoption import stored_result
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.searching import search
 

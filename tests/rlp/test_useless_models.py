@@ -15,7 +15,7 @@ from tasks.mock.mock_server import MockServer
 from tasks.rlp.factory import NO_LLM
 from tasks.rlp.learner_calls import SubBudget, spent_on
 from tasks.run.opener import prepare_run
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.configurations import chat_api, mapping
 from tests.support.http_server import Answer, Request
 from tests.support.thinking_server import Kind, ThinkingWorld

@@ -14,8 +14,8 @@ from tasks.run.run import Run
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.production import TAG as PRODUCTION
-from tasks.store import ParquetStore
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, publish
 

@@ -11,7 +11,7 @@ from tasks.calls import session
 from tasks.run.adoption import concluded_by
 from tasks.run.opener import open_run
 from tasks.run.run import Run
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.optimizations import write_project
 from tests.support.results import made_up_result

@@ -13,10 +13,10 @@ import yaml
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
 from tasks.run.opener import prepare_run, resume_run
-from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import looks
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.lineage import TAG
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.paid_runs import evaluate, play
 

@@ -9,7 +9,7 @@ import pytest
 from convergence_core.errors import ConfigurationError
 from tasks.inputs.loader import load
 from tasks.run.opener import open_run, prepare_run
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 
 

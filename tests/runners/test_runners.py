@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import RunInterruptedError
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import ledger, tables_of, write_project
 
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ from convergence_core.errors import StoreError, StoreWriteError
 from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
-from tasks.store import ParquetStore
 from tasks.store.postgres import translated, translated_ddl
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 from tasks.store.runtime.schema import RUNTIME
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.runtime.test_runtime_store import reward
 from tests.store.postgres_server import PASSWORD, postgres_server
 

@@ -25,7 +25,7 @@ from tasks.sao.dataset import (
     dataset_of,
     export,
 )
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.rows import generation_row
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (

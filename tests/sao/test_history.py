@@ -9,7 +9,7 @@ import pytest
 from convergence_core.judges.trust import Trust
 from convergence_core.sao.state import SaoState
 from tasks.run.run import Run
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,

@@ -21,7 +21,7 @@ from tasks.report.sao_section import preference_blocks, preference_lines
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
 from tasks.sao.factory import NO_LLM, NO_PROMPT
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,

@@ -11,7 +11,7 @@ import sys
 import time
 
 from convergence_core.ports import CallIntent, Settlement
-from tasks.store import open_journal
+from tasks.store.journal.sqlite_journal import open_journal
 
 RUN = "R"
 

@@ -5,8 +5,8 @@ Arguments: store, prefix of run ids, number of runs.
 
 import sys
 
-from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.store_rows import final_tables, generation_tables, run_record
 
 GRACE_US = 10_000_000

@@ -6,8 +6,8 @@ Arguments: URL, `claimed` (wait when the claim is durable) or `locked` (wait bef
 import signal
 import sys
 
-from tasks.store import PostgresJournal
 from tasks.store.journal import sql_journal
+from tasks.store.journal.postgres_journal import PostgresJournal
 from tests.store.asker import intent
 
 

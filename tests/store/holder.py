@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from tasks.store import Lease
+from tasks.store.journal.lease import Lease
 
 if __name__ == "__main__":
     with Lease(sys.argv[1], "bot").acquire():

@@ -12,7 +12,8 @@ import pytest
 
 from convergence_core.ports import CallIntent, Journal, Settlement
 from convergence_core.records import Usage
-from tasks.store import PostgresJournal, SqliteJournal
+from tasks.store.journal.postgres_journal import PostgresJournal
+from tasks.store.journal.sqlite_journal import SqliteJournal
 from tests.store.postgres_server import postgres_server
 
 USED = Usage(

@@ -9,7 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from tasks.store import ParquetStore, layout
+from tasks.store import layout
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.store_rows import generation_tables
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.store_rows import RUN, ahead_tables, final_tables, generation_tables, run_record
 
 COUNT = (

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import StoreDamagedError
-from tasks.store import ParquetStore, SqliteJournal
+from tasks.store.journal.sqlite_journal import SqliteJournal
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.store.journals import Clock, intent, settled
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 

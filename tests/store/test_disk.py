@@ -7,7 +7,9 @@ import pytest
 
 from convergence_core.errors import StoreFormatError, StoreWriteError
 from convergence_core.ports import CallIntent, Settlement
-from tasks.store import Lease, ParquetStore, SqliteJournal
+from tasks.store.journal.lease import Lease
+from tasks.store.journal.sqlite_journal import SqliteJournal
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.store_rows import RUN, generation_tables, run_record
 
 N_BALLAST = 1_000_000

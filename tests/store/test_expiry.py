@@ -6,11 +6,11 @@ from typing import Any
 
 from convergence_core.ports import RunRecord
 from tasks.run.maintenance import DAY_US, maintain_store
-from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.retention import due, orphans, remove
 from tests.support.store_rows import generation_tables, run_record
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from convergence_core.errors import StoreError
-from tasks.store import SqliteJournal, new_run_id
-from tasks.store.layout import check_run_id
+from tasks.store.journal.sqlite_journal import SqliteJournal
+from tasks.store.layout import check_run_id, new_run_id
 
 TIMES = st.integers(0, 2**48 * 1_000 - 1)
 BYTES = st.binary(min_size=10, max_size=10)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from convergence_core.ports import RunRecord
-from tasks.store import Lease, ParquetStore
+from tasks.store.journal.lease import Lease
 from tasks.store.layout import JOURNAL_FILE
 from tasks.store.tables import interrupted_runs
 from tasks.store.tables.interrupted_runs import (
@@ -18,6 +18,7 @@ from tasks.store.tables.interrupted_runs import (
     with_current_status,
 )
 from tasks.store.tables.object_storage import bind
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.children import start_child
 from tests.support.store_rows import run_record
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.children import run_child, start_child
 from tests.support.store_rows import RUN, generation_tables
 

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from convergence_core.errors import LeaseHeldError, StoreWriteError
-from tasks.store import Lease, SqliteJournal
+from tasks.store.journal.lease import Lease
 from tasks.store.journal.process_marks import ProcessMark, is_dead, this_process
+from tasks.store.journal.sqlite_journal import SqliteJournal
 from tests.support.children import start_child
 
 

@@ -18,8 +18,8 @@ from convergence_core.errors import StoreFormatError, StoreWriteError
 from tasks.inputs.loader import load
 from tasks.inputs.storage import ready_store
 from tasks.run.opener import prepare_run
-from tasks.store import ParquetStore
 from tasks.store.tables.object_storage import bind, bound_to
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.retention import remove
 from tests.docs.test_documents import blocks
 from tests.support.object_places import (

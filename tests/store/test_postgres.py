@@ -15,9 +15,10 @@ from convergence_core.errors import (
     StoreWriteError,
 )
 from convergence_core.ports import Settlement
-from tasks.store import PostgresJournal, postgres
+from tasks.store import postgres
 from tasks.store.clock import wall_clock_us
 from tasks.store.journal import sql_journal
+from tasks.store.journal.postgres_journal import PostgresJournal
 from tests.store.asker import RUN, intent
 from tests.store.postgres_server import PASSWORD, PostgresServer, postgres_server
 from tests.support.children import start_child

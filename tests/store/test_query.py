@@ -12,8 +12,8 @@ import pytest
 
 from convergence_core.errors import QueryError, StoreWriteError
 from convergence_core.ports import Row
-from tasks.store import ParquetStore
 from tasks.store.tables.csv_cells import csv_writer
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.tables import TABLES
 from tasks.store.tables.views import VIEW_NAMES
 from tests.support.catalogs import check_catalog

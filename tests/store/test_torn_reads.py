@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.retention import sweep
 from tests.support.children import start_child
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record

@@ -7,11 +7,13 @@ import pytest
 from convergence_core.errors import StoreFormatError, StoreWriteError
 from convergence_core.ports import CallIntent
 from convergence_core.records import sha256_hex
-from tasks.store import ParquetStore, SqliteJournal, sqlite
+from tasks.store import sqlite
 from tasks.store.feedback.schema import FEEDBACK
 from tasks.store.journal.schema import POSTGRES_JOURNAL, SQLITE_JOURNAL
+from tasks.store.journal.sqlite_journal import SqliteJournal
 from tasks.store.policy.experience_store import POLICY
 from tasks.store.runtime.schema import RUNTIME
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.store_rows import run_record
 
 INTENT = CallIntent(

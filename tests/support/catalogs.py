@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import duckdb
 
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 
 FEW: Final = ("runs", "generations", "candidates", "evaluations", "attempts", "leaderboard")
 

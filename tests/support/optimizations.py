@@ -112,7 +112,7 @@ def kill_once(process: "subprocess.Popen[str]", look: Callable[[], bool]) -> Non
 
 def tables_of(store: Path) -> dict[str, list[dict[str, object]]]:
     """Return what a run found, without times, latencies, attempt numbers and flow runs."""
-    from tasks.store import ParquetStore
+    from tasks.store.tables.parquet_store import ParquetStore
 
     results = ParquetStore(store)
     queries = {

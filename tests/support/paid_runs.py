@@ -23,7 +23,7 @@ from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.publication import generation_tables
 from tasks.run.run import Run, StepResult
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.configuration_files import write_configuration
 from tests.support.optimizations import start_command
 

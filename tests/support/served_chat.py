@@ -19,9 +19,9 @@ from tasks.chat.logged_chat import LoggedChat
 from tasks.inputs.environment import Environment
 from tasks.pages.source import PageSource
 from tasks.secrets.redaction import Secrets
-from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.chat_servers import TEMPERATURE, echo
 from tests.support.configurations import chat_api, loaded
 from tests.support.http_server import Answer, LoopbackServer, Request

@@ -12,7 +12,7 @@ from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
 from tasks.steps import sample_candidates, save_generation, think
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.thinking_server import ThinkingWorld, thinking_server
 

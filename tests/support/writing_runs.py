@@ -17,7 +17,7 @@ from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
 from tasks.steps import sample_candidates, save_generation, write_prompts
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.configuration_files import write_configuration
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 

@@ -9,8 +9,8 @@ import yaml
 from convergence_core.feedback.records import Rating
 from tasks.inputs.loader import load
 from tasks.sao.dataset import dataset_of
-from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tasks.training import round as rounds
 from tasks.training.jobs import TrainingJob, TrainingResult, TrainingRow
 from tasks.training.marks import is_held_out_prompt

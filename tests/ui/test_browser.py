@@ -12,7 +12,7 @@ import yaml
 import convergence
 from convergence.ui.server import UiOptions, UiServer
 from tasks.pages.source import PageSource
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import READER, store_of, tokens
 from tests.support.searching import search

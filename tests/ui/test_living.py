@@ -20,10 +20,10 @@ from tasks.pages.source import PageSource
 from tasks.run.opener import prepare_run
 from tasks.serving.settings import RuntimeArm, RuntimeConfig
 from tasks.serving.systems import Systems
-from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import champion_of, set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import READER, store_of, tokens
 from tests.support.searching import search

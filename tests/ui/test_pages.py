@@ -14,7 +14,7 @@ from tasks.report.blocks import Heading
 from tasks.report.document import document
 from tasks.report.phrases import ROLES
 from tasks.run.opener import loaded_of
-from tasks.store import ParquetStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.page_viewer import Viewer, store_of
 
 _OF_OTHER_PAGES = ("Answers", "Configurations evaluated")

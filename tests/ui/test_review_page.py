@@ -11,8 +11,8 @@ from convergence_core.feedback.records import Rating
 from tasks.inputs.loader import load
 from tasks.pages.overview import overview
 from tasks.pages.source import PageSource
-from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.feedback.answers import answer
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import READER, Viewer, store_of, tokens

@@ -12,7 +12,7 @@ from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tasks.store import ParquetStore
+    from tasks.store.tables.parquet_store import ParquetStore
 
 
 class RowFormat(StrEnum):

@@ -13,9 +13,9 @@ from operator import add
 from convergence_core.budget.limits import Spent
 from convergence_core.errors import ResumeError
 from convergence_core.ports import Checkpoint, Journal, Row, RunRecord
-from tasks.store import ParquetStore, new_run_id
 from tasks.store.clock import wall_clock_us
-from tasks.store.layout import begun_us, label_of
+from tasks.store.layout import begun_us, label_of, new_run_id
+from tasks.store.tables.parquet_store import ParquetStore
 
 TAG = "continues"
 """Tag of a run that continues others: ``<run id>@<generations>``, newest first."""
