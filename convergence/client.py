@@ -30,13 +30,7 @@ import httpx
 from convergence_core.errors import ConfigurationError, ConvergenceError, InfrastructureFault
 from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limit_body
 from tasks.http.environment import check_network_environment
-from tasks.serving.answers import (
-    Arm,
-    Gates,
-    GeneratedAnswer,
-    RewardOutcome as Updated,
-    Selection,
-)
+from tasks.serving.answers import Arm, Gates, GeneratedAnswer, RewardOutcome as Updated, Selection
 from tasks.store.runtime.rows import Decision
 
 __all__ = [

@@ -25,10 +25,7 @@ from convergence_core.posterior.case_effects import (
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.random_effects import cell_weights
-from convergence_core.posterior.space_model import (
-    FittedSpaceModel,
-    SpaceModel,
-)
+from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Json
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.sampler import AskRequest

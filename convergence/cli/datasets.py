@@ -182,10 +182,7 @@ def export_interactions(  # noqa: PLR0917 - options of a command
     _json: options.AsJson = False,
 ) -> None:
     """Write logged answers: timestamp, prompt, response, and reward (null without a rating)."""
-    from tasks.store.feedback.answer_rewards import (  # noqa: PLC0415 - brings SQLite
-        answer_rewards,
-        reward_columns,
-    )
+    from tasks.store.feedback.answer_rewards import answer_rewards, reward_columns  # noqa: PLC0415 - brings SQLite
     from tasks.store.feedback.dataset import interaction_row, interaction_rows  # noqa: PLC0415
 
     with locations.open_feedback(store, config) as feedback:

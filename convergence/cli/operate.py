@@ -222,10 +222,7 @@ def _server() -> Iterator[None]:
     from tasks.prefect_support.settings import prepare  # noqa: PLC0415 - must come before Prefect
 
     prepare(quiet=True)
-    from prefect.settings import (  # noqa: PLC0415 - takes a second
-        PREFECT_API_URL,
-        temporary_settings,
-    )
+    from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: PLC0415 - takes a second
 
     from convergence.optimize.execution import greet  # noqa: PLC0415 - as above
     from deployments.nightly import services  # noqa: PLC0415 - as above

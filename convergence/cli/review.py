@@ -43,11 +43,7 @@ def review(  # noqa: PLR0917 - Typer's options
     `evaluation.test_cases.approved`; the next run uses it.
     """
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
-    from tasks.run.case_review import (  # noqa: PLC0415 - as above
-        approve_case,
-        proposed_for,
-        reject_case,
-    )
+    from tasks.run.case_review import approve_case, proposed_for, reject_case  # noqa: PLC0415 - as above
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
 
     if approve is not None and reject is not None:

@@ -63,10 +63,7 @@ def serve(  # noqa: PLR0917 - Typer's options
     admin. Ctrl-C stops it; every answer is kept.
     """
     from convergence.service.auth import allowed_hosts  # noqa: PLC0415 - brings FastAPI
-    from convergence.service.server import (  # noqa: PLC0415 - brings FastAPI
-        Service,
-        ServiceOptions,
-    )
+    from convergence.service.server import Service, ServiceOptions  # noqa: PLC0415 - brings FastAPI
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
     from convergence.ui.app import ServedChat  # noqa: PLC0415 - as above
     from convergence.ui.guard import UiGuard  # noqa: PLC0415 - as above

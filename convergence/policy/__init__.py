@@ -6,11 +6,7 @@
         result = client.train(["Answer the question."], score=my_score, episodes=40)
 """
 
-from convergence.policy.client import (
-    EpisodeResult,
-    PolicyClient,
-    PolicyTraining,
-)
+from convergence.policy.client import EpisodeResult, PolicyClient, PolicyTraining
 from tasks.policy.prompt_worlds import ScoredPrompts, SimulatedPrompts
 from tasks.policy.records import ChosenAction, MutatedAction
 

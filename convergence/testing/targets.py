@@ -17,11 +17,7 @@ from convergence.testing.contract import (
 )
 from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer
 from convergence_core.config.api import ApiConfig
-from convergence_core.errors import (
-    CandidateFault,
-    EvaluationFault,
-    InfrastructureFault,
-)
+from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.ports import Target, WorstCase
 from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.plugins.entry_points import PluginContext, find_plugin

@@ -4,10 +4,7 @@ The input is text; the output is a ``Configuration``, or a ``ConfigurationError`
 problem. This package opens no files.
 """
 
-from convergence_core.config.api import (
-    ApiConfig,
-    AuthConfig,
-)
+from convergence_core.config.api import ApiConfig, AuthConfig
 from convergence_core.config.evaluation import (
     EvaluationConfig,
     JudgeMetric,
@@ -21,13 +18,8 @@ from convergence_core.config.loader import (
     parse_stored,
     stored_mapping,
 )
-from convergence_core.config.models import (
-    CacheConfig,
-    Configuration,
-)
-from convergence_core.config.optimization import (
-    RlpConfig,
-)
+from convergence_core.config.models import CacheConfig, Configuration
+from convergence_core.config.optimization import RlpConfig
 from convergence_core.config.schema import json_schema
 from convergence_core.config.search_space import (
     BooleanParam,

@@ -20,14 +20,7 @@ from pydantic import (
 )
 
 from convergence_core.errors import FeedbackRefusedError, Problem
-from convergence_core.field_types import (
-    Amount,
-    Count,
-    Name,
-    StrictNumber,
-    storable,
-    whole_number,
-)
+from convergence_core.field_types import Amount, Count, Name, StrictNumber, storable, whole_number
 
 LABELS: Final[Mapping[int, str]] = {
     1: "Poor",

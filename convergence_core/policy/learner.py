@@ -18,12 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from convergence_core.policy.network import ActorCritic, Floats
-from convergence_core.policy.objective import (
-    Experience,
-    ObjectiveTerms,
-    normalized,
-    objective,
-)
+from convergence_core.policy.objective import Experience, ObjectiveTerms, normalized, objective
 from convergence_core.policy.rollout import Rollout, VectorEnvironment, collect
 from convergence_core.policy.settings import PPOConfig
 

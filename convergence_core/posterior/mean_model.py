@@ -16,11 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from convergence_core.evidence import Archive, total_of
-from convergence_core.posterior.gaussian_process import (
-    FREE_NOISE,
-    MEASURED_NOISE,
-    GaussianProcess,
-)
+from convergence_core.posterior.gaussian_process import FREE_NOISE, MEASURED_NOISE, GaussianProcess
 from convergence_core.posterior.kernel import Kernel
 from convergence_core.posterior.space_model import MAX_ROWS, N_STEPS
 from convergence_core.posterior.warped_posterior import Warp, WarpedPosterior

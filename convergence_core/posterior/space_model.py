@@ -24,11 +24,7 @@ from convergence_core.posterior.gaussian_process import (
     Repeats,
 )
 from convergence_core.posterior.kernel import Kernel
-from convergence_core.posterior.prior_runs import (
-    EarlierRun,
-    newest_within,
-    with_prior_runs,
-)
+from convergence_core.posterior.prior_runs import EarlierRun, newest_within, with_prior_runs
 from convergence_core.posterior.warped_posterior import (
     Bounds,
     Warp,

@@ -19,12 +19,7 @@ from convergence_core.prompts.evidence import (
 )
 from convergence_core.prompts.failures import Category, Observed, main_category
 from convergence_core.prompts.invariants import Invariants, kept_placeholders, placeholders_of
-from convergence_core.prompts.operators import (
-    WORDING_VERSION,
-    Shown,
-    WriterAnswer,
-    WriterRequest,
-)
+from convergence_core.prompts.operators import WORDING_VERSION, Shown, WriterAnswer, WriterRequest
 from convergence_core.prompts.policy import (
     Tried,
     agreed_chances,

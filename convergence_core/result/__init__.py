@@ -2,12 +2,7 @@
 
 from convergence_core.records import Estimate
 from convergence_core.result.answers import CaseAnswer, CaseAnswers, case_names, worst_first
-from convergence_core.result.candidates import (
-    CandidateReport,
-    GateReport,
-    LeaderboardRow,
-    Within,
-)
+from convergence_core.result.candidates import CandidateReport, GateReport, LeaderboardRow, Within
 from convergence_core.result.run_result import (
     CurvePoint,
     Failure,

@@ -11,12 +11,7 @@ from convergence_core.judges.report import JudgeReport
 from convergence_core.prompts.report import PromptReport
 from convergence_core.records import Estimate, Json, Params, Role, canonical_json
 from convergence_core.result.answers import CaseAnswers
-from convergence_core.result.candidates import (
-    CandidateReport,
-    GateReport,
-    LeaderboardRow,
-    Within,
-)
+from convergence_core.result.candidates import CandidateReport, GateReport, LeaderboardRow, Within
 from convergence_core.rlp.report import ThinkingReport
 from convergence_core.sao.report import PreferenceReport
 from convergence_core.search.source_report import SourceReport

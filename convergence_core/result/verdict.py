@@ -17,13 +17,7 @@ from convergence_core.caveats import LEAST_FORECAST, PERFECT_DEFAULTS
 from convergence_core.events import RunOutcome
 from convergence_core.records import Estimate, Json
 from convergence_core.result.candidates import CandidateReport, GateReport
-from convergence_core.result.number_text import (
-    milliseconds,
-    percent,
-    plural,
-    signed_interval,
-    usd,
-)
+from convergence_core.result.number_text import milliseconds, percent, plural, signed_interval, usd
 from convergence_core.result.run_result import RoleCost, RunResult
 
 LIKELY = 0.9

@@ -27,13 +27,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.optimization import EarlyStoppingConfig
 from convergence_core.evidence import Archive, CellKey, key_of
 from convergence_core.posterior import SpaceModel
-from convergence_core.records import (
-    Assignment,
-    Candidate,
-    Cell,
-    Params,
-    Trial,
-)
+from convergence_core.records import Assignment, Candidate, Cell, Params, Trial
 from convergence_core.search.goals import Goals
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState

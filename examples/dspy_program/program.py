@@ -4,12 +4,7 @@ import os
 from typing import Literal
 
 import dspy
-from dspy.utils.exceptions import (
-    LMRateLimitError,
-    LMServerError,
-    LMTimeoutError,
-    LMTransportError,
-)
+from dspy.utils.exceptions import LMRateLimitError, LMServerError, LMTimeoutError, LMTransportError
 
 DEMOS = {
     "none": [],

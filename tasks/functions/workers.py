@@ -19,10 +19,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from convergence_core.errors import (
-    CandidateFault,
-    EndpointDownError,
-)
+from convergence_core.errors import CandidateFault, EndpointDownError
 from tasks.version import install_command, missing_extra
 
 MISSING_PACKAGE: Final = "missing_package"

@@ -6,12 +6,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from convergence_core.games.game import Game, PlayKey, Scores, Turn
-from convergence_core.games.round_records import (
-    CoinRecord,
-    HeldOutLook,
-    PastRound,
-    PlayRecord,
-)
+from convergence_core.games.round_records import CoinRecord, HeldOutLook, PastRound, PlayRecord
 from convergence_core.ports import Ask, Row, RunRecord
 from convergence_core.records import canonical_json, fields_of
 from tasks.store.tables.lineage import GAMES_TAG

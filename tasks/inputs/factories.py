@@ -176,11 +176,7 @@ def _plugin_target(loaded: Loaded, environment: Environment, workers: int) -> Ta
 
 
 def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> Target:
-    from tasks.targets.browser import (  # noqa: PLC0415 - seldom used
-        ScriptRunner,
-        check_playwright,
-        check_script,
-    )
+    from tasks.targets.browser import ScriptRunner, check_playwright, check_script  # noqa: PLC0415 - seldom used
     from tasks.targets.browserbase import BrowserbaseTarget  # noqa: PLC0415 - as above
 
     api = loaded.configuration.api

@@ -14,12 +14,7 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.records import Usage
-from tasks.functions.workers import (
-    LoopPool,
-    WorkersHungError,
-    WorkTimeoutError,
-    measured_async,
-)
+from tasks.functions.workers import LoopPool, WorkersHungError, WorkTimeoutError, measured_async
 from tasks.json_values import MOST_BILLED, NotJsonError
 from tasks.plugins.entry_points import Plugin
 

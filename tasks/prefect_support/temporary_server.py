@@ -162,9 +162,7 @@ class TemporaryServer:
                 ``PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS``.
         """
         import httpx  # noqa: PLC0415 - comes with Prefect's client
-        from prefect.settings import (  # noqa: PLC0415 - takes a second
-            PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS,
-        )
+        from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS  # noqa: PLC0415 - takes a second
 
         patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
         try:

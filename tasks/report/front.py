@@ -10,16 +10,7 @@ from convergence_core.records import PROBABLY
 from convergence_core.result import Front, FrontPoint, RunResult, number_text
 from convergence_core.result.number_text import plural
 from tasks.report import phrases
-from tasks.report.blocks import (
-    Block,
-    Columns,
-    Grid,
-    Heading,
-    Inline,
-    Paragraph,
-    Plots,
-    table,
-)
+from tasks.report.blocks import Block, Columns, Grid, Heading, Inline, Paragraph, Plots, table
 from tasks.report.phrases import clean, named_label
 from tasks.report.plots import plots_of
 

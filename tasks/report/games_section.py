@@ -20,15 +20,7 @@ from convergence_core.result.number_text import (
     signed_interval,
     usd,
 )
-from tasks.report.blocks import (
-    Block,
-    Bullets,
-    Columns,
-    Heading,
-    Paragraph,
-    section,
-    table,
-)
+from tasks.report.blocks import Block, Bullets, Columns, Heading, Paragraph, section, table
 
 MOST_REASONS: Final = 3
 """Reasons of void and lost plays that a game's sentence shows."""

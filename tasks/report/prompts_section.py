@@ -10,15 +10,7 @@ from convergence_core.prompts.state import DRAWN, NO_ANSWER, OVER_BUDGET, RULES
 from convergence_core.records import sha256_hex
 from convergence_core.result import CandidateReport, RunResult
 from convergence_core.result.number_text import UNKNOWN, plural, signed, signed_interval, usd
-from tasks.report.blocks import (
-    Block,
-    Columns,
-    Heading,
-    Paragraph,
-    TextDiff,
-    section,
-    table,
-)
+from tasks.report.blocks import Block, Columns, Heading, Paragraph, TextDiff, section, table
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
 from tasks.store.tables.parquet_store import ParquetStore

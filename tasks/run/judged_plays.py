@@ -20,13 +20,7 @@ from tasks.games.configured_games import ConfiguredGame
 from tasks.games.round_rows import gains_of_debates, system_of
 from tasks.run.run import Run
 from tasks.sao.factory import grounded_answers
-from tasks.sao.history import (
-    history_of,
-    history_tag,
-    inherited_state,
-    judge_of,
-    played_items,
-)
+from tasks.sao.history import history_of, history_tag, inherited_state, judge_of, played_items
 
 MOST_ITEMS: Final = 50
 """Items of one round: as many as a verdict on the judge needs."""

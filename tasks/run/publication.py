@@ -8,12 +8,7 @@ from convergence_core.records import Candidate, Evaluation
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.study_state import StudyState
 from tasks.run.run import Run, StepResult
-from tasks.store.tables.rows import (
-    candidate_rows,
-    generation_row,
-    payload_rows,
-    posterior_rows,
-)
+from tasks.store.tables.rows import candidate_rows, generation_row, payload_rows, posterior_rows
 
 
 def generation_tables(

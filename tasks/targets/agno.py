@@ -8,11 +8,7 @@ from functools import partial
 from importlib.metadata import version
 
 from convergence_core.config import ApiConfig
-from convergence_core.errors import (
-    ConfigurationError,
-    EndpointDownError,
-    InfrastructureFault,
-)
+from convergence_core.errors import ConfigurationError, EndpointDownError, InfrastructureFault
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply, canonical_json, sha256_hex
 from tasks.agents.agent_run import AgentRun

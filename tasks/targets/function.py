@@ -5,10 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from convergence_core.budget.prices import PriceTable
-from convergence_core.errors import (
-    CandidateFault,
-    EndpointDownError,
-)
+from convergence_core.errors import CandidateFault, EndpointDownError
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.functions.call_forms import CallForm, call_form

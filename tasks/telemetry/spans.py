@@ -91,9 +91,7 @@ class CallSpans:
     def __init__(
         self, endpoint: str, *, system: str, redact: Callable[[str], str], has_content: bool
     ) -> None:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - an extra's
-            OTLPSpanExporter,
-        )
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra's
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - as above
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - as above
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above

@@ -15,13 +15,7 @@ from typing import Any, Final
 
 from convergence_core.config.problems import guessed, listing
 from convergence_core.errors import ConfigurationError
-from convergence_core.events import (
-    Event,
-    GenerationFinished,
-    RunFinished,
-    RunOutcome,
-    RunStarted,
-)
+from convergence_core.events import Event, GenerationFinished, RunFinished, RunOutcome, RunStarted
 from convergence_core.records import Json, fields_of
 from tasks.json_values import as_text
 from tasks.plugins.entry_points import PluginContext

@@ -11,11 +11,7 @@ from typing import Literal
 
 from convergence_core.config.feedback import RewardConfig
 from convergence_core.feedback.adapter_records import TrainedMark
-from convergence_core.feedback.objectives import (
-    balanced_weights,
-    desirability,
-    rating_quantiles,
-)
+from convergence_core.feedback.objectives import balanced_weights, desirability, rating_quantiles
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating
 from tasks.store.feedback.answer_rewards import answer_rewards
 from tasks.store.feedback.feedback_store import FeedbackStore

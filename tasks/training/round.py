@@ -39,11 +39,7 @@ from tasks.training.jobs import (
 )
 from tasks.training.marks import RoleMarks, collect, training_rows
 from tasks.training.preference_rows import training_rows_of_preferences
-from tasks.training.round_settings import (
-    BaseModel,
-    base_model,
-    settings_of,
-)
+from tasks.training.round_settings import BaseModel, base_model, settings_of
 
 Status = Literal["waiting", "paused", "activated", "undecided", "rejected", "failed"]
 BY: Final = "training"

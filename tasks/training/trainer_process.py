@@ -24,12 +24,7 @@ import numpy as np
 from convergence_core.feedback.objectives import seeded_order
 from tasks.functions.processes import Parent
 from tasks.training import job_folder
-from tasks.training.jobs import (
-    TrainingJob,
-    TrainingResult,
-    TrainingRow,
-    TrainingStep,
-)
+from tasks.training.jobs import TrainingJob, TrainingResult, TrainingRow, TrainingStep
 
 if TYPE_CHECKING:
     from tasks.training.adapter_trainer import AdapterTrainer

@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.rate_limit import AddressCheck
-from convergence_core.errors import (
-    EndpointDownError,
-    InfrastructureFault,
-)
+from convergence_core.errors import EndpointDownError, InfrastructureFault
 from convergence_core.records import Cell, RateInfo, Trial
 from tasks.http.clients import within_limits
 from tasks.http.retries import Backoff

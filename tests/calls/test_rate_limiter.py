@@ -20,11 +20,7 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.records import RateInfo
-from tasks.calls.rate_limiter import (
-    LONGEST_HOLD_S,
-    EndpointLimiter,
-    EndpointLimiters,
-)
+from tasks.calls.rate_limiter import LONGEST_HOLD_S, EndpointLimiter, EndpointLimiters
 from tasks.http.clients import Stopwatch, within_limits
 
 T = TypeVar("T")

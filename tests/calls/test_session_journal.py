@@ -5,23 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from convergence_core.errors import (
-    CandidateFault,
-    InfrastructureFault,
-    StoreWriteError,
-)
+from convergence_core.errors import CandidateFault, InfrastructureFault, StoreWriteError
 from convergence_core.records import Case, Reply
 from tasks.metrics.metrics import Compared
 from tasks.secrets.redaction import Redactor
 from tasks.store.journal.sqlite_journal import SqliteJournal
 from tests.support.scratch_journal import ScratchJournal
-from tests.support.sessions import (
-    ScriptedTarget,
-    assignment,
-    function_target,
-    right,
-    session,
-)
+from tests.support.sessions import ScriptedTarget, assignment, function_target, right, session
 
 
 def test_a_stored_answer_is_not_asked_again_and_gives_the_same_evaluation(tmp_path):

@@ -5,12 +5,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from convergence.optimize.progress import (
-    LiveScreen,
-    PlainScreen,
-    ProgressDisplay,
-    Screen,
-)
+from convergence.optimize.progress import LiveScreen, PlainScreen, ProgressDisplay, Screen
 from convergence_core.events import (
     BudgetWarned,
     CellEvaluated,

@@ -5,11 +5,7 @@ from typing import Any
 import pytest
 
 from convergence_core.config import parse_configuration, parse_mapping
-from convergence_core.config.secrecy import (
-    is_env_name,
-    is_only_references,
-    looks_like_secret,
-)
+from convergence_core.config.secrecy import is_env_name, is_only_references, looks_like_secret
 from convergence_core.errors import ConfigurationError
 from tests.support.config_examples import HTTP_ENDPOINT as HTTP, edited
 

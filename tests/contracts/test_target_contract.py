@@ -13,13 +13,7 @@ from convergence_core.records import Case, Reply, canonical_json
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.secrets.redaction import Secrets
-from tests.support.chat_servers import (
-    HELLO_CHUNKS,
-    azure_api,
-    events,
-    gemini_api,
-    groq_api,
-)
+from tests.support.chat_servers import HELLO_CHUNKS, azure_api, events, gemini_api, groq_api
 from tests.support.configurations import chat_api, http_api, loaded
 from tests.support.http_server import LoopbackServer, chat_answer, error_answer
 

@@ -9,10 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from convergence_core.errors import (
-    AdapterNotFoundError,
-    AdapterRefusedError,
-)
+from convergence_core.errors import AdapterNotFoundError, AdapterRefusedError
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.adapter_files import folder_sha256
 from tasks.store.feedback.adapter_store import AdapterStore

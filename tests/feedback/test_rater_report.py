@@ -6,11 +6,7 @@ from pathlib import Path
 import pytest
 
 from convergence_core.feedback.records import Rating
-from tasks.store.feedback.counts import (
-    comparable_raters,
-    rater_sentences,
-    store_consensus,
-)
+from tasks.store.feedback.counts import comparable_raters, rater_sentences, store_consensus
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server

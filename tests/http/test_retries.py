@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from convergence_core.records import RateInfo
-from tasks.http.retries import (
-    Backoff,
-    parse_reset,
-    parse_retry_after,
-    rate_info,
-    rate_of,
-)
+from tasks.http.retries import Backoff, parse_reset, parse_retry_after, rate_info, rate_of
 
 NOW_S = 1445412480.0 - 60.0
 """A minute before Wed, 21 Oct 2015 07:28:00 GMT."""

@@ -9,11 +9,7 @@ import pytest
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration, JudgeMetric, parse_mapping
-from convergence_core.errors import (
-    CandidateFault,
-    ConfigurationError,
-    EvaluatorFault,
-)
+from convergence_core.errors import CandidateFault, ConfigurationError, EvaluatorFault
 from convergence_core.judges.report import JudgeReport
 from convergence_core.records import Case, Params, Reply, canonical_json
 from convergence_core.space import Space
@@ -23,12 +19,7 @@ from tasks.metrics.judge.factory import champion_problems, label_problems, make_
 from tasks.metrics.judge.judge import LlmJudge
 from tasks.metrics.judge.verdicts import passed_of, rating_of
 from tasks.providers import make_llm
-from tasks.report.judge_section import (
-    judge_blocks,
-    judge_report,
-    judge_reports,
-    judge_sentences,
-)
+from tasks.report.judge_section import judge_blocks, judge_report, judge_reports, judge_sentences
 from tasks.secrets.redaction import Secrets
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.configurations import mapping

@@ -12,12 +12,7 @@ from typing import Any
 
 import pytest
 
-from convergence.testing import (
-    HostileAnswer,
-    LoopbackService,
-    MetricContract,
-    TargetContract,
-)
+from convergence.testing import HostileAnswer, LoopbackService, MetricContract, TargetContract
 from tests.support.plugin_packages import install
 
 GOOD = """

@@ -10,10 +10,7 @@ from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS, STO
 
 gymnasium = pytest.importorskip("gymnasium")
 
-from convergence.policy.environment import (  # noqa: E402 - needs the extra
-    ENVIRONMENT_ID,
-    PromptMutationEnvironment,
-)
+from convergence.policy.environment import ENVIRONMENT_ID, PromptMutationEnvironment  # noqa: E402 - needs the extra
 
 AT = {name: np.int64(at) for at, name in enumerate(PROMPT_ACTIONS)}
 QUIET: dict[str, Any] = {"n_categories": 2, "embedding_dim": 16, "noise": 0.0}

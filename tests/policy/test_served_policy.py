@@ -15,12 +15,7 @@ from convergence_core.errors import (
 )
 from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS, STOP, PromptEpisode
 from convergence_core.policy.settings import PPOConfig
-from tasks.policy.records import (
-    ChosenAction,
-    ExperienceReport,
-    PolicyQuestion,
-    PolicySettings,
-)
+from tasks.policy.records import ChosenAction, ExperienceReport, PolicyQuestion, PolicySettings
 from tasks.policy.served_policy import ServedPolicy
 from tasks.store.policy.experience_store import ExperienceStore
 from tests.store.postgres_server import postgres_server

@@ -15,13 +15,7 @@ from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.records import Reply
 from tasks.inputs.environment import shipped_prices
 from tests.docs.test_documents import ROOT, blocks
-from tests.support.chat_servers import (
-    CASE,
-    USAGE_CHUNK,
-    chunk,
-    events,
-    target_of,
-)
+from tests.support.chat_servers import CASE, USAGE_CHUNK, chunk, events, target_of
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 
 MISTRAL = "https://api.mistral.ai/v1"

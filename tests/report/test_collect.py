@@ -36,12 +36,7 @@ from tasks.report.page import report_html
 from tasks.run.prior_runs import read_past
 from tasks.run.result import collect
 from tasks.store.tables.parquet_store import ParquetStore
-from tasks.store.tables.rows import (
-    candidate_rows,
-    evaluation_row,
-    payload_rows,
-    posterior_rows,
-)
+from tasks.store.tables.rows import candidate_rows, evaluation_row, payload_rows, posterior_rows
 from tests.support.store_rows import RUN, T0, attempt_rows, run_record
 
 CASES = tuple(Case(case_id=f"c{i:02d}", input={"n": i}, expected=i) for i in range(16))

@@ -13,13 +13,7 @@ import pytest
 
 from convergence_core.explanation.records import Explanation
 from convergence_core.records import Params
-from convergence_core.result import (
-    CandidateReport,
-    CaseAnswer,
-    CaseAnswers,
-    RunResult,
-    verdict_of,
-)
+from convergence_core.result import CandidateReport, CaseAnswer, CaseAnswers, RunResult, verdict_of
 from tasks.report.answers_section import answer_blocks
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.page import block_html, report_html

@@ -13,13 +13,7 @@ from tasks.serving.guard import judge, look
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.promotions import champion_of, looks, set_champion
-from tasks.store.runtime.rows import (
-    Champion,
-    RewardTally,
-    StoredArm,
-    StoredGuard,
-    StoredPolicy,
-)
+from tasks.store.runtime.rows import Champion, RewardTally, StoredArm, StoredGuard, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard, begin_guard, guards
 

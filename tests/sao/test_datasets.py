@@ -9,22 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
-from convergence_core.sao.formats import (
-    evidence_of,
-    key_of,
-    row_of,
-)
+from convergence_core.sao.formats import evidence_of, key_of, row_of
 from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
 from convergence_core.sao.rows import preference_rows, text_rows
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.study_state import StudyState
 from tasks.inputs.loader import load
 from tasks.inputs.storage import new_record
-from tasks.sao.dataset import (
-    EVIDENCE_SUFFIX,
-    dataset_of,
-    export,
-)
+from tasks.sao.dataset import EVIDENCE_SUFFIX, dataset_of, export
 from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.rows import generation_row
 from tests.support.planted_server import planted_server

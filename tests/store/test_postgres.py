@@ -9,11 +9,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from convergence_core.errors import (
-    StoreDamagedError,
-    StoreError,
-    StoreWriteError,
-)
+from convergence_core.errors import StoreDamagedError, StoreError, StoreWriteError
 from convergence_core.ports import Settlement
 from tasks.store import postgres
 from tasks.store.clock import wall_clock_us

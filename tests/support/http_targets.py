@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.prices import PriceTable
-from convergence_core.errors import (
-    EvaluationFault,
-)
+from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Target
 from convergence_core.records import Case
 from tasks.inputs.environment import Environment

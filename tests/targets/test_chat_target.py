@@ -2,9 +2,7 @@
 
 import pytest
 
-from convergence_core.errors import (
-    EvaluationFault,
-)
+from convergence_core.errors import EvaluationFault
 from convergence_core.records import Case, Usage
 from tests.support.chat_servers import TEMPERATURE, ask
 from tests.support.configurations import chat_api

@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.prices import Price, PriceTable
-from convergence_core.errors import (
-    Billed,
-    CandidateFault,
-    InfrastructureFault,
-)
+from convergence_core.errors import Billed, CandidateFault, InfrastructureFault
 from convergence_core.records import RateInfo, Usage
 from tasks.secrets.redaction import Secrets
 from tasks.targets.endpoint import HttpTarget

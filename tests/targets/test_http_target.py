@@ -5,9 +5,7 @@ import math
 
 import pytest
 
-from convergence_core.errors import (
-    InfrastructureFault,
-)
+from convergence_core.errors import InfrastructureFault
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.secrets.redaction import Redactor, Secrets

@@ -42,12 +42,7 @@ from tests.support.configurations import loaded
 from tests.support.optimizations import write_project
 from tests.support.plugin_packages import install
 from tests.support.searching import finish
-from tests.telemetry.listener_contract import (
-    ListenerContract,
-    generation,
-    started,
-    whole_run,
-)
+from tests.telemetry.listener_contract import ListenerContract, generation, started, whole_run
 
 SECRET = "canary-0123456789"  # noqa: S105 - not one
 SMALL: dict[str, Any] = {

@@ -21,13 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.optimizer.ablations import ablatable
-from benchmarks.optimizer.opponents.base import (
-    Asked,
-    CellOpponent,
-    Claim,
-    PointOpponent,
-    Setup,
-)
+from benchmarks.optimizer.opponents.base import Asked, CellOpponent, Claim, PointOpponent, Setup
 from benchmarks.optimizer.spaces import Parameter, Point, Value
 from convergence_core.config import Configuration, parse_mapping
 from convergence_core.posterior.selection_bias import MEMORY_KEY

@@ -20,11 +20,7 @@ from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.calls.metric_calls import Asker, PaidCall
 from tasks.calls.model_calls import Model
 from tasks.json_values import MISSING, as_text, pick
-from tasks.metrics.judge.prompts import (
-    EVALUATOR_VERSION,
-    judge_messages,
-    response_format,
-)
+from tasks.metrics.judge.prompts import EVALUATOR_VERSION, judge_messages, response_format
 from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_verdict, worth
 
 PURPOSE: Final = "judge"

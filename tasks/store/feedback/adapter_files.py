@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from convergence_core.errors import AdapterRefusedError
-from tasks.store.layout import (
-    FILE_MODE,
-    locked,
-    make_folder,
-    sync_folder,
-    temporary_name,
-    writing,
-)
+from tasks.store.layout import FILE_MODE, locked, make_folder, sync_folder, temporary_name, writing
 
 CONFIG_FILE: Final = "adapter_config.json"
 WEIGHTS_FILE: Final = "adapter_model.safetensors"

@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from convergence_core.feedback.rater_consensus import (
-    RaterConsensus,
-    RaterProfile,
-    rater_consensus,
-)
+from convergence_core.feedback.rater_consensus import RaterConsensus, RaterProfile, rater_consensus
 from convergence_core.feedback.records import LABELS, Rating
 from convergence_core.result.number_text import plural
 from tasks.store.feedback.feedback_store import FeedbackStore

@@ -10,11 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from convergence_core.errors import (
-    InteractionNotFoundError,
-    RequestReusedError,
-    WrongUserError,
-)
+from convergence_core.errors import InteractionNotFoundError, RequestReusedError, WrongUserError
 from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating, refused
 from tasks.secrets.process_redaction import redacted_text

@@ -8,11 +8,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from convergence_core.feedback.live_test_records import (
-    LiveAnswer,
-    LiveStatus,
-    LiveTest,
-)
+from convergence_core.feedback.live_test_records import LiveAnswer, LiveStatus, LiveTest
 from convergence_core.feedback.records import Rating
 from tasks.store.database import Connection, Database
 from tasks.store.feedback.schema import LAST_RATING, LIVE_TESTS

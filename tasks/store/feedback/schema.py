@@ -19,13 +19,7 @@ from typing import Any, Final
 
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainingRoundRecord
 from convergence_core.feedback.live_test_records import LiveTest
-from convergence_core.feedback.records import (
-    ROLES,
-    AnswerComparison,
-    Interaction,
-    Rating,
-    refused,
-)
+from convergence_core.feedback.records import ROLES, AnswerComparison, Interaction, Rating, refused
 from convergence_core.records import canonical_json
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line

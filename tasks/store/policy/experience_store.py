@@ -16,14 +16,7 @@ import numpy as np
 from convergence_core.policy.experience_buffer import PolicyDecision, StepOutcome
 from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from convergence_core.records import Json
-from tasks.store.database import (
-    NUMBERED,
-    RANGES,
-    RecordTable,
-    Schema,
-    SqlTable,
-    insert_sql,
-)
+from tasks.store.database import NUMBERED, RANGES, RecordTable, Schema, SqlTable, insert_sql
 from tasks.store.runtime.schema import VARIABLE
 from tasks.store.shared_database import SharedStore, has_shared
 

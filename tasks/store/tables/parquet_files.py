@@ -17,13 +17,7 @@ from pathlib import Path
 import duckdb
 
 from convergence_core.ports import Row
-from tasks.store.layout import (
-    SCHEMA_VERSION,
-    make_folder,
-    whole_file,
-    write_error,
-    writing,
-)
+from tasks.store.layout import SCHEMA_VERSION, make_folder, whole_file, write_error, writing
 from tasks.store.tables.columns import Column, ColumnType, Table, quoted
 from tasks.store.tables.damage import (
     check_written,

@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import duckdb
 
 from convergence_core.errors import QueryError
-from tasks.store.layout import (
-    whole_file,
-    write_error,
-    writing,
-)
+from tasks.store.layout import whole_file, write_error, writing
 from tasks.store.tables.columns import quoted
 from tasks.store.tables.damage import check_files, damaged_error, in_memory, past_signals
 from tasks.store.tables.resolver import Resolution, resolve

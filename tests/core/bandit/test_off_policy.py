@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.bandit.off_policy import (
-    LEAST_ESS,
-    MEAN_WEIGHTS,
-    MIN_MATCHING,
-    Log,
-    estimate,
-)
+from convergence_core.bandit.off_policy import LEAST_ESS, MEAN_WEIGHTS, MIN_MATCHING, Log, estimate
 
 
 def logged(rng: np.random.Generator, n: int, shares: list[float], means: list[float]) -> Log:

@@ -12,13 +12,7 @@ from scipy import stats
 from convergence_core.config.expressions import parse
 from convergence_core.records import Candidate, Params, ParamValue
 from convergence_core.search.evolution import operators
-from convergence_core.search.evolution.operators import (
-    STEP,
-    Breeder,
-    crossover,
-    fresh,
-    tournament,
-)
+from convergence_core.search.evolution.operators import STEP, Breeder, crossover, fresh, tournament
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
 
 EXAMPLES = settings(max_examples=40, deadline=None)

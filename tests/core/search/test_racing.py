@@ -29,10 +29,7 @@ from convergence_core.search.samplers import (
 from convergence_core.space import Choice, Integer, Space
 from tests.core.search.racing import CASES, RACING, SPACE, newcomers, request, rng, tell, told
 from tests.support import problems
-from tests.support.mixed_problem import (
-    mixed_value,
-    trial,
-)
+from tests.support.mixed_problem import mixed_value, trial
 
 THOMPSON = replace(RACING, name="thompson", rules=Rules(breeds=False))
 SAMPLERS: list[Sampler] = [

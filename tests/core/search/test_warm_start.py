@@ -10,11 +10,7 @@ from scipy import stats
 from convergence_core.evidence import Archive, Member
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.gaussian_process import JITTER
-from convergence_core.posterior.prior_runs import (
-    LEVEL_VARIANCE,
-    _log_likelihoods,
-    with_prior_runs,
-)
+from convergence_core.posterior.prior_runs import LEVEL_VARIANCE, _log_likelihoods, with_prior_runs
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Params

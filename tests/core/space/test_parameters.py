@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from convergence_core.space import Choice, Float, Integer, Space, same_value
-from tests.core.space.strategies import (
-    EXAMPLES,
-    floats,
-    integers,
-    rng,
-)
+from tests.core.space.strategies import EXAMPLES, floats, integers, rng
 
 # -- numbers -----------------------------------------------------------------------------------
 

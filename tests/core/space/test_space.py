@@ -12,12 +12,7 @@ from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Space
-from tests.core.space.strategies import (
-    EXAMPLES,
-    from_config,
-    rng,
-    spaces,
-)
+from tests.core.space.strategies import EXAMPLES, from_config, rng, spaces
 from tests.support.random_spaces import points, random_space
 
 
