@@ -483,7 +483,7 @@ def _of_runs(name: str, folder: Path) -> list[dict[str, Any]]:
         "SELECT params_json FROM leaderboard WHERE run_id = $run AND rank <= $n ORDER BY rank",
         {"run": finished[0].run_id, "n": N_ARMS},
     )
-    return [json.loads(str(row["params_json"])) for row in rows]
+    return [json.loads(row["params_json"]) for row in rows]
 
 
 def _of_space(config: ConvergenceConfig) -> list[dict[str, Any]]:

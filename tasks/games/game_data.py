@@ -40,7 +40,7 @@ def stored_plays(store: ParquetStore, system: str | None, game: str | None) -> l
         system: whose rounds; ``None`` for all, but for those that the built-in mock played.
         game: whose; ``None`` means all.
     """
-    runs = [str(row["run_id"]) for row in store.rows(_RUNS, {"system": system})]
+    runs = [row["run_id"] for row in store.rows(_RUNS, {"system": system})]
     return [play for run_id in runs for play in plays_of_run(store, run_id, game)]
 
 

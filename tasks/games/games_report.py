@@ -82,7 +82,7 @@ def latest_round(store: ParquetStore, name: str | None = None) -> RunRecord:
     Raises:
         LookupError: there is none.
     """
-    finished = {str(row["run_id"]) for row in store.rows(_FINISHED, {})}
+    finished = {row["run_id"] for row in store.rows(_FINISHED, {})}
     for record in store.runs():
         known = (None, record.label, record.run_id, system_of(record))
         if record.run_id in finished and name in known:

@@ -78,8 +78,8 @@ def stored_audit(path: Path, n_seeds: int = N_SEEDS) -> StoredAudit:
     key = {"package": PACKAGE, "version": version, "audit": AUDIT_VERSION, "n_seeds": n_seeds}
     with closing(ParquetStore(path)) as store:
         rows = store.rows(_STORED, key) if store.exists else []
-    stored = {str(row["generator"]): str(row["reason"] or "") for row in rows}
-    n = int(str(rows[-1]["n_generators"])) if rows else None
+    stored = {row["generator"]: str(row["reason"] or "") for row in rows}
+    n = rows[-1]["n_generators"] if rows else None
     return StoredAudit(version=version, audits=dict(sorted(stored.items())), n_generators=n)
 
 

@@ -97,12 +97,12 @@ def past_rounds(store: ParquetStore, system: str) -> list[PastRound]:
     """
     coins: dict[str, list[CoinRecord]] = {}
     for row in store.rows(_COINS, {"system": system}):
-        coins.setdefault(str(row["run_id"]), []).append(CoinRecord.from_json(row))
+        coins.setdefault(row["run_id"], []).append(CoinRecord.from_json(row))
     return [
         PastRound(
-            run_id=str(row["run_id"]),
-            round_number=int(str(row["round"])),
-            coins=tuple(coins.get(str(row["run_id"]), ())),
+            run_id=row["run_id"],
+            round_number=row["round"],
+            coins=tuple(coins.get(row["run_id"], ())),
             look=_look(row),
         )
         for row in store.rows(_ROUNDS, {"system": system})
@@ -129,7 +129,7 @@ def plays_of_run(store: ParquetStore, run_id: str, game: str | None = None) -> l
 def price_of_plays(store: ParquetStore, system: str) -> dict[str, float]:
     """Return what a play of each game has cost on average, where prices are known."""
     rows = store.rows(_COSTS, {"system": system})
-    return {str(row["game"]): float(str(row["usd"])) for row in rows}
+    return {row["game"]: row["usd"] for row in rows}
 
 
 def gains_of_debates(
@@ -146,15 +146,15 @@ def gains_of_debates(
     parameters = {"system": system, "game": game.id, "version": game.version}
     rows = store.rows(_GAINS, parameters)
     scored: list[Any] = [
-        row["scores"] for row in rows if json.loads(str(row["players_json"])) == players
+        row["scores"] for row in rows if json.loads(row["players_json"]) == players
     ]
     return [float(dict(row)["advocate"]) for row in scored if "advocate" in dict(row or {})]
 
 
 def _look(row: Mapping[str, Any]) -> HeldOutLook:
-    rewards = json.loads(str(row["rewards_json"]))
+    rewards = json.loads(row["rewards_json"])
     return HeldOutLook(
-        candidate_id=str(row["candidate_id"]),
+        candidate_id=row["candidate_id"],
         rewards=rewards["rewards"],
         n_cases=rewards["n_cases"],
         is_new=bool(row["is_new_look"]),
@@ -162,9 +162,9 @@ def _look(row: Mapping[str, Any]) -> HeldOutLook:
 
 
 def _play(row: Mapping[str, Any]) -> PlayRecord:
-    turns: Sequence[tuple[str, str, str]] = json.loads(str(row["turns_json"]))
+    turns: Sequence[tuple[str, str, str]] = json.loads(row["turns_json"])
     return PlayRecord(
-        game=str(row["game"]),
+        game=row["game"],
         version=int(row["version"]),
         key=PlayKey(
             run_seed=int(row["seed"]),
@@ -176,9 +176,9 @@ def _play(row: Mapping[str, Any]) -> PlayRecord:
             by_role={str(k): float(v) for k, v in dict(row["scores"] or {}).items()},
             reason=str(row["reason"] or ""),
         ),
-        players=json.loads(str(row["players_json"])),
+        players=json.loads(row["players_json"]),
         turns=tuple(Turn(Ask(role=role, text=text), reply) for role, text, reply in turns),
-        facts=json.loads(str(row["facts_json"])),
+        facts=json.loads(row["facts_json"]),
         n_calls=int(row["n_calls"]),
         cost_usd=None if row["cost_usd"] is None else float(row["cost_usd"]),
     )

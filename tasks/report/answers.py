@@ -17,7 +17,7 @@ from tasks.json_values import as_text
 from tasks.metrics.judge.judge import PURPOSE
 from tasks.metrics.judge.verdicts import read_reasoning
 from tasks.report.answers_section import MOST_GAINED
-from tasks.report.evidence import mean_of_known, parsed_text, rows_of
+from tasks.report.evidence import mean_of_known, parsed_text
 from tasks.report.phrases import failure_example
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import journal_url, shortened
@@ -80,10 +80,10 @@ def evaluated_cases(
     """Return (case, role) → what a candidate was asked and answered; empty without a candidate."""
     if candidate_id is None:
         return {}
-    rows = rows_of(store, _ANSWERS, {"run": run_id, "candidate": candidate_id})
+    rows = store.rows(_ANSWERS, {"run": run_id, "candidate": candidate_id})
     return {
         key: _evaluated_case([*group])
-        for key, group in groupby(rows, key=lambda row: (str(row["case_id"]), row["role"]))
+        for key, group in groupby(rows, key=lambda row: (row["case_id"], row["role"]))
     }
 
 
@@ -114,7 +114,7 @@ def _evaluated_case(rows: Sequence[Mapping[str, Any]]) -> EvaluatedCase:
         answer=answer,
         weight=first["weight"],
         request=first["request"],
-        eval_ids=tuple(str(row["eval_id"]) for row in rows),
+        eval_ids=tuple(row["eval_id"] for row in rows),
     )
 
 
@@ -283,7 +283,7 @@ def judges_reasons(
     if not configuration.evaluation.judges or not configuration.storage.keep_text or not eval_ids:
         return {}
     parameters = {"run": run_id, "purpose": PURPOSE, "evaluations": [*eval_ids]}
-    rows = rows_of(store, _JUDGED, parameters)
+    rows = store.rows(_JUDGED, parameters)
     if not rows:
         return {}
     try:
@@ -292,15 +292,15 @@ def judges_reasons(
     except (ConfigurationError, StoreError):
         return {}  # a shared journal that is not reached from here
     try:
-        stored = journal.answers(sorted({str(row["call_key"]) for row in rows}))
+        stored = journal.answers(sorted({row["call_key"] for row in rows}))
     finally:
         journal.close()
     reasons_of: dict[str, list[str]] = {}
     for row in rows:
-        answer = stored.get(str(row["call_key"]))
+        answer = stored.get(row["call_key"])
         reason = None if answer is None else read_reasoning(_reply_text(answer.outcome))
         if reason is not None:
-            reasons_of.setdefault(str(row["eval_id"]), []).append(redacted_text(reason))
+            reasons_of.setdefault(row["eval_id"], []).append(redacted_text(reason))
     return reasons_of
 
 

@@ -45,7 +45,7 @@ from tasks.report.blocks import (
     marked,
     table,
 )
-from tasks.report.evidence import mean_of_known, rows_of
+from tasks.report.evidence import mean_of_known
 from tasks.report.phrases import clean, short
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -138,7 +138,7 @@ def candidate_named(name: str, record: RunRecord, store: ParquetStore) -> Subjec
         for candidate in words.values()
         if candidate is not None
     }
-    for row in rows_of(store, _CANDIDATES, {"run": record.run_id}):
+    for row in store.rows(_CANDIDATES, {"run": record.run_id}):
         known[row["candidate_id"]] = json.loads(row["params_json"])
     wanted = name.lower()
     for candidate_id, label in (*result.names.items(), *((item, item) for item in known)):

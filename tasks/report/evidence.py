@@ -107,13 +107,6 @@ class RunEvidence:
     costs: tuple[RoleCost, ...] = ()
 
 
-def rows_of(
-    store: ParquetStore, sql: str, parameters: Mapping[str, object]
-) -> Sequence[dict[str, Any]]:
-    """Return the rows of a query whose columns have types that we know."""
-    return store.rows(sql, parameters)
-
-
 def read_evidence(
     store: ParquetStore,
     run_id: str,
@@ -134,12 +127,12 @@ def read_evidence(
     """
     run = {"run": run_id}
     metrics: dict[str, dict[Role, dict[str, float]]] = {}
-    for row in rows_of(store, _METRICS, run):
+    for row in store.rows(_METRICS, run):
         if row["value"] is not None and math.isfinite(row["value"]):
             by_role = metrics.setdefault(row["candidate_id"], {})
             by_role.setdefault(row["role"], {})[row["metric"]] = row["value"]
-    cells = rows_of(store, _METRIC_CELLS, {**run, "candidates": [*compared]}) if compared else ()
-    for metric, group in groupby(cells, key=lambda row: str(row["metric"])):
+    cells = store.rows(_METRIC_CELLS, {**run, "candidates": [*compared]}) if compared else ()
+    for metric, group in groupby(cells, key=lambda row: row["metric"]):
         adjusted = adjusted_means(
             [(row["candidate_id"], row["case_id"], row["value"], row["n"]) for row in group],
             case_weights=case_weights,
@@ -148,14 +141,14 @@ def read_evidence(
             metrics.setdefault(candidate_id, {}).setdefault("search", {})[metric] = mean
     return RunEvidence(
         counts={
-            **rows_of(store, _COUNTS, run)[0],
-            "n_cached": rows_of(store, _CACHED, run)[0]["n"],
+            **store.rows(_COUNTS, run)[0],
+            "n_cached": store.rows(_CACHED, run)[0]["n"],
         },
-        n_failed={row["candidate_id"]: row["n_failed"] for row in rows_of(store, _CELLS, run)},
+        n_failed={row["candidate_id"]: row["n_failed"] for row in store.rows(_CELLS, run)},
         metrics=metrics,
         curve=curve_of(store, run_id),
         costs=costs_of(store, run_id),
-        failures=tuple(_failure(row) for row in rows_of(store, _FAILURES, run)[:MAX_FAILURES]),
+        failures=tuple(_failure(row) for row in store.rows(_FAILURES, run)[:MAX_FAILURES]),
     )
 
 
@@ -178,12 +171,12 @@ def parsed_text(text: str | None) -> Json:
 
 def curve_of(store: ParquetStore, run_id: str) -> tuple[CurvePoint, ...]:
     """Return one point per committed generation of a run: what was known then."""
-    return tuple(CurvePoint(**row) for row in rows_of(store, _CURVE, {"run": run_id}))
+    return tuple(CurvePoint(**row) for row in store.rows(_CURVE, {"run": run_id}))
 
 
 def costs_of(store: ParquetStore, run_id: str) -> tuple[RoleCost, ...]:
     """Return what each role spent on each model, by what a run has committed."""
-    return tuple(RoleCost(**row) for row in rows_of(store, _COSTS, {"run": run_id}))
+    return tuple(RoleCost(**row) for row in store.rows(_COSTS, {"run": run_id}))
 
 
 def _failure(row: Mapping[str, Any]) -> Failure:

@@ -12,7 +12,7 @@ from typing import Any, TextIO, TypeAlias
 
 from convergence_core.records import Case, Json
 from tasks.report import phrases
-from tasks.report.evidence import parsed_text, rows_of
+from tasks.report.evidence import parsed_text
 from tasks.store.tables.csv_cells import csv_writer
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -69,7 +69,7 @@ def experiments(store: ParquetStore, run_id: str) -> list[Experiment]:
     """
     return [
         {**row, "params": json.loads(row["params_json"]), "metrics": row["metrics"] or {}}
-        for row in rows_of(store, _CANDIDATES, {"run": run_id})
+        for row in store.rows(_CANDIDATES, {"run": run_id})
     ]
 
 
@@ -153,7 +153,7 @@ def _with_evaluations(
     for portion in portions(rows):
         ids = [row["candidate_id"] for row in portion]
         by_candidate: dict[str, list[dict[str, Any]]] = {name: [] for name in ids}
-        for evaluation in rows_of(store, _EVALUATIONS, {"run": run_id, "candidates": ids}):
+        for evaluation in store.rows(_EVALUATIONS, {"run": run_id, "candidates": ids}):
             by_candidate[evaluation["candidate_id"]].append(evaluation)
         for row in portion:
             yield row, by_candidate[row["candidate_id"]]

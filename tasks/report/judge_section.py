@@ -22,7 +22,6 @@ from tasks.json_values import Missing
 from tasks.metrics.judge.judge import INCONSISTENT
 from tasks.metrics.judge.verdicts import BEST, label_at, passed_of, rating_of
 from tasks.report.blocks import Block, Bullets, Heading, Paragraph, marked
-from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -70,11 +69,11 @@ def judge_reports(
         return ()
     cases = tuple(cases)
     run = {"run": run_id}
-    judged = rows_of(store, _JUDGED, {**run, "names": list(judges), "candidate": baseline_id})
+    judged = store.rows(_JUDGED, {**run, "names": list(judges), "candidate": baseline_id})
     kept = {f"{name}.{INCONSISTENT}": name for name in judges}
     changed = {
         kept[row["metric"]]: (int(row["n"]), float(row["n_changed"]))
-        for row in rows_of(store, _CHANGED, {**run, "names": list(kept)})
+        for row in store.rows(_CHANGED, {**run, "names": list(kept)})
     }
     reports = []
     for name, metric in judges.items():

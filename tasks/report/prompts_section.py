@@ -11,7 +11,6 @@ from convergence_core.records import sha256_hex
 from convergence_core.result import CandidateReport, RunResult
 from convergence_core.result.number_text import UNKNOWN, plural, signed, signed_interval, usd
 from tasks.report.blocks import Block, Columns, Heading, Paragraph, TextDiff, section, table
-from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -34,10 +33,10 @@ def prompt_report(
     Raises:
         StoreDamagedError: a file cannot be read.
     """
-    rows = rows_of(store, _SQL, {"run": result.run_id})
+    rows = store.rows(_SQL, {"run": result.run_id})
     if not rows:
         return None
-    (cost,) = rows_of(store, _COST, {"run": result.run_id})
+    (cost,) = store.rows(_COST, {"run": result.run_id})
     is_known = cost["n"] == cost["n_priced"]
     return PromptReport(
         writers=tuple(dict.fromkeys(row["writer"] for row in rows)),

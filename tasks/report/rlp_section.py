@@ -13,7 +13,6 @@ from convergence_core.rlp.reply import written_notes
 from convergence_core.rlp.report import BestThought, ProposedReport, ThinkingPoint, ThinkingReport
 from convergence_core.space import Space
 from tasks.report.blocks import Block, Columns, Grid, LongText, Paragraph, section, table
-from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean, most_frequent
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -58,10 +57,10 @@ def thinking_report(
         StoreDamagedError: a file cannot be read.
     """
     run = {"run": run_id}
-    thoughts = rows_of(store, _THOUGHTS, run)
+    thoughts = store.rows(_THOUGHTS, run)
     if not thoughts:
         return None
-    curve = tuple(ThinkingPoint(**row) for row in rows_of(store, _CURVE, run))
+    curve = tuple(ThinkingPoint(**row) for row in store.rows(_CURVE, run))
     gain, se = _mean_and_error([point.gain for point in curve])
     resolution, _ = _mean_and_error([point.resolution for point in curve])
     evidence = EProcess.of(point.e_value for point in curve)
@@ -86,7 +85,7 @@ def thinking_report(
         top_resolution_e_value=of_resolution.top_e_value,
         of_notes=_of_notes(curve),
         best=_best(scored),
-        proposed=_proposed(rows_of(store, _PROPOSED, run)[0], space, params_of),
+        proposed=_proposed(store.rows(_PROPOSED, run)[0], space, params_of),
         curve=curve,
         reasons=dict(Counter(reason for row in requested for reason in _reasons(row))),
     )

@@ -12,7 +12,6 @@ from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.report import PreferenceReport, PreferenceRound, SamplePair
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from tasks.report.blocks import Block, Columns, Grid, LongText, section, table
-from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean, most_frequent
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -36,7 +35,7 @@ def preference_report(store: ParquetStore, run_id: str, system: str) -> Preferen
     Raises:
         StoreDamagedError: a file cannot be read.
     """
-    rows = rows_of(store, _ROUNDS, {"run": run_id})
+    rows = store.rows(_ROUNDS, {"run": run_id})
     if not rows:
         return None
     errors: Counter[str] = Counter()
@@ -45,9 +44,9 @@ def preference_report(store: ParquetStore, run_id: str, system: str) -> Preferen
     return PreferenceReport(
         rounds=tuple(_round(row) for row in rows),
         sample=_sample(pairs_of(store.rows(PREFERENCES_SQL, {"run": run_id, "system": None}))),
-        n_total=rows_of(store, _TOTAL, {"system": system})[0]["n"],
+        n_total=store.rows(_TOTAL, {"system": system})[0]["n"],
         n_variants=sum(row["n_variants"] for row in rows),
-        n_proposed=rows_of(store, _PROPOSED, {"run": run_id})[0]["n"],
+        n_proposed=store.rows(_PROPOSED, {"run": run_id})[0]["n"],
         errors=dict(errors),
     )
 

@@ -116,12 +116,12 @@ def hard_cases(
     gone, known = set(decided), set()
     parameters = {"system": system, "player": SYSTEM}
     for row in store.rows(_HARD, parameters):
-        turns = json.loads(str(row["turns_json"]))
+        turns = json.loads(row["turns_json"])
         answers = [(text, reply) for role, text, reply in turns if role == INCUMBENT]
         if len(answers) != 1:
             continue
         ((prompt, answer),) = answers
-        if str(row["play_id"]) in gone:
+        if row["play_id"] in gone:
             known.add(prompt)  # decided for all plays that found it
         cases.setdefault(prompt, _proposed(system, row, prompt, answer, _right(turns)))
     return [case for prompt, case in cases.items() if prompt not in known][:MOST]
@@ -140,9 +140,9 @@ def _proposed(system: str, row: Any, prompt: str, answer: str, right: str | None
     shown = "" if right is None else f"; the reference answers {right}"
     return ProposedCase(
         interaction=Interaction(
-            interaction_id=str(row["play_id"]),
+            interaction_id=row["play_id"],
             source="games",
-            event_id=str(row["play_id"]),
+            event_id=row["play_id"],
             role=INCUMBENT,
             user_id="games",
             model=SYSTEM,

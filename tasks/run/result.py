@@ -248,11 +248,11 @@ def _sources(store: ParquetStore, run_id: str, view: View) -> tuple[SourceReport
     if len(reports) < 2:
         return ()
     for row in store.rows(_CALLS, {"run": run_id}):
-        source = _PURPOSES.get(str(row["purpose"]), "")
+        source = _PURPOSES.get(row["purpose"], "")
         if (report := reports.get(source)) is not None:
             before, added = report.cost_usd, row["usd"]
-            cost = None if before is None or added is None else before + float(str(added))
-            n_calls = report.n_calls + int(str(row["n"]))
+            cost = None if before is None or added is None else before + added
+            n_calls = report.n_calls + row["n"]
             reports[source] = replace(report, n_calls=n_calls, cost_usd=cost)
     return tuple(reports.values())
 

@@ -76,7 +76,7 @@ class Dataset:
 
 def systems_of(store: ParquetStore) -> list[str]:
     """Return the systems that have preferences in a store."""
-    return [str(row["name"]) for row in store.rows(_SYSTEMS)]
+    return [row["name"] for row in store.rows(_SYSTEMS)]
 
 
 def dataset_of(
@@ -143,7 +143,7 @@ def _evidence(
     config_json, trust = its_round.get("config_json"), its_round.get("trust")
     return evidence_of(
         pair,
-        run_id=str(row["run_id"]),
+        run_id=row["run_id"],
         judge=None if config_json is None else judge_of(str(config_json)),
         trust=None if trust is None else float(trust),
         dropped={str(k): int(v) for k, v in dict(its_round.get("dropped") or {}).items()},

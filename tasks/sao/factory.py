@@ -174,15 +174,15 @@ def grounded_answers(loaded: Loaded, store: ParquetStore, run_id: str) -> list[G
     prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
     answers = []
     for row in store.rows(_ANSWERS, {"run": run_id}):
-        measured = dict(row["metrics"] or {})  # type: ignore[call-overload]  # a map
+        measured = row["metrics"] or {}
         values = [float(measured[name]) for name in names if measured.get(name) is not None]
         if values and row["case_id"] in prompts:
             answers.append(
                 GroundedAnswer(
-                    case_id=str(row["case_id"]),
-                    prompt=prompts[str(row["case_id"])],
-                    answer=as_text(json.loads(str(row["text"]))),
-                    author=str(row["candidate_id"]),
+                    case_id=row["case_id"],
+                    prompt=prompts[row["case_id"]],
+                    answer=as_text(json.loads(row["text"])),
+                    author=row["candidate_id"],
                     truth=sum(values) / len(values),
                 )
             )

@@ -56,7 +56,7 @@ def history_tag(store: ParquetStore, system: str) -> dict[str, str]:
         store: where runs are kept.
         system: its name.
     """
-    n_of = {str(row["run_id"]): int(str(row["n"])) for row in store.rows(_GENERATIONS)}
+    n_of = {row["run_id"]: row["n"] for row in store.rows(_GENERATIONS)}
     runs = [record for record in store.runs(system) if record.run_id in n_of]
     twice = superseded(runs)
     runs = [record for record in runs if record.run_id not in twice]
@@ -96,7 +96,7 @@ def history_of(store: ParquetStore, record: RunRecord) -> RoundHistory:
         if judge_of(run.config_json) == judge:
             pairs.append(pair)
     audited = [
-        str(row["item_id"])
+        row["item_id"]
         for row in seen(store.rows(_AUDITED, {"system": record.name}))
         if judge_of(known[row["run_id"]].config_json) == judge
     ]
@@ -120,12 +120,12 @@ def played_items(store: ParquetStore, system: str, judge: str | None) -> list[Pl
     name = split_model(judge)[1]
     items: list[PlayedItem] = []
     for row in store.rows(_PLAYED, {"system": system}):
-        facts, players = json.loads(str(row["facts_json"])), json.loads(str(row["players_json"]))
-        scores: Any = dict(row["scores"] or {})  # type: ignore[call-overload]  # a map
+        facts, players = json.loads(row["facts_json"]), json.loads(row["players_json"])
+        scores = row["scores"] or {}
         if players.get("judge") == name and "item" in facts and "judge" in scores:
             items.append(
                 PlayedItem(
-                    round_number=int(str(row["round"])),
+                    round_number=row["round"],
                     item_id=str(facts["item"]),
                     log_score=float(scores["judge"]),
                 )

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from tasks.store.tables.parquet_store import ParquetStore
+from tasks.store.tables.query import open_views
+from tasks.store.tables.resolver import resolve
 from tasks.store.tables.retention import sweep
 from tests.support.children import start_child
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
@@ -77,7 +79,7 @@ def test_a_reader_that_listed_live_files_can_finish_within_the_grace(tmp_path):
     store = ParquetStore(tmp_path)
     store.save_run(run_record())
     store.publish(RUN, 0, generation_tables())
-    with store.open_views() as views:
+    with open_views(tmp_path, resolve(tmp_path)) as views:
         store.finish_run(run_record(status="done"))
         assert views.execute("SELECT count(*) FROM evaluations").fetchall() == [(6,)]
 

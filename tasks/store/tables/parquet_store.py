@@ -34,7 +34,7 @@ from tasks.store.tables.damage import digest_in
 from tasks.store.tables.integrity import Damage, check_store
 from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
-from tasks.store.tables.query import QueryResult, Reader, open_views
+from tasks.store.tables.query import Reader
 from tasks.store.tables.resolver import committed_files, committed_generations, resolve
 from tasks.store.tables.retention import GRACE_US, sweep
 from tasks.store.tables.tables import (
@@ -47,15 +47,14 @@ from tasks.store.tables.tables import (
 )
 
 if TYPE_CHECKING:
-    import duckdb
-    import numpy as np
+    pass
 
 _LOGGER = logging.getLogger(__name__)
 _COLUMNS = {"started_us": "started_at", "ended_us": "ended_at", "tags": "tags_json"}
 """Field of a ``RunRecord`` → its column, where that has another name."""
 
 
-class ParquetStore:
+class ParquetStore(Reader):
     """Immutable tables of runs on a local disk. The folder is created by the first write. Thread-safe."""
 
     def __init__(self, path: Path | str) -> None:
@@ -65,13 +64,11 @@ class ParquetStore:
             StoreFormatError: the path holds `*`, `?` or `[`, or something else lies there.
             StoreWriteError: a file lies there, or the folder cannot be read.
         """
-        self.path = store_root(path)
-        """Root folder, absolute."""
+        super().__init__(store_root(path))
         self._exists = check_format(self.path)
         self.mirror = mirror_of(self.path)
         """What carries the tables to object storage; ``None`` if they stay here."""
         self._files = ParquetFiles(self.mirror)
-        self._reader = Reader(self.path)
 
     @property
     def exists(self) -> bool:
@@ -290,67 +287,6 @@ class ParquetStore:
         values: dict[str, Any] = {field.name: rows[0][field.name] for field in fields(Checkpoint)}
         return Checkpoint(**values)
 
-    def rows(
-        self, sql: str, parameters: Mapping[str, object] | None = None
-    ) -> list[dict[str, object]]:
-        """Run SQL over the views and return rows as dictionaries.
-
-        Raises:
-            QueryError: the SQL is wrong or is no SELECT.
-            StoreDamagedError: a file cannot be read.
-        """
-        result = self.query(sql, parameters)
-        return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
-
-    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
-        """Run SQL over the views and return column names, types and rows.
-
-        Raises:
-            QueryError: the SQL is wrong or is no SELECT.
-            StoreDamagedError: a file cannot be read.
-        """
-        return self._reader.query(sql, parameters)
-
-    def columns(
-        self, sql: str, parameters: Mapping[str, object] | None = None
-    ) -> "dict[str, np.ndarray]":
-        """Run SQL over the views and return columns as arrays, masked where they hold NULL.
-
-        Raises:
-            QueryError: the SQL is wrong or is no SELECT.
-            StoreDamagedError: a file cannot be read.
-        """
-        return self._reader.columns(sql, parameters)
-
-    def export(
-        self,
-        sql: str,
-        path: Path | str,
-        parameters: Mapping[str, object] | None = None,
-    ) -> None:
-        """Write a query's result to a parquet file.
-
-        Raises:
-            QueryError: the SQL is wrong or is no SELECT.
-            StoreDamagedError: a file cannot be read.
-            StoreWriteError: the result cannot be written there.
-        """
-        self._reader.export(sql, Path(path), parameters)
-
-    def open_views(self, *, memory: str | None = None) -> "duckdb.DuckDBPyConnection":
-        """Return a DuckDB connection over the store as it is now; the caller closes it.
-
-        Args:
-            memory: what its queries may take, e.g. ``200MB``; ``None``: most of the machine's.
-
-        It may read the store and nothing else. One held for longer than a day may meet files
-        that were swept: open it again.
-
-        Raises:
-            StoreDamagedError: a file went at this very moment.
-        """
-        return open_views(self.path, resolve(self.path), memory=memory)
-
     def check(self) -> list[Damage]:
         """Read every visible file and the journal; return what is wrong, nothing if all is well."""
         return check_store(self.path) if self.exists else []
@@ -358,7 +294,7 @@ class ParquetStore:
     def close(self) -> None:
         """Free DuckDB's memory; safe to call twice, and the store can be used again."""
         self._files.close()
-        self._reader.close()
+        super().close()
 
     # -- helpers
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -43,8 +43,9 @@ class QueryResult:
 class Reader:
     """Runs queries over the store as it is at each call. Thread-safe."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        """Root folder of the store, absolute."""
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._resolution: Resolution | None = None
@@ -54,7 +55,7 @@ class Reader:
         """Checked SQL; the store repeats a few queries of its own."""
 
     def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
-        """Run one SELECT.
+        """Run one SELECT over the views; return column names, types and rows.
 
         Raises:
             QueryError: the SQL is wrong or is no SELECT.
@@ -62,15 +63,17 @@ class Reader:
         """
         return self._run(sql, parameters, _fetched)
 
+    def rows(
+        self, sql: str, parameters: Mapping[str, object] | None = None
+    ) -> list[dict[str, Any]]:
+        """Run one SELECT over the views and return rows as dictionaries; see ``query``."""
+        result = self.query(sql, parameters)
+        return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
     def columns(
         self, sql: str, parameters: Mapping[str, object] | None = None
     ) -> dict[str, "np.ndarray"]:
-        """Run one SELECT and return its columns as arrays, masked where they hold NULL.
-
-        Raises:
-            QueryError: the SQL is wrong or is no SELECT.
-            StoreDamagedError: a file of the store cannot be read.
-        """
+        """Run one SELECT and return its columns as arrays, masked where they hold NULL; see ``query``."""
         return self._run(sql, parameters, lambda result: result.fetchnumpy())
 
     def _run(
@@ -95,7 +98,7 @@ class Reader:
     def export(
         self,
         sql: str,
-        path: Path,
+        path: Path | str,
         parameters: Mapping[str, object] | None = None,
     ) -> None:
         """Write the result of one SELECT to a parquet file, which appears whole or not at all.
@@ -105,14 +108,14 @@ class Reader:
             StoreDamagedError: a file of the store cannot be read.
             StoreWriteError: the file cannot be written, or would lie within the store.
         """
-        path = path.absolute()
-        if path.resolve().is_relative_to(self._root.resolve()):
+        path = Path(path).absolute()
+        if path.resolve().is_relative_to(self.path.resolve()):
             raise write_error(path, "an export must not lie within the store itself")
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise write_error(path, "it is not a regular file, and would be replaced by one")
-        resolution = resolve(self._root)
+        resolution = resolve(self.path)
         with whole_file(path) as temporary:
-            connection = open_views(self._root, resolution, views_for(sql), writable=temporary)
+            connection = open_views(self.path, resolution, views_for(sql), writable=temporary)
             mode = (path if path.exists() else temporary).stat().st_mode
 
             def copy() -> None:
@@ -145,10 +148,10 @@ class Reader:
 
     def _cursor(self, views: frozenset[str]) -> tuple[duckdb.DuckDBPyConnection, Resolution]:
         """Return a cursor that has these views."""
-        resolution = resolve(self._root)
+        resolution = resolve(self.path)
         with self._lock:
             if self._connection is None or self._resolution != resolution:
-                self._connection = open_views(self._root, resolution, frozenset())
+                self._connection = open_views(self.path, resolution, frozenset())
                 self._resolution, self._views = resolution, set()
             missing = views - self._views
             if missing:
