@@ -11,6 +11,7 @@ from convergence.cli import options
 from convergence.cli.locations import open_runtime
 from convergence.finished_runs import CandidateNames
 from convergence_core.errors import ConfigurationError
+from convergence_core.records import fields_of
 
 if TYPE_CHECKING:
     from tasks.serving.answers import Arm
@@ -126,12 +127,8 @@ def fold(
         {
             "decisions": report.n_decisions,
             "rewards": report.n_rewards,
-            "feedback": report.feedback,
-            "policy": report.policy,
             "rating_rewards": report.n_rating_rewards,
-            "evidence": report.evidence,
-            "guards": report.guards,
-            "alarms": report.alarms,
+            **fields_of(report, "feedback", "policy", "evidence", "guards", "alarms"),
         },
         lambda: _show_fold(report, CandidateNames(root)),
     )

@@ -27,7 +27,7 @@ from convergence_core.errors import (
 )
 from convergence_core.events import BudgetWarned, CallEnded
 from convergence_core.ports import StoredAnswer
-from convergence_core.records import Json, Reply
+from convergence_core.records import Json, Reply, fields_of
 from tasks.calls.journal_batches import JournalQueue
 from tasks.calls.outcomes import (
     AttemptRecord,
@@ -404,22 +404,13 @@ class Calls:
         """Tell the listener to calls how an attempt ended."""
         if self.on_call is None:
             return
-        intent = call.intent
         ending = paid_by_parts(ending) if call.is_composed else ending
-        assert record.started_us is not None  # noqa: S101 - of an attempt that was made
-        assert record.ended_us is not None  # noqa: S101 - as above
         self.on_call(
             CallEnded(
-                run_id=intent.run_id,
-                generation=intent.generation,
-                eval_id=intent.eval_id,
+                **fields_of(call.intent, "run_id", "generation", "eval_id", "purpose", "provider"),
+                **fields_of(record, "started_us", "ended_us", "attempt"),
                 candidate_id=call.candidate_id,
-                purpose=intent.purpose,
-                provider=intent.provider,
                 request=call.paid.request,
-                started_us=record.started_us,
-                ended_us=record.ended_us,
-                attempt=record.attempt,
                 reply=ending if isinstance(ending, Reply) else None,
                 fault=None if isinstance(ending, Reply) else ending,
             )

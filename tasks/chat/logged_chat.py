@@ -25,7 +25,7 @@ from convergence_core.feedback.adapter_records import AdapterRecord
 from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import ROLES, ChatMessage, Interaction
 from convergence_core.feedback.roles import BUILT_IN, persona_of
-from convergence_core.records import Case, Json, Params, Reply, sha256_hex
+from convergence_core.records import Case, Json, Params, Reply, fields_of, sha256_hex
 from convergence_core.thought_tags import TextCallback
 from tasks.chat.role_adapters import RoleAdapters
 from tasks.inputs.environment import Environment
@@ -410,17 +410,13 @@ class LoggedChat:
         assert isinstance(body, dict)  # noqa: S101 - as above
         decision_id = None if chosen is None else chosen.decision_id
         return Interaction(
-            interaction_id=prompt.interaction_id,
-            source=prompt.source,
+            **fields_of(prompt, "interaction_id", "source", "role", "user_id", "conversation_id"),
             event_id=prompt.event_id or prompt.interaction_id,
-            role=prompt.role,
-            user_id=prompt.user_id,
             model=f"{STAND_IN} {model}" if self.is_offline else model,
             messages=tuple(sent),
             response=as_text(reply.value),
             thinking=reply.thinking,
             created_us=wall_clock_us(),
-            conversation_id=prompt.conversation_id,
             adapter_version=adapter_version,
             template_hash=sha256_hex(sent[0].content if sent[0].role == "system" else ""),
             sampling={name: value for name, value in body.items() if name not in _NO_SAMPLING},

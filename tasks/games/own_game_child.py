@@ -20,6 +20,7 @@ from convergence_core.errors import ConfigurationError
 from convergence_core.games.contract import FixedPlayer, broken_rules
 from convergence_core.games.game import Game, Turn, Turns
 from convergence_core.ports import Ask
+from convergence_core.records import fields_of
 from tasks.functions.user_functions import load_function
 
 MOST_MEMORY: Final = 8 << 30
@@ -76,11 +77,7 @@ def made(path: str, base_dir: str, key: str) -> tuple[Game | None, dict[str, Any
         make = load_function(path, Path(base_dir), key=key)
     except ConfigurationError as error:
         fields = ("key", "rule", "value", "fix", "file", "line", "column")
-        return None, {
-            "problems": [
-                {name: getattr(problem, name) for name in fields} for problem in error.problems
-            ]
-        }
+        return None, {"problems": [fields_of(problem, *fields) for problem in error.problems]}
     try:
         game: Game = make()
         replies = {SANDBOX: FixedPlayer(_REPORT)} if SANDBOX in getattr(game, "roles", ()) else {}
@@ -90,12 +87,9 @@ def made(path: str, base_dir: str, key: str) -> tuple[Game | None, dict[str, Any
     if broken:
         return None, {"broken": broken}
     return game, {
-        "id": game.id,
-        "version": game.version,
+        **fields_of(game, "id", "version", "feeds", "grounded"),
         "roles": list(game.roles),
         "cost": dict(game.cost),
-        "feeds": game.feeds,
-        "grounded": game.grounded,
     }
 
 

@@ -12,6 +12,7 @@ from prefect.events import emit_event
 
 from convergence_core.caveats import CASES
 from convergence_core.events import BudgetWarned, RunNotice
+from convergence_core.records import fields_of
 from convergence_core.result import RunResult, is_offline, verdict_of
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.runtime.rows import StoredAlarm
@@ -36,13 +37,7 @@ def emit_alarms(alarms: Sequence[StoredAlarm]) -> None:
             alarm.system,
             f"Drift: {alarm.what} of {alarm.system} went from {alarm.before:.3g} to "
             f"{alarm.after:.3g}.",
-            {
-                "arm_id": alarm.arm_id,
-                "before": alarm.before,
-                "after": alarm.after,
-                "n": alarm.n,
-                "created_us": alarm.created_us,
-            },
+            fields_of(alarm, "arm_id", "before", "after", "n", "created_us"),
             {"convergence.agent-type": alarm.agent_type},
         )
 

@@ -19,7 +19,7 @@ from convergence_core.events import (
     ThinkingStopped,
 )
 from convergence_core.ports import Checkpoint, RunRecord, SessionTarget
-from convergence_core.records import Candidate, Evaluation
+from convergence_core.records import Candidate, Evaluation, fields_of
 from convergence_core.search.learner import Learner
 from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
@@ -145,16 +145,10 @@ def _add_learners(run: Run, deps: EvaluationDeps, caller: Caller) -> None:
     """Add who advises the sampler, in the order of ``LEARNERS``; from then on the run holds its resources."""
     notify = notify_of(caller)
     parts = LearnerParts(
-        record=run.record,
-        loaded=run.loaded,
+        **fields_of(run, "record", "loaded", "session", "store", "state", "held"),
+        **fields_of(deps, "redact", "target"),
         world=deps.environment,
-        redact=deps.redact,
-        target=deps.target,
-        session=run.session,
-        store=run.store,
         attempts=cache(lambda: lineage.attempts(run.journal, run.record)),
-        state=run.state,
-        held=run.held,
         on_notice=None if notify is None else lambda text: notify(ThinkingStopped(text=text)),
     )
     for make in LEARNERS:
@@ -322,15 +316,11 @@ def _sweep(
 
 def _spec(record: RunRecord, deps: EvaluationDeps, store: ParquetStore) -> RunSpec:
     return RunSpec(
-        run_id=record.run_id,
+        **fields_of(record, "run_id", "label", "config_json", "base_dir", "cases_sha256"),
+        search_space_json=record.search_space_json,
         session_id=uuid4().hex,
-        label=record.label,
         payer=payer(record),
         world=OFFLINE if OFFLINE in record.tags else "",
-        config_json=record.config_json,
-        base_dir=record.base_dir,
-        cases_sha256=record.cases_sha256,
-        search_space_json=record.search_space_json,
         store_path=str(store.path.resolve()),
         mock_url=deps.environment.mock_url,
         n_workers=n_workers_of(deps.loaded.configuration.optimization.execution),

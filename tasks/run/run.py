@@ -17,7 +17,7 @@ from convergence_core.config import Configuration
 from convergence_core.errors import LeaseHeldError, RunInterruptedError, RunNotFoundError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
 from convergence_core.ports import Journal, LostCall, Row, RunRecord, RunStatus
-from convergence_core.records import Assignment, Evaluation, Trial
+from convergence_core.records import Assignment, Evaluation, Trial, fields_of
 from convergence_core.search.learner import Learner, LearnerStep
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import Advice, Plan
@@ -385,9 +385,7 @@ class Run:
                 system=self.record.name,
                 seed=self.record.seed,
                 algorithm=self.study.sampler.name,
-                n_generations=schedule.n_generations,
-                n_search_cases=schedule.n_search_cases,
-                n_holdout_cases=schedule.n_holdout_cases,
+                **fields_of(schedule, "n_generations", "n_search_cases", "n_holdout_cases"),
                 resumed_from=self.resumed_from,
                 maybe_paid=self.maybe_paid,
                 n_cells_planned=schedule.planned_cells(),

@@ -17,6 +17,7 @@ from convergence_core.feedback.foreign_ratings import (
     rows_of,
 )
 from convergence_core.feedback.records import Interaction
+from convergence_core.records import fields_of
 from tasks.store.feedback.feedback_store import FeedbackStore
 
 
@@ -72,12 +73,7 @@ def rating_rows(store: FeedbackStore, *, role: str | None = None) -> Iterator[di
                 "timestamp": _iso(mark.created_us),
                 "interaction_id": mark.interaction_id,
                 "role": interaction.role,
-                "user_id": mark.user_id,
-                "rating": mark.rating,
-                "thumbs": mark.thumbs,
-                "reward": mark.reward,
-                "reason": mark.reason,
-                "source": mark.source,
+                **fields_of(mark, "user_id", "rating", "thumbs", "reward", "reason", "source"),
             }
 
 
