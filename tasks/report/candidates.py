@@ -10,7 +10,7 @@ from convergence_core.search.recommend import mean_interval, paired_difference
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
 from tasks.inputs.cases import groups_of
-from tasks.report.evidence import RunEvidence, mean_of_known
+from tasks.report.evidence import Metrics, mean_of_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,9 @@ class View:
     names: Mapping[str, str]
     """Candidate → name for people."""
     search: SearchState
-    evidence: RunEvidence
+    metrics: Metrics
+    n_failed: Mapping[str, int]
+    """Candidate → search cells that ended without an ``ok`` status."""
     final: Final
     standing: Mapping[str, Ranked]
     level: float
@@ -119,7 +121,7 @@ class View:
             holdout=holdout,
             answer_usd=self.final.answer_usd(name),
             answer_ms=self.final.answer_ms(name),
-            metrics=self.evidence.metrics.get(name, {}),
+            metrics=self.metrics.get(name, {}),
         )
 
     def row(self, rank: int, ranked: Ranked) -> LeaderboardRow:
@@ -130,8 +132,8 @@ class View:
             rank=rank,
             label=self.names[ranked.candidate_id],
             params=dict(member.candidate.params),
-            n_failed=self.evidence.n_failed.get(ranked.candidate_id, 0),
-            metrics=self.evidence.metrics.get(ranked.candidate_id, {}).get("search", {}),
+            n_failed=self.n_failed.get(ranked.candidate_id, 0),
+            metrics=self.metrics.get(ranked.candidate_id, {}).get("search", {}),
             origin=member.candidate.origin,
             generation=member.generation,
         )

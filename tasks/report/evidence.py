@@ -3,9 +3,8 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from convergence_core.posterior.case_effects import adjusted_means
 from convergence_core.records import Json, Role
@@ -14,6 +13,8 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.tables.parquet_store import ParquetStore
 
+Metrics: TypeAlias = Mapping[str, Mapping[Role, Mapping[str, float]]]
+"""Candidate → role → metric → mean."""
 MAX_FAILURES = 50
 
 _EXAMPLE_CHARS = 1_000
@@ -22,7 +23,8 @@ _COUNTS = """
 SELECT count(*) FILTER (WHERE status <> 'skipped') AS n_evaluations,
        count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed,
        count(*) FILTER (WHERE status <> 'skipped' AND reward IS NULL) AS n_missing,
-       count(*) FILTER (WHERE status = 'skipped') AS n_skipped
+       count(*) FILTER (WHERE status = 'skipped') AS n_skipped,
+       (SELECT count(*) FROM attempts WHERE run_id = $run AND state = 'cached') AS n_cached
 FROM evaluations WHERE run_id = $run
 """
 
@@ -88,33 +90,26 @@ FROM attempts WHERE run_id = $run GROUP BY purpose, provider, model
 ORDER BY cost_usd DESC NULLS LAST, purpose, provider, model
 """
 
-_CACHED = "SELECT count(*) AS n FROM attempts WHERE run_id = $run AND state = 'cached'"
+
+def counts_of(store: ParquetStore, run_id: str) -> dict[str, Any]:
+    """Return evaluations, and those failed, missing, skipped and cached, by the fields of ``RunResult``."""
+    (counts,) = store.rows(_COUNTS, {"run": run_id})
+    return counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEvidence:
-    """Everything that a result takes from the committed tables of a run."""
-
-    counts: Mapping[str, Any]
-    """Evaluations, and those failed, missing, skipped and cached, by the fields of ``RunResult``."""
-    n_failed: Mapping[str, int] = field(default_factory=dict)
-    """Candidate → search cells that ended without an ``ok`` status."""
-    metrics: Mapping[str, Mapping[Role, Mapping[str, float]]] = field(default_factory=dict)
-    """Candidate → role → metric → mean; of ``search`` adjusted for the cases that were asked."""
-    curve: tuple[CurvePoint, ...] = ()
-    """One point per committed generation: what was known then."""
-    failures: tuple[Failure, ...] = ()
-    costs: tuple[RoleCost, ...] = ()
+def failures_by_candidate(store: ParquetStore, run_id: str) -> dict[str, int]:
+    """Return candidate → search cells that ended without an ``ok`` status."""
+    return {row["candidate_id"]: row["n_failed"] for row in store.rows(_CELLS, {"run": run_id})}
 
 
-def read_evidence(
+def metrics_of(
     store: ParquetStore,
     run_id: str,
     *,
     compared: Sequence[str] = (),
     case_weights: Mapping[str, float] | None = None,
-) -> RunEvidence:
-    """Read what a run has committed.
+) -> Metrics:
+    """Return the means of all metrics; of ``search`` adjusted for the cases that were asked.
 
     Args:
         store: holds the run.
@@ -139,17 +134,7 @@ def read_evidence(
         )
         for candidate_id, mean in adjusted.items():
             metrics.setdefault(candidate_id, {}).setdefault("search", {})[metric] = mean
-    return RunEvidence(
-        counts={
-            **store.rows(_COUNTS, run)[0],
-            "n_cached": store.rows(_CACHED, run)[0]["n"],
-        },
-        n_failed={row["candidate_id"]: row["n_failed"] for row in store.rows(_CELLS, run)},
-        metrics=metrics,
-        curve=curve_of(store, run_id),
-        costs=costs_of(store, run_id),
-        failures=tuple(_failure(row) for row in store.rows(_FAILURES, run)[:MAX_FAILURES]),
-    )
+    return metrics
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
@@ -179,11 +164,11 @@ def costs_of(store: ParquetStore, run_id: str) -> tuple[RoleCost, ...]:
     return tuple(RoleCost(**row) for row in store.rows(_COSTS, {"run": run_id}))
 
 
-def _failure(row: Mapping[str, Any]) -> Failure:
-    example = row["example"]
-    return Failure(
-        reason=row["reason"],
-        fault=row["fault"],
-        n=row["n"],
-        example=None if example is None else shortened(example, _EXAMPLE_CHARS, redacted_text),
-    )
+def failures_of(store: ParquetStore, run_id: str) -> tuple[Failure, ...]:
+    """Return why evaluations failed, the most frequent reasons first."""
+    failures = []
+    for row in store.rows(_FAILURES, {"run": run_id})[:MAX_FAILURES]:
+        text = row["example"]
+        example = None if text is None else shortened(text, _EXAMPLE_CHARS, redacted_text)
+        failures.append(Failure(**{**row, "example": example}))
+    return tuple(failures)

@@ -10,7 +10,7 @@ from convergence_core.explanation.explain import explain
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.prompts.state import text_id_of
 from convergence_core.records import Params, Ranked
-from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
+from convergence_core.result import MetricInfo, ResultStatus, RoleCost, RunResult, Within
 from convergence_core.search.goals import FittedGoals, Goals
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import SearchState
@@ -21,7 +21,14 @@ from tasks.calls.model_calls import SAO, THOUGHT, WRITING
 from tasks.inputs.loader import Loaded
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
-from tasks.report.evidence import RunEvidence, read_evidence
+from tasks.report.evidence import (
+    costs_of,
+    counts_of,
+    curve_of,
+    failures_by_candidate,
+    failures_of,
+    metrics_of,
+)
 from tasks.report.front import pareto_front
 from tasks.report.judge_section import judge_reports
 from tasks.report.prompts_section import prompt_report
@@ -86,9 +93,9 @@ def collect(
     ranking = () if recommendation is None else recommendation.ranking
     top = ranking[:MAX_LEADERBOARD]
     shown = [ranked.candidate_id for ranked in top]
-    evidence = read_evidence(
+    metrics = metrics_of(
         run.store,
-        run.record.run_id,
+        run.run_id,
         compared=list(dict.fromkeys([*shown, *([] if baseline_id is None else [baseline_id])])),
         case_weights=run.past.case_weights,
     )
@@ -98,7 +105,8 @@ def collect(
         space=space,
         names=names,
         search=search,
-        evidence=evidence,
+        metrics=metrics,
+        n_failed=failures_by_candidate(run.store, run.run_id),
         final=final,
         standing={ranked.candidate_id: ranked for ranked in ranking},
         level=level,
@@ -106,7 +114,7 @@ def collect(
     goals = Goals.of(run.configuration)
     fitted = None if goals is None else goals.fit(search.archive, space)
     result = replace(
-        _account(run, evidence),
+        _account(run),
         status=status,
         reason=reason,
         n_maybe_paid=len(run.maybe_paid),
@@ -144,8 +152,9 @@ def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dic
     }
 
 
-def _account(run: Run, evidence: RunEvidence) -> RunResult:
+def _account(run: Run) -> RunResult:
     """Return a run's settings, counts and costs, without its findings."""
+    curve, costs = curve_of(run.store, run.run_id), costs_of(run.store, run.run_id)
     record, loaded, configuration = run.record, run.loaded, run.configuration
     totals = run.journal.totals(record.run_id)
     metrics = configuration.evaluation.metrics
@@ -157,13 +166,13 @@ def _account(run: Run, evidence: RunEvidence) -> RunResult:
         reason="",
         algorithm=configuration.optimization.algorithm,
         seed=record.seed,
-        generations_run=len(evidence.curve),
+        generations_run=len(curve),
         n_candidates=0,
-        **evidence.counts,
+        **counts_of(run.store, run.run_id),
         n_calls=totals.n_attempts,
         cost_usd=totals.cost_usd,
-        costs=evidence.costs,
-        never_called=_never_called(configuration, evidence),
+        costs=costs,
+        never_called=_never_called(configuration, costs, len(curve) - 1),
         started_us=record.started_us,
         ended_us=end_us(record.started_us),
         n_search_cases=len(loaded.search_cases),
@@ -173,18 +182,16 @@ def _account(run: Run, evidence: RunEvidence) -> RunResult:
             for name in sorted(metrics, key=lambda name: (-metrics[name].weight, name))
         ),
         winner=None,
-        curve=evidence.curve,
-        failures=evidence.failures,
+        curve=curve,
+        failures=failures_of(run.store, run.run_id),
     )
 
 
-def _never_called(configuration: Configuration, evidence: RunEvidence) -> tuple[str, ...]:
+def _never_called(
+    configuration: Configuration, costs: Sequence[RoleCost], n_before: int
+) -> tuple[str, ...]:
     """Return the purposes that the configuration asks for and that made no call, in words."""
-    society, prompts, n_before = (
-        configuration.society,
-        configuration.prompts,
-        len(evidence.curve) - 1,
-    )
+    society, prompts = configuration.society, configuration.prompts
     has_llm = configuration.llm is not None
     wanted = {
         "judge": ("judges", bool(configuration.evaluation.judges)),
@@ -195,7 +202,7 @@ def _never_called(configuration: Configuration, evidence: RunEvidence) -> tuple[
         ),
         "sao": ("preferences", has_llm and society.prefers and n_before >= society.sao.every),
     }
-    called = {cost.purpose for cost in evidence.costs}
+    called = {cost.purpose for cost in costs}
     return tuple(
         name for key, (name, is_wanted) in wanted.items() if is_wanted and key not in called
     )
