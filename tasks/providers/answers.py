@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from convergence_core.budget.usage import usage_of
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
@@ -19,6 +20,15 @@ REASONING = "reasoning_content"
 """Field of a message that holds its thinking, as DeepSeek, vLLM and SGLang name it."""
 _REASONING_FIELDS = (REASONING, "reasoning", "thinking")
 """The same field of OpenRouter, Groq and newer vLLM, and of Ollama."""
+
+
+class RawAnswer(NamedTuple):
+    """The JSON of an answer, as if it had come in one piece, and when it came."""
+
+    raw: dict[str, Json]
+    first_token_ms: float | None
+    """Since sending; ``None`` if it was not streamed."""
+    latency_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +75,12 @@ def refusal_of(message: Mapping[str, Json]) -> str:
     return "".join(part for part in (message.get("refusal"), *parts) if isinstance(part, str))
 
 
-def read_chat(
-    raw: Mapping[str, Json],
-    *,
-    latency_ms: float,
-    first_token_ms: float | None = None,
-    is_split: bool = True,
-) -> ChatCompletion:
+def read_chat(answer: RawAnswer, *, is_split: bool = True) -> ChatCompletion:
     """Read an answer of the chat protocol; its first choice counts.
 
     ``is_split``: whether thinking at the beginning of the text is kept apart, here and below.
     """
-    choice = first_of(raw.get("choices"))
+    choice = first_of(answer.raw.get("choices"))
     message = mapping(choice.get("message"))
     reason, why = choice.get("finish_reason"), None
     if refusal := refusal_of(message):
@@ -89,11 +93,10 @@ def read_chat(
         # Servers that look for the end of the thinking in vain put the whole answer there.
         text, thinking = thinking, ""
     return _completion(
-        raw,
+        answer,
         text,
         thinking=thinking,
         is_split=is_split,
-        model=raw.get("model"),
         finish_reason=reason,
         logprobs=_logprobs(choice),
         tool_calls=[
@@ -106,8 +109,6 @@ def read_chat(
         ],
         why=why,
         is_absent=not choice,
-        latency_ms=latency_ms,
-        first_token_ms=first_token_ms,
     )
 
 
@@ -152,50 +153,38 @@ def called_tools(raw: Mapping[str, Json]) -> list[dict[str, Json]]:
     ]  # fmt: skip
 
 
-def read_anthropic(
-    raw: Mapping[str, Json],
-    *,
-    latency_ms: float,
-    first_token_ms: float | None = None,
-    is_split: bool = True,
-) -> ChatCompletion:
+def read_anthropic(answer: RawAnswer, *, is_split: bool = True) -> ChatCompletion:
     """Read an answer of Anthropic's messages."""
     text, thinking, calls = "", "", []
-    for block in mappings(raw.get("content")):
+    for block in mappings(answer.raw.get("content")):
         if block.get("type") == "text":
             text += as_text(block.get("text") or "")
         elif block.get("type") == "thinking":
             thinking += as_text(block.get("thinking") or "")
         elif block.get("type") == "tool_use":
             calls.append({"name": block.get("name"), "arguments": block.get("input", {})})
-    reason = raw.get("stop_reason")
+    reason = answer.raw.get("stop_reason")
     why = ("the model refused", REFUSAL) if reason == "refusal" else None
     return _completion(
-        raw,
+        answer,
         text,
         thinking=thinking,
         is_split=is_split,
-        model=raw.get("model"),
         finish_reason=reason,
         tool_calls=calls,
         why=why,
-        latency_ms=latency_ms,
-        first_token_ms=first_token_ms,
     )
 
 
 def _completion(
-    raw: Mapping[str, Json],
+    answer: RawAnswer,
     text: str,
     *,
     thinking: str,
     is_split: bool,
-    model: Json,
     finish_reason: Json,
     tool_calls: list[dict[str, Json]],
     why: tuple[str, str] | None,
-    latency_ms: float,
-    first_token_ms: float | None,
     is_absent: bool = False,
     logprobs: tuple[float, ...] | None = None,
 ) -> ChatCompletion:
@@ -204,7 +193,7 @@ def _completion(
     ``is_absent``: there is no choice at all, whatever the answer reports beside it.
     """
     reason = finish_reason if isinstance(finish_reason, str) else None
-    usage = usage_of(raw)
+    usage, model = usage_of(answer.raw), answer.raw.get("model")
     split = split_thinking(text) if is_split else SplitText(None, text)
     if split.answer is not text:
         text, logprobs = split.answer, None  # they are of the thinking's tokens too
@@ -217,12 +206,12 @@ def _completion(
     return ChatCompletion(
         # White space beside tool calls is no text.
         text=text if text.strip() or fault is not None else "",
-        latency_ms=latency_ms,
+        latency_ms=answer.latency_ms,
         model=model if isinstance(model, str) else None,
         usage=usage,
-        first_token_ms=first_token_ms,
+        first_token_ms=answer.first_token_ms,
         finish_reason=reason,
-        raw=raw,
+        raw=answer.raw,
         thinking="\n\n".join(filter(None, (thinking.strip(), split.thinking))) or None,
         logprobs=logprobs,
         tool_calls=tuple(tool_calls),

@@ -370,9 +370,4 @@ class AnthropicChat(Provider):
                 joiner = AnthropicJoiner(self._pieces(on_text, model)) if stream else None
                 answer = await self._read(response, joiner, stopwatch)
         self._check_chat(answer.raw)
-        return read_anthropic(
-            answer.raw,
-            latency_ms=answer.latency_ms,
-            first_token_ms=answer.first_token_ms,
-            is_split=self._settings.separate_thinking,
-        )
+        return read_anthropic(answer, is_split=self._settings.separate_thinking)

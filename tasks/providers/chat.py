@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 
@@ -16,7 +16,7 @@ from convergence_core.thought_tags import AnswerPieces, TextCallback, begins_wit
 from tasks.http.clients import ClientSettings, Stopwatch
 from tasks.http.faults import bad_body_fault, bare, header_fault
 from tasks.json_values import to_json
-from tasks.providers.answers import ChatCompletion
+from tasks.providers.answers import ChatCompletion, RawAnswer
 from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
 from tasks.providers.streams import DONE, Joiner, cut_fault, event_data, read_piece
@@ -43,15 +43,6 @@ class ChatSettings:
     """Short name for tables and prices."""
     separate_thinking: bool = True
     """Whether thinking within an answer is kept apart from it."""
-
-
-class RawAnswer(NamedTuple):
-    """The JSON of an answer, as if it had come in one piece, and when it came."""
-
-    raw: dict[str, Json]
-    first_token_ms: float | None
-    """Since sending; ``None`` if it was not streamed."""
-    latency_ms: float
 
 
 class Provider(ABC):

@@ -14,7 +14,7 @@ from convergence_core.thought_tags import AnswerPieces, TextCallback
 from tasks.json_values import as_text
 from tasks.models.files import LOCAL_MODELS, LocalModel, ModelFiles, ModelProcessError, find_model
 from tasks.models.requests import ChatAnswer, ChatRequest
-from tasks.providers.answers import ChatCompletion, read_chat
+from tasks.providers.answers import ChatCompletion, RawAnswer, read_chat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped, settled
 
@@ -111,12 +111,8 @@ class LocalChat(Provider):
             choice["logprobs"] = {"content": [{"logprob": logprob} for logprob in answer.logprobs]}
         raw: dict[str, Json] = {"model": model, "choices": [choice], "usage": usage}
         latency_ms = answer.latency_ms or (time.monotonic() - started_s) * 1000
-        done = read_chat(
-            raw,
-            latency_ms=latency_ms,
-            first_token_ms=answer.first_token_ms,
-            is_split=self._settings.separate_thinking,
-        )
+        whole = RawAnswer(raw, answer.first_token_ms, latency_ms)
+        done = read_chat(whole, is_split=self._settings.separate_thinking)
         return self._noted(done, pieces, model)
 
     async def aclose(self) -> None:

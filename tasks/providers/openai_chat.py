@@ -17,8 +17,8 @@ from convergence_core.records import Json
 from convergence_core.thought_tags import TextCallback
 from tasks.http.clients import Stopwatch
 from tasks.http.faults import bare
-from tasks.providers.answers import ChatCompletion, read_chat
-from tasks.providers.chat import ChatSettings, Provider, RawAnswer
+from tasks.providers.answers import ChatCompletion, RawAnswer, read_chat
+from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.faults import check_finished
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
 from tasks.providers.streams import ChatJoiner
@@ -98,12 +98,7 @@ class OpenAIChat(Provider):
         self._check_chat(answer.raw)
         url, secret = bare(self.base_url), self._settings.secret
         check_finished(answer.raw, httpx.Headers(), url=url, secret=secret)
-        done = read_chat(
-            answer.raw,
-            latency_ms=answer.latency_ms,
-            first_token_ms=answer.first_token_ms,
-            is_split=self._settings.separate_thinking,
-        )
+        done = read_chat(answer, is_split=self._settings.separate_thinking)
         done = self._noted(done, pieces, model)
         is_billed_here = self._dialect == "openrouter"
         return replace(done, cost_usd=reported_cost(answer.raw)) if is_billed_here else done
