@@ -525,14 +525,13 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
             raise refusal_of(fault) from None
         logged = answer.interaction
         generated = GeneratedAnswer(
-            interaction_id=logged.interaction_id,
+            **fields_of(
+                logged, "interaction_id", "adapter_version", "n_input_tokens", "n_output_tokens"
+            ),
             role=body.role,
             response=answer.text,
             model=prepared.model,
-            adapter_version=logged.adapter_version,
             finish_reason=end_reason(answer),
-            n_input_tokens=logged.n_input_tokens,
-            n_output_tokens=logged.n_output_tokens,
         )
         made = json_answer(as_dict(generated))
         made.headers[INTERACTION_ID] = logged.interaction_id

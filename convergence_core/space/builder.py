@@ -18,6 +18,7 @@ from convergence_core.config import (
 )
 from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.records import fields_of
 from convergence_core.space.parameters import Choice, Float, Integer, Parameter, When
 from convergence_core.space.space import Space
 
@@ -51,15 +52,10 @@ def build_space(cfg: SearchSpaceConfig, texts: Mapping[str, str]) -> Space:
 def _parameter(cfg: ParameterConfig, when: When, texts: Mapping[str, str]) -> Parameter:
     match cfg:
         case FloatParam():
-            scale, step = cfg.log, cfg.step
-            return Float(
-                min=cfg.min, max=cfg.max, log=scale, step=step, default=cfg.default, when=when
-            )
+            return Float(**fields_of(cfg, "min", "max", "log", "step", "default"), when=when)
         case IntParam():
-            low, high, step = cfg.min, cfg.max, cfg.step or 1
-            return Integer(
-                min=low, max=high, log=cfg.log, step=step, default=cfg.default, when=when
-            )
+            shared = fields_of(cfg, "min", "max", "log", "default")
+            return Integer(**shared, step=cfg.step or 1, when=when)
         case CategoricalParam():
             # Adding 0.0 turns -0.0 into 0.0.
             choices = tuple(c + 0.0 if isinstance(c, float) else c for c in cfg.choices)

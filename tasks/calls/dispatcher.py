@@ -11,7 +11,6 @@ from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.objective import RewardModel
 from convergence_core.ports import Metric, Target, WorstCase
 from convergence_core.records import (
-    NO_USAGE,
     Assignment,
     Case,
     Cell,
@@ -40,6 +39,11 @@ from tasks.calls.scorer import CONSTRAINT, CellScore, Scorer, error_text
 
 TIMEOUTS = frozenset({"timeout", "connect_timeout"})
 """Error types that make an evaluation's status ``timeout``."""
+_OF_A_REPLY = (
+    *("latency_ms", "first_token_ms", "cost_usd", "usage", "dropped", "recording_url"),
+    *("model", "provider"),
+)
+"""Its fields that an evaluation has too."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,19 +96,16 @@ class PendingCell:
         status: Status = "ok"
         if score.fault is not None and score.error_type != CONSTRAINT:
             status = "timeout" if score.error_type in TIMEOUTS else "error"
-        cost_usd = None if reply is None else reply.cost_usd
+        answered: dict[str, Any] = {"provider": self.call.intent.provider}
+        if reply is not None:
+            answered = fields_of(reply, *_OF_A_REPLY)
+        if record.cached:
+            answered["cost_usd"] = 0.0
         return self._evaluation(
             status=status,
             **fields_of(score, "fault", "error_type", "error", "reward", "metrics"),
-            latency_ms=None if reply is None else reply.latency_ms,
-            first_token_ms=None if reply is None else reply.first_token_ms,
-            cost_usd=0.0 if record.cached else cost_usd,
-            usage=NO_USAGE if reply is None else reply.usage,
-            dropped=() if reply is None else reply.dropped,
-            recording_url=None if reply is None else reply.recording_url,
-            model=None if reply is None else reply.model,
-            provider=self.call.intent.provider if reply is None else reply.provider,
             **fields_of(record, "cached", "attempt", "started_us", "ended_us"),
+            **answered,
             request_text=self.call.request_text if keep_text else None,
             response_text=canonical_json(reply.value) if reply and keep_text else None,
             thinking_text=reply.thinking if reply and keep_text else None,

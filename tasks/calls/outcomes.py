@@ -198,9 +198,7 @@ def settle_reservation(
 def record_of(answer: StoredAnswer, intent: CallIntent) -> AttemptRecord:
     """Return the account of a stored answer, as seen by the evaluation of an intent."""
     return AttemptRecord(
-        started_us=answer.started_us,
-        ended_us=answer.ended_us,
-        attempt=answer.attempt,
+        **fields_of(answer, "started_us", "ended_us", "attempt"),
         cached=not _paid_for_it(answer, intent),
     )
 

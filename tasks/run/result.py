@@ -9,7 +9,7 @@ from convergence_core.config import Configuration
 from convergence_core.explanation.explain import explain
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.prompts.state import text_id_of
-from convergence_core.records import Params, Ranked
+from convergence_core.records import Params, Ranked, fields_of
 from convergence_core.result import MetricInfo, ResultStatus, RoleCost, RunResult, Within
 from convergence_core.search.goals import FittedGoals, Goals
 from convergence_core.search.recommend import Recommendation
@@ -159,13 +159,11 @@ def _account(run: Run) -> RunResult:
     totals = run.journal.totals(record.run_id)
     metrics = configuration.evaluation.metrics
     return RunResult(
-        run_id=record.run_id,
-        label=record.label,
+        **fields_of(record, "run_id", "label", "seed", "started_us"),
         system=record.name,
         status="stopped",
         reason="",
         algorithm=configuration.optimization.algorithm,
-        seed=record.seed,
         generations_run=len(curve),
         n_candidates=0,
         **counts_of(run.store, run.run_id),
@@ -173,7 +171,6 @@ def _account(run: Run) -> RunResult:
         cost_usd=totals.cost_usd,
         costs=costs,
         never_called=_never_called(configuration, costs, len(curve) - 1),
-        started_us=record.started_us,
         ended_us=end_us(record.started_us),
         n_search_cases=len(loaded.search_cases),
         n_holdout_cases=len(loaded.holdout_cases),

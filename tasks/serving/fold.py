@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convergence_core.errors import NoArmsError
+from convergence_core.records import fields_of
 from tasks.serving.bandit import Bandit
 from tasks.serving.evidence import TrafficEvidence
 from tasks.serving.guard import GuardLook, look
@@ -116,10 +117,7 @@ def _look(
         log_threshold=evidence.log_threshold,
         details={
             "agent_type": agent_type,
-            "regret": evidence.regret,
-            "n_to_verdict": evidence.n_to_verdict,
-            "winner": evidence.winner,
-            "caveat": evidence.caveat,
+            **fields_of(evidence, "regret", "n_to_verdict", "winner", "caveat"),
         },
         created_us=store.now_us(),
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from convergence_core.caveats import TRAFFIC
 from convergence_core.gate.guard import Guard, gains_against_champion
+from convergence_core.records import fields_of
 from tasks.serving.settings import read_settings
 from tasks.store.runtime.promotions import save_look, set_champion
 from tasks.store.runtime.rows import (
@@ -87,17 +88,12 @@ def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
             candidate_id=judged.promoted,
             champion_id=judged.champion,
             run_id=None,
-            decision=judged.decision,
-            n=judged.n,
+            **fields_of(judged, "decision", "n", "log_threshold"),
             log_e=max(judged.log_e_worse, judged.log_e_better),
-            log_threshold=judged.log_threshold,
             details={
                 "agent_type": agent_type,
-                "log_e_worse": judged.log_e_worse,
-                "log_e_better": judged.log_e_better,
-                "alpha": guard.alpha,
-                "tolerance": guard.tolerance,
-                "caveat": judged.caveat,
+                **fields_of(judged, "log_e_worse", "log_e_better", "caveat"),
+                **fields_of(guard, "alpha", "tolerance"),
             },
             created_us=store.now_us(),
         ),
@@ -145,10 +141,7 @@ def judge(
     return GuardLook(
         promoted=guard.promoted,
         champion=guard.champion,
-        decision=watch.decision,
-        n=watch.n,
-        log_e_worse=watch.log_e_worse,
-        log_e_better=watch.log_e_better,
+        **fields_of(watch, "decision", "n", "log_e_worse", "log_e_better"),
         log_threshold=-float(np.log(guard.alpha)),
     )
 
