@@ -267,7 +267,7 @@ def views_over(tables: Mapping[str, str], names: Collection[str] = VIEW_NAMES) -
     """Return the statement that creates each of these views over tables that are SELECTs."""
     selects = {**tables, **_SELECTS}
     return {
-        name: f"CREATE VIEW {name} AS {select}"
+        name: f"CREATE OR REPLACE VIEW {name} AS {select}"
         for name, select in selects.items()
         if name in names
     }
