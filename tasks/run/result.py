@@ -93,11 +93,9 @@ def collect(
     ranking = () if recommendation is None else recommendation.ranking
     top = ranking[:MAX_LEADERBOARD]
     shown = [ranked.candidate_id for ranked in top]
+    compared = dict.fromkeys(shown if baseline_id is None else [*shown, baseline_id])
     metrics = metrics_of(
-        run.store,
-        run.run_id,
-        compared=list(dict.fromkeys([*shown, *([] if baseline_id is None else [baseline_id])])),
-        case_weights=run.past.case_weights,
+        run.store, run.run_id, compared=[*compared], case_weights=run.past.case_weights
     )
     final = final or Final.of((), loaded.cases, level)
     names = space.names(_points(ranking, search, final))
