@@ -1,35 +1,43 @@
-"""CPU per request of the HTTP service beside a bare FastAPI endpoint, in one run.
+"""CPU per request of the HTTP service beside a bare FastAPI endpoint or LiteLLM's proxy, in one run.
 
-    python -m benchmarks.service --seconds 6 --rounds 3
+    python -m benchmarks.service --seconds 6 --rounds 3 [--litellm VENV/bin/litellm]
 
-Both are served by the same uvicorn in a process of their own, asked over the same kept-alive
-connections by this one. The bare endpoint checks a body of the same form and returns JSON of the same
-size: no token, no store. Ours chooses an arm or takes in a reward, durably. CPU is that of the serving
-process, of all its threads.
+Each is served in a process of its own, asked over the same kept-alive connections by this one. The
+bare endpoint checks a body of the same form and returns JSON of the same size: no token, no store. Ours
+chooses an arm or takes in a reward, durably. With `--litellm`, both proxies check a key and pass a chat's
+answer on from one provider on loopback; ours draws its arm and logs decision, cost and answer durably,
+LiteLLM stores nothing. CPU is that of the serving process, of all its threads.
 """
 
 import asyncio
 import json
 import os
 import secrets
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import uvicorn
 from fastapi import FastAPI
 
+from benchmarks.answering import serving
 from benchmarks.machine import cpu_of, describe_machine, options
 from benchmarks.tables import header, row
+from benchmarks.throughput import configuration
 from convergence.client import AsyncClient
 from convergence.service.bodies import SelectBody
 from tasks.store.runtime.rows import Reward
 
 TOKEN = "BENCHMARK_TOKEN"  # noqa: S105 - the name of a variable
 N_ARMS, N_CONNECTIONS = 10, 16
+LITELLM_PORT: Final = "4817"
+Ask: TypeAlias = "Callable[[Connection, int], Awaitable[None]]"
 WARM_UP_S = 5.0
 """Seconds of requests before those that count: the first hundred rewards make as many policies."""
 
@@ -94,13 +102,14 @@ class Connection:
         return found
 
 
-async def load(url: str, headers: str, seconds: float) -> tuple[int, list[float]]:
-    """Send pairs of requests for so long; return requests and the seconds that each pair took.
+async def load(url: str, headers: str, seconds: float, ask: "Ask") -> list[float]:
+    """Ask for so long; return the seconds that each answer of ``ask`` took.
 
     Args:
         url: the server's.
         headers: of every request.
         seconds: for how long.
+        ask: sends requests over a connection of this number.
     """
     port = int(url.rpartition(":")[2])
     connections = [Connection(port, headers) for _ in range(N_CONNECTIONS)]
@@ -111,30 +120,60 @@ async def load(url: str, headers: str, seconds: float) -> tuple[int, list[float]
     async def pairs(connection: Connection, number: int) -> None:
         while time.perf_counter() < end:
             begun = time.perf_counter()
-            chosen = await connection.post("/v1/systems/bot/select", {"user_id": f"user-{number}"})
-            await connection.post(
-                "/v1/systems/bot/update",
-                {"user_id": f"user-{number}", "decision_id": chosen["decision_id"], "reward": 1},
-            )
+            await ask(connection, number)
             times.append(time.perf_counter() - begun)
 
     await asyncio.gather(*(pairs(c, number) for number, c in enumerate(connections)))
-    return 2 * len(times), times
+    return times
 
 
-def measured(command: list[str], headers: str, seconds: float) -> tuple[float, float, float]:
-    """Return CPU milliseconds a request, requests a second, and p99 of a pair in milliseconds."""
-    environment = {**os.environ, "COLUMNS": "400"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        url = "http://" + process.stdout.readline().rpartition("http://")[2].strip()
+async def ask_pair(connection: Connection, number: int) -> None:
+    """Ask for an arm and reward it."""
+    user = {"user_id": f"user-{number}"}
+    chosen = await connection.post("/v1/systems/mood/select", user)
+    reward = {**user, "decision_id": chosen["decision_id"], "reward": 1}
+    await connection.post("/v1/systems/mood/update", reward)
+
+
+async def ask_chat(connection: Connection, number: int) -> None:
+    """Ask for an answer."""
+    messages = [{"role": "user", "content": "Is it raining in Ulm? " * 20}]
+    body = {"model": "convergence/mood", "messages": messages, "user": f"user-{number}"}
+    await connection.post("/v1/chat/completions", body)
+
+
+def measured(
+    command: list[str], headers: str, seconds: float, folder: str, port: str = ""
+) -> tuple[float, float, float]:
+    """Return CPU milliseconds a request, requests a second, and p99 of what is asked, in milliseconds.
+
+    Args:
+        command: serves, and prints its address unless there is a ``port``.
+        headers: of every request.
+        seconds: for how long.
+        folder: where the command runs.
+        port: that it listens at.
+    """
+    environment = {**os.environ, "COLUMNS": "400", "PYTHONPATH": str(Path.cwd())}
+    with subprocess.Popen(
+        command, stdout=None if port else subprocess.PIPE, text=True, env=environment, cwd=folder
+    ) as process:
+        if process.stdout is not None:
+            port = process.stdout.readline().rpartition(":")[2].strip()
+        with socket.socket() as client:
+            while client.connect_ex(("127.0.0.1", int(port))):
+                time.sleep(0.1)
+        url = f"http://127.0.0.1:{port}"
         if "--token" in command:
             asyncio.run(offer(url, headers))
-        asyncio.run(load(url, headers, WARM_UP_S))
+        is_chat = "--config" in command
+        ask = ask_chat if is_chat else ask_pair
+        asyncio.run(load(url, headers, WARM_UP_S, ask))
         begun = cpu_of(process.pid)
-        n_requests, times = asyncio.run(load(url, headers, seconds))
+        times = asyncio.run(load(url, headers, seconds, ask))
         used = cpu_of(process.pid) - begun
         process.terminate()
+    n_requests = (1 if is_chat else 2) * len(times)
     p99 = statistics.quantiles(times, n=100)[98] * 1e3
     return used / n_requests * 1e3, n_requests / seconds, p99
 
@@ -144,24 +183,45 @@ async def offer(url: str, headers: str) -> None:
     token = headers.strip().rpartition(" ")[2]
     async with AsyncClient(url, token=token) as client:
         for number in range(N_ARMS):
-            await client.offer("bot", f"arm-{number}", {"model": f"m{number}"})
+            await client.offer("mood", f"arm-{number}", {"temperature": number / 10})
+
+
+def configure(folder: Path, provider: str) -> None:
+    """Write the configurations of both proxies: one model, one key."""
+    ours = configuration("openai", provider)
+    ours["search_space"]["parameters"]["temperature"]["default"] = 0.5
+    model = {"model": "openai/gpt-4o-mini", "api_base": f"{provider}/v1", "api_key": "none"}
+    listed = {"model_name": "convergence/mood", "litellm_params": model}
+    theirs = {"model_list": [listed], "general_settings": {"master_key": os.environ[TOKEN]}}
+    for name, value in (("optimization.yaml", ours), ("litellm.yaml", theirs)):
+        (folder / name).write_text(json.dumps(value))
 
 
 def main() -> None:
     """Serve, ask, and print the table."""
-    args = options(__doc__, seconds=5.0, rounds=3)
+    args = options(__doc__, seconds=5.0, rounds=3, litellm="")
     secret = os.environ[TOKEN] = secrets.token_urlsafe(32)
     headers = f"Authorization: Bearer {secret}\r\n"
     print(describe_machine())
     print(header("server", "CPU ms a request", "requests/s", "p99 of a pair, ms"))
-    found: dict[str, list[float]] = {"bare FastAPI": [], "ours, durable": []}
+    found: dict[str, list[float]] = {args.litellm or "bare FastAPI": [], "ours, durable": []}
+    python = [sys.executable, "-m"]
     for _ in range(args.rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            ours = ["convergence", "serve", "--token", TOKEN, "--port", "0", "--rate", "0"]
-            commands = (["benchmarks.service", "bare"], [*ours, "--store", folder])
-            for (name, values), words in zip(found.items(), commands, strict=True):
-                command = [sys.executable, "-m", *words]
-                cpu, rate, p99 = measured(command, headers, args.seconds)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            serving("benchmarks.throughput", ["serve"]) as provider,
+        ):
+            configure(Path(folder), provider)
+            serve = f"convergence serve --token {TOKEN} --port 0 --rate 0"
+            ours = [*python, *serve.split()]
+            commands = [[*python, "benchmarks.service", "bare"], [*ours, "--store", folder]]
+            if args.litellm:
+                proxy = f"--host 127.0.0.1 --port {LITELLM_PORT} --config litellm.yaml"
+                chat = [*ours, "--chat", "--config", "optimization.yaml"]
+                commands = [[args.litellm, *proxy.split()], chat]
+            ports = [LITELLM_PORT if args.litellm else "", ""]
+            for (name, values), command, port in zip(found.items(), commands, ports, strict=True):
+                cpu, rate, p99 = measured(command, headers, args.seconds, folder, port)
                 values.append(cpu)
                 print(row(name, f"{cpu:.3f}", f"{rate:,.0f}", f"{p99:.1f}"), flush=True)
     plain, durable = (statistics.median(values) for values in found.values())

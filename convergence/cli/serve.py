@@ -48,6 +48,14 @@ def serve(  # noqa: PLR0917 - Typer's options
     store: options.Store = None,
     config: options.Config = None,
     rate: options.Rate = 2_000.0,
+    max_usd: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-9,
+            help="Most US dollars a day (UTC) that answers of --chat may cost. Default: no limit.",
+            rich_help_panel=options.LIMITS,
+        ),
+    ] = None,
     connections: Annotated[
         int | None,
         typer.Option(
@@ -80,6 +88,10 @@ def serve(  # noqa: PLR0917 - Typer's options
         raise ConfigurationError.of(
             "--offline", "needs `--chat` or `--policy`", "Add one, or remove --offline."
         )
+    if max_usd is not None and (offline or not chat):
+        raise ConfigurationError.of(
+            "--max-usd", "needs `--chat` without `--offline`", "Add --chat, or remove --max-usd."
+        )
     service_options = ServiceOptions(
         host=host,
         port=port,
@@ -98,7 +110,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         FeedbackStore(opened.root) as feedback,
         _policy(opened.root, config, is_wanted=policy, mock_url=mock_url) as mount,
     ):
-        talk = _chat(config, feedback, opened, mock_url) if chat else None
+        talk = _chat(config, feedback, opened, mock_url, max_usd) if chat else None
         sessions = BrowserSessions()
         note = MOCK_ANSWERS if offline else None
         served = (
@@ -161,12 +173,18 @@ def _bind(config: Path | None) -> None:
 
 
 def _chat(
-    config: Path | None, feedback: "FeedbackStore", runtime: "RuntimeStore", mock_url: str | None
+    config: Path | None,
+    feedback: "FeedbackStore",
+    runtime: "RuntimeStore",
+    mock_url: str | None,
+    max_usd: float | None,
 ) -> "LoggedChat":
     from tasks.chat.logged_chat import LoggedChat  # noqa: PLC0415 - brings httpx and NumPy
+    from tasks.chat.paid_answers import PaidAnswers  # noqa: PLC0415 - as above
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
     from tasks.inputs.loader import load  # noqa: PLC0415 - as above
 
     loaded = load(config or options.CONFIG_FILE)
     environment = Environment.of(loaded.configuration, mock_url=mock_url)
-    return LoggedChat(loaded, environment, feedback, runtime)
+    paid = None if mock_url else PaidAnswers.of(loaded, runtime.root, max_usd=max_usd)
+    return LoggedChat(loaded, environment, feedback, runtime, paid)

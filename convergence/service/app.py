@@ -25,6 +25,7 @@ from convergence.service.bodies import (
 from convergence.service.chat import chat_routes, generation_routes
 from convergence.service.feedback import feedback_routes
 from convergence.service.metrics import CONTENT_TYPE, Metrics
+from convergence.service.passthrough import passthrough_routes
 from convergence.service.policy import PolicyMount, PolicyRoutes
 from convergence.service.problems import (
     PROBLEM,
@@ -113,6 +114,7 @@ def make_app(
     if chat is not None:
         app.include_router(chat_routes(chat))
         app.include_router(generation_routes(chat))
+        app.include_router(passthrough_routes(chat))
     if learning is not None:
         app.include_router(learning.router)
     _secure(app)
@@ -297,7 +299,8 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def _refused(error: RequestRefusedError) -> ProblemResponse:
-    more = {} if error.errors is None else {"errors": error.errors}
+    given: dict[str, Any] = {"errors": error.errors, "code": error.code}
+    more = {name: value for name, value in given.items() if value is not None}
     return ProblemResponse(error.status, error.detail, error.headers, **more)
 
 

@@ -17,13 +17,15 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from convergence.service.metrics import Metrics
-from convergence.service.problems import ProblemResponse, RequestRefusedError
+from convergence.service.problems import OPENAI_PATHS, ProblemResponse, RequestRefusedError
 from convergence.service.tokens import SCOPES, Scope as TokenScope, Token, TokenRegistry
 from convergence_core.budget.rate_limit import TokenBucket
 
 TOKEN = "convergence.token"  # noqa: S105 - a key, not a secret
 _BODY_S = 30.0
 """Seconds in which a body has to arrive."""
+_MOST_OPENAI = 8 * 1024 * 1024
+"""Longest body at OpenAI's paths, in bytes: it may hold pictures, or a long conversation."""
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _LOCAL = Token("local", frozenset(SCOPES))
 """Bearer of a request to a service without tokens."""
@@ -129,7 +131,9 @@ class AuthMiddleware:
         if refusal is None and _has_nul(scope):
             refusal = ProblemResponse(404, "A name cannot hold the NUL character.")
         if refusal is None:
-            body = await self._body(headers.get(b"content-length"), receive)
+            is_openai = scope["path"] in OPENAI_PATHS
+            most = max(self._max_body, _MOST_OPENAI) if is_openai else self._max_body
+            body = await self._body(headers.get(b"content-length"), receive, most)
             if isinstance(body, bytes):
                 scope[TOKEN] = token
                 # Every body here is JSON; `curl -d` calls it a form.
@@ -172,12 +176,14 @@ class AuthMiddleware:
             {"Retry-After": str(max(1, round(wait)))},
         )
 
-    async def _body(self, length: bytes | None, receive: Receive) -> bytes | ProblemResponse:
+    async def _body(
+        self, length: bytes | None, receive: Receive, most: int
+    ) -> bytes | ProblemResponse:
         """Return the whole body, or why it is not read to its end."""
         too_long = ProblemResponse(
-            413, f"A body may have {self._max_body:,} bytes.", {"Connection": "close"}
+            413, f"A body may have {most:,} bytes.", {"Connection": "close"}
         )
-        if length is not None and (not length.isdigit() or int(length) > self._max_body):
+        if length is not None and (not length.isdigit() or int(length) > most):
             return too_long
         parts: list[bytes] = []
         try:
@@ -187,7 +193,8 @@ class AuthMiddleware:
                     if message["type"] == "http.disconnect":
                         return ProblemResponse(400, "The connection closed within the body.")
                     parts.append(message.get("body", b""))
-                    if sum(map(len, parts)) > self._max_body:
+                    most -= len(parts[-1])
+                    if most < 0:
                         return too_long
                     if not message.get("more_body", False):
                         return b"".join(parts)

@@ -1,13 +1,14 @@
 """Routes of a chat: completions in OpenAI's form, roles as models, single answers.
 
 Checked against the documented form of ``/v1/chat/completions``. An answer is logged before its end is sent,
-under its ``id``; one whose client goes away before the end is cancelled and not logged.
+under its ``id``; one whose client goes away before the end is not logged, and a paid call goes on to its end.
 """
 
 import asyncio
 import json
 import re
 import time
+from abc import abstractmethod
 from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -35,6 +36,7 @@ from convergence_core.field_types import Features, Name, StrictNumber
 from convergence_core.records import Json, fields_of
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedAnswer, LoggedChat, PreparedPrompt
+from tasks.chat.paid_answers import SPENT
 from tasks.providers.fields import REQUEST_FIELDS
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -64,7 +66,7 @@ _ENDING: Final = (
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CUT: Final = frozenset({"length", "max_tokens"})
 """Reasons for the end, in providers' words, of answers that were cut by their limit."""
-_DEEPEST: Final = 64
+DEEPEST: Final = 64
 """Most levels of nesting in messages and tools."""
 Whole = Annotated[int, Field(strict=True)]
 
@@ -74,13 +76,13 @@ def is_printable(name: str) -> bool:
     return bool(name) and name.strip() == name and name.isprintable()
 
 
-def _is_deeper(value: Json, most: int) -> bool:
+def is_deeper(value: Json, most: int) -> bool:
     """Return whether a value nests lists and mappings more than ``most`` levels deep."""
     if isinstance(value, dict):
         value = list(value.values())
     if not isinstance(value, list):
         return False
-    return most == 0 or any(_is_deeper(part, most - 1) for part in value)
+    return most == 0 or any(is_deeper(part, most - 1) for part in value)
 
 
 class ClientGoneError(RequestRefusedError):
@@ -168,9 +170,9 @@ class CompletionBody(BaseModel):
                 )
         check_secret("conversation_id", self.conversation_id)
         given: list[Json] = [[message.sent for message in self.messages], self._extra]
-        if _is_deeper(given, _DEEPEST):
+        if is_deeper(given, DEEPEST):
             raise ValueError(
-                f"`messages` and `tools` must be nested at most {_DEEPEST} levels deep"
+                f"`messages` and `tools` must be nested at most {DEEPEST} levels deep"
             )
         if _SURROGATE.search(json.dumps(given, ensure_ascii=False, allow_nan=False)):
             raise ValueError("`messages` must be Unicode text, without halves of surrogate pairs")
@@ -274,7 +276,7 @@ class _Handlers:
             prepared = await self._chat.prepare(prompt)
             if body.stream:
                 has_usage = body.stream_options is not None and body.stream_options.include_usage
-                return _EventStream(self._chat, prepared, has_usage=has_usage)
+                return _CompletionStream(self._chat, prepared, has_usage=has_usage)
             used = [prepared]
             answer = await while_connected(
                 request.receive, self._chat.write(prepared, len, used.append)
@@ -303,15 +305,13 @@ class _Handlers:
         return made
 
 
-class _EventStream(Response):
+class EventStream(Response):
     """An answer as server-sent events; what fails before its first piece is refused as any request."""
 
-    def __init__(self, chat: LoggedChat, prepared: PreparedPrompt, *, has_usage: bool) -> None:
+    def __init__(self) -> None:
         super().__init__(media_type="text/event-stream")
         del self.headers["content-length"]
         self.headers["Cache-Control"] = "no-cache"
-        self._chat, self._used, self._has_usage = chat, [prepared], has_usage
-        self._frame: dict[str, Json] = {}
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -323,8 +323,29 @@ class _EventStream(Response):
             if not self._has_begun:
                 raise
             if not isinstance(refusal, ClientGoneError):
-                await _event(send, {"error": openai_error(refusal.status, refusal.detail)})
+                await self._fail(send, refusal)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _begin(self, send: Send) -> None:
+        self._has_begun = True
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+
+    async def _fail(self, send: Send, refusal: RequestRefusedError) -> None:
+        error = openai_error(refusal.status, refusal.detail, refusal.code)
+        await send_event(send, {"error": error})
+
+    @abstractmethod
+    async def _stream(self, send: Send) -> None:
+        """Begin and send the events."""
+
+
+class _CompletionStream(EventStream):
+    """A completion in pieces."""
+
+    def __init__(self, chat: LoggedChat, prepared: PreparedPrompt, *, has_usage: bool) -> None:
+        super().__init__()
+        self._chat, self._used, self._has_usage = chat, [prepared], has_usage
+        self._frame: dict[str, Json] = {}
 
     async def _stream(self, send: Send) -> None:
         write = partial(self._chat.write, self._used[0], on_fallback=self._used.append)
@@ -333,10 +354,9 @@ class _EventStream(Response):
                 first = await anext(stream, None)
             except EvaluationFault as fault:
                 raise refusal_of(fault) from None
-            self._has_begun = True
             self._frame = _frame(self._used[-1], "chat.completion.chunk", int(time.time()))
             self.headers.update(_id_headers(self._used[-1]))
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await self._begin(send)
             try:
                 await self._send(send, {"role": "assistant", "content": first or ""})
                 async for piece in stream:
@@ -345,8 +365,7 @@ class _EventStream(Response):
             except Exception as error:
                 if not isinstance(error, EvaluationFault):
                     raise
-                refused = refusal_of(error)
-                await _event(send, {"error": openai_error(refused.status, refused.detail)})
+                await self._fail(send, refusal_of(error))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(
@@ -354,7 +373,7 @@ class _EventStream(Response):
     ) -> None:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         more = {"usage": None} if self._has_usage else {}
-        await _event(send, {**self._frame, "choices": [choice], **more})
+        await send_event(send, {**self._frame, "choices": [choice], **more})
 
     async def _end(self, send: Send, answer: LoggedAnswer) -> None:
         self._frame["system_fingerprint"] = answer.interaction.adapter_version
@@ -364,13 +383,14 @@ class _EventStream(Response):
         await self._send(send, {}, end_reason(answer))
         if self._has_usage:
             usage = _usage(answer.interaction)
-            await _event(send, {**self._frame, "choices": [], "usage": usage})
+            await send_event(send, {**self._frame, "choices": [], "usage": usage})
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": True})
 
 
-async def _event(send: Send, value: Mapping[str, Any]) -> None:
-    data = json.dumps(value, allow_nan=False)
-    body = f"data: {data}\n\n".encode()
+async def send_event(send: Send, value: Mapping[str, Any]) -> None:
+    """Send one event; its name is the value's ``type``, if it has one."""
+    data, name = json.dumps(value, allow_nan=False), value.get("type")
+    body = f"{f'event: {name}' + chr(10) if name else ''}data: {data}\n\n".encode()
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
@@ -448,6 +468,11 @@ def _usage(interaction: Interaction) -> dict[str, Json] | None:
 
 def refusal_of(fault: EvaluationFault) -> RequestRefusedError:
     """Return how a request is refused that the model did not answer."""
+    if fault.error_type == SPENT:
+        # OpenAI's clients repeat a 429, unless this header says that it is of no use.
+        return RequestRefusedError(
+            429, str(fault), {"x-should-retry": "false"}, code="insufficient_quota"
+        )
     detail = one_line(f"The model gave no answer: {fault}", 1_000, redacted_text)
     if isinstance(fault, CandidateFault):
         return RequestRefusedError(422, detail)

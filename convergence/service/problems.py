@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
 MEDIA_TYPE = "application/problem+json"
-_OPENAI_PATHS = ("/v1/chat/completions", "/v1/models")
+OPENAI_PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/models")
 """Paths in OpenAI's form, whose clients show the reason of an ``error``."""
 _ERROR_TYPES = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error",
@@ -31,9 +31,11 @@ class RequestRefusedError(Exception):
         headers: Mapping[str, str] | None = None,
         *,
         errors: list[str] | None = None,
+        code: str | None = None,
     ) -> None:
-        """Say why; ``errors`` are fields and rules of a body."""
+        """Say why; ``errors`` are fields and rules of a body, ``code`` is OpenAI's word for it."""
         self.status, self.detail, self.headers, self.errors = status, detail, headers, errors
+        self.code = code
         super().__init__(detail)
 
 
@@ -59,23 +61,23 @@ class ProblemResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it; where the request has OpenAI's form, so has the reason."""
-        if scope["path"] in _OPENAI_PATHS:
+        if scope["path"] in OPENAI_PATHS:
             reasons = [self._problem["detail"], *self._problem.get("errors", ())]
-            error = openai_error(self.status_code, " ".join(reasons))
+            code = self._problem.get("code")
+            error = openai_error(self.status_code, " ".join(reasons), code)
             self.body = json.dumps({**self._problem, "error": error}).encode()
             self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
 
 
-def openai_error(status: int, message: str) -> dict[str, str | None]:
-    """Return a refusal in OpenAI's form."""
+def openai_error(status: int, message: str, code: str | None = None) -> dict[str, str | None]:
+    """Return a refusal in OpenAI's form; a ``code`` of its own is its type, too."""
     other = "upstream_error" if status >= 500 else "invalid_request_error"
-    code = HTTPStatus(status).name.lower()
     return {
         "message": message,
-        "type": _ERROR_TYPES.get(status, other),
+        "type": code or _ERROR_TYPES.get(status, other),
         "param": None,
-        "code": code,
+        "code": code or HTTPStatus(status).name.lower(),
     }
 
 
@@ -109,7 +111,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         409: "It conflicts with stored data.",
         413: "The body is too long.",
         422: "The request does not match the schema.",
-        429: "Too many requests of this token.",
+        429: "Too many requests of this token, or the day's limit of US dollars is reached.",
         502: "The model's provider failed.",
         504: "The model's provider took too long.",
         503: "Too many requests wait, or the store cannot be written.",

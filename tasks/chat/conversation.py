@@ -28,11 +28,12 @@ from tasks.store.feedback.feedback_store import (
     new_interaction_id,
 )
 
+Piece = TypeVar("Piece")
 Ending = TypeVar("Ending")
 
 
-class AnswerStream(Generic[Ending]):
-    """Pieces of an answer's text, then its ending; an asynchronous iterator for one reader.
+class AnswerStream(Generic[Piece, Ending]):
+    """Pieces of an answer, then its ending; an asynchronous iterator for one reader.
 
     ::
 
@@ -42,14 +43,14 @@ class AnswerStream(Generic[Ending]):
         stream.ending
     """
 
-    def __init__(self, write: Callable[[TextCallback], Awaitable[Ending]]) -> None:
+    def __init__(self, write: Callable[[Callable[[Piece], object]], Awaitable[Ending]]) -> None:
         """Begin with the context.
 
         Args:
             write: called once, with what takes each piece; what it returns is the ending.
         """
         self._write = write
-        self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
         self._task: asyncio.Task[Ending] | None = None
 
     async def __aenter__(self) -> Self:
@@ -66,7 +67,7 @@ class AnswerStream(Generic[Ending]):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> str:
+    async def __anext__(self) -> Piece:
         """Return the next piece.
 
         Raises:
@@ -161,7 +162,7 @@ class Conversation:
         """The last answer; ``None`` if there is none yet."""
         return self._turns[-1][1] if self._turns else None
 
-    def ask(self, question: str) -> AnswerStream[Interaction]:
+    def ask(self, question: str) -> AnswerStream[str, Interaction]:
         """Return the stream of an answer; when it has ended, it is the last turn."""
 
         async def write(on_text: TextCallback) -> Interaction:

@@ -10,7 +10,7 @@ fails, the best arm with another model answers. That arm was not drawn, so its a
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self, TypeAlias
 
 from convergence_core.budget.prices import provider_of
@@ -27,12 +27,15 @@ from convergence_core.feedback.records import ROLES, ChatMessage, Interaction
 from convergence_core.feedback.roles import BUILT_IN, persona_of
 from convergence_core.records import Case, Json, Params, Reply, fields_of, sha256_hex
 from convergence_core.thought_tags import TextCallback
+from tasks.calls.metric_calls import PaidCall
+from tasks.chat.paid_answers import MOST_AT_ONCE, PaidAnswers
 from tasks.chat.role_adapters import RoleAdapters
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
 from tasks.models.adapters import ERROR_TYPE
 from tasks.providers.answers import ChatCompletion, called_tools, mappings
+from tasks.providers.streams import EventCallback
 from tasks.run.adoption import champion_now
 from tasks.serving.answers import Selection
 from tasks.serving.operations import performed
@@ -45,8 +48,6 @@ from tasks.store.in_flight import RequestsInFlight
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.targets.chat import ChatTarget
 
-MOST_AT_ONCE: Final = 64
-"""Requests to the provider on their way at once; further ones wait."""
 CONTEXT_TOKENS: Final = 8_192
 """Of a model whose context is not known."""
 STAND_IN: Final = "stand-in"
@@ -122,6 +123,7 @@ class LoggedChat:
         environment: keys, prices, and where chat models really are.
         feedback: where answers are logged.
         runtime: where arms are on offer.
+        paid: makes the calls, and is closed with this; ``None``: they are in the log alone.
 
     Raises:
         ConfigurationError: the configuration asks no chat model, or says not by which parameters.
@@ -133,8 +135,10 @@ class LoggedChat:
         environment: Environment,
         feedback: FeedbackStore,
         runtime: RuntimeStore,
+        paid: PaidAnswers | None = None,
     ) -> None:
         self.configuration = loaded.configuration
+        self._paid = paid
         self.feedback = feedback
         self.is_offline = environment.mock_url is not None
         """Whether a mock answers. Its answers are no arm's, so that their ratings teach none."""
@@ -219,7 +223,8 @@ class LoggedChat:
     ) -> LoggedAnswer:
         """Answer a prompt, with a call for each piece of text; what returns is logged, durably.
 
-        An answer that fails, or that is cancelled before its end, is not logged.
+        An answer that fails, or that is cancelled before its end, is not logged. A paid call that has begun
+        goes on to its end, and its cost is in the ledger.
 
         Args:
             prepared: the prompt with the settings that answer it.
@@ -228,6 +233,7 @@ class LoggedChat:
 
         Raises:
             CandidateFault: the request is refused, or the answer is empty.
+            EvaluatorFault: the day's limit refuses the call.
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
             StoreError: the answer could not be logged.
         """
@@ -249,8 +255,29 @@ class LoggedChat:
             tool_calls=tuple(called_tools(completion.raw)),
         )
 
+    async def forward(
+        self, path: str, body: Mapping[str, Json], on_event: EventCallback | None = None
+    ) -> Mapping[str, Json]:
+        """Send a body in OpenAI's form to the provider unchanged, and return its answer; none is logged.
+
+        Args:
+            path: below the provider's base URL, e.g. ``embeddings``.
+            body: with a ``model`` of the provider.
+            on_event: called with each event of a streamed answer; the last one's response is returned.
+
+        Raises:
+            EvaluationFault: as ``write``, or the provider has no such path.
+            StoreError: the journal cannot be written.
+        """
+        call = self._target.forwarded(path, body, on_event)
+        reply = await self._made(call, new_interaction_id())
+        assert isinstance(reply.value, dict)  # noqa: S101 - a provider's answer is an object
+        return reply.value
+
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
+        if self._paid is not None:
+            await self._paid.aclose()
         await self._target.aclose()
         await self._adapters.aclose()
 
@@ -362,12 +389,26 @@ class LoggedChat:
     async def _answered_by(
         self, record: AdapterRecord | None, prepared: PreparedPrompt, on_text: TextCallback
     ) -> tuple[Reply, ChatCompletion]:
+        params, case = prepared.params, prepared.case
+        completions: list[ChatCompletion] = []
+
+        async def send() -> Reply:
+            async with self._adapters.asked(record, model=prepared.model) as fields:
+                reply, completion = await self._target.answer(params, case, on_text, fields=fields)
+            completions.append(completion)
+            return reply
+
         if self.is_offline:
-            return await self._target.answer(prepared.params, prepared.case, on_text, fields={})
-        async with self._adapters.asked(record, model=prepared.model) as fields:
-            return await self._target.answer(
-                prepared.params, prepared.case, on_text, fields=fields
-            )
+            return await self._target.answer(params, case, on_text, fields={})
+        call = PaidCall.of_target(
+            self._target, params, case, purpose="answer", credential=None,
+            timeout_s=self.configuration.api.request.timeout_seconds,
+        )  # fmt: skip
+        reply = await self._made(replace(call, send=send), prepared.prompt.interaction_id)
+        return reply, completions[-1]
+
+    async def _made(self, call: PaidCall, interaction_id: str) -> Reply:
+        return await (call.send() if self._paid is None else self._paid.make(call, interaction_id))
 
     async def _served(self, prepared: PreparedPrompt) -> Served:
         """Return what answers a prompt; the base model, or another one, where it is no adapter."""

@@ -19,7 +19,14 @@ from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion, RawAnswer
 from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
-from tasks.providers.streams import DONE, Joiner, cut_fault, event_data, read_piece
+from tasks.providers.streams import (
+    DONE,
+    EventCallback,
+    Joiner,
+    cut_fault,
+    event_data,
+    read_piece,
+)
 from tasks.secrets.redaction import Redactor
 
 _CHAT_FIELDS = ("choices", "content", "usage")
@@ -98,6 +105,25 @@ class Provider(ABC):
             ConfigurationError: an environment variable is not set.
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
         """
+
+    async def forward(
+        self, path: str, body: Mapping[str, Json], on_event: EventCallback | None = None
+    ) -> RawAnswer:
+        """Send a body in OpenAI's form once, as it is.
+
+        Args:
+            path: below the base URL, e.g. ``embeddings``.
+            body: of the request.
+            on_event: called with each event of a streamed answer.
+
+        Raises:
+            CandidateFault: the provider has no such path, or refuses the request.
+            ConfigurationError: an environment variable is not set.
+            InfrastructureFault: network, time-out, rate limit, server, or refused access.
+        """
+        del body, on_event
+        reason = f"{self.provider} has no path /{path} in OpenAI's form"
+        raise CandidateFault(reason, error_type="unknown_path")
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""

@@ -21,7 +21,7 @@ from tasks.providers.answers import ChatCompletion, RawAnswer, read_chat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.faults import check_finished
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
-from tasks.providers.streams import ChatJoiner
+from tasks.providers.streams import ChatJoiner, EventCallback, EventJoiner
 
 if TYPE_CHECKING:
     import openai
@@ -102,6 +102,21 @@ class OpenAIChat(Provider):
         done = self._noted(done, pieces, model)
         is_billed_here = self._dialect == "openrouter"
         return replace(done, cost_usd=reported_cost(answer.raw)) if is_billed_here else done
+
+    async def forward(
+        self, path: str, body: Mapping[str, Json], on_event: EventCallback | None = None
+    ) -> RawAnswer:
+        """See ``Provider.forward``."""
+        sent, url = dict(self._settings.headers()), f"{self._sends_to}/{path}"
+        joiner = None if on_event is None else EventJoiner(on_event)
+        async with self._exchange(sent) as stopwatch:
+            _STOPWATCH.set(stopwatch)
+            trace = {"trace": stopwatch}
+            request = self._open_client().stream(
+                "POST", url, json=body, headers=sent, extensions=trace
+            )
+            async with request as response:
+                return await self._read(response, joiner, stopwatch)
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
@@ -199,6 +214,14 @@ class AzureChat(OpenAIChat):
         if self._is_undated:
             return {}
         return {"deployment": self._deployment or model, "api_version": self._api_version}
+
+    async def forward(
+        self, path: str, body: Mapping[str, Json], on_event: EventCallback | None = None
+    ) -> RawAnswer:
+        """See ``Provider.forward``; a dated interface has other paths."""
+        if self._is_undated:
+            return await super().forward(path, body, on_event)
+        return await Provider.forward(self, path, body, on_event)
 
     def _make_openai(self, settings: dict[str, Any]) -> "openai.AsyncOpenAI":
         import openai  # noqa: PLC0415 - as above

@@ -6,8 +6,8 @@ cut.
 """
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import Final, Protocol, TypeAlias
 
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
@@ -24,6 +24,8 @@ from tasks.providers.answers import (
 )
 
 DONE = "[DONE]"
+_ENDED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
+"""Statuses of a response of OpenAI's that has ended."""
 
 
 async def event_data(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
@@ -77,6 +79,27 @@ class Joiner(Protocol):
     @property
     def raw(self) -> dict[str, Json]:
         """The answer as it would have come in one piece."""
+
+
+EventCallback: TypeAlias = Callable[[Mapping[str, Json]], object]
+"""Called with each event of a streamed answer as it comes."""
+
+
+class EventJoiner:
+    """Passes the events of OpenAI's responses on; the last one holds the whole response."""
+
+    def __init__(self, on_event: EventCallback) -> None:
+        self._on_event = on_event
+        self.raw: dict[str, Json] = {}
+        self.is_whole = False
+
+    def add(self, piece: Mapping[str, Json]) -> bool:
+        """See ``Joiner.add``."""
+        self._on_event(piece)
+        response = piece.get("response")
+        if isinstance(response, dict) and response.get("status") in _ENDED:
+            self.raw, self.is_whole = response, True
+        return "delta" in piece
 
 
 class ChatJoiner:

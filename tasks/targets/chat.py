@@ -6,12 +6,14 @@ from pathlib import Path
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import CONFIGURED, PriceTable, provider_of
+from convergence_core.budget.usage import reported_cost, usage_of
 from convergence_core.config import Configuration
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import WorstCase
 from convergence_core.prompts.shots import END, Shot, split
 from convergence_core.records import Case, Json, Params, Reply, fields_of
 from convergence_core.thought_tags import TextCallback
+from tasks.calls.metric_calls import PaidCall
 from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings
 from tasks.http.request_templates import Values
@@ -20,6 +22,7 @@ from tasks.providers import make_chat
 from tasks.providers.answers import ChatCompletion, mappings
 from tasks.providers.chat import ChatSettings, Provider, check_refused
 from tasks.providers.fields import REQUEST_FIELDS, Mapped, n_answers, output_limit
+from tasks.providers.streams import EventCallback
 from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.chat_checks import sent_fields, system_parameter
 from tasks.targets.endpoint import chosen_model
@@ -182,6 +185,49 @@ class ChatTarget:
             **fields_of(completion, "finish_reason", "thinking"),
         )
         return reply, completion
+
+    def forwarded(
+        self, path: str, body: Mapping[str, Json], on_event: EventCallback | None = None
+    ) -> PaidCall:
+        """Return the call that sends a body in OpenAI's form as it is; its value is the whole answer.
+
+        Args:
+            path: below the base URL: ``responses`` or ``embeddings``.
+            body: names a ``model``.
+            on_event: called with each event of a streamed answer.
+
+        Raises:
+            CandidateFault: ``api.models`` has no such model.
+        """
+        model = as_text(body["model"])
+        chat, billed_by = self._chat({"model": model}), self._billing_provider({"model": model})
+        longest = body.get("max_output_tokens") if path == "responses" else 0
+        longest = longest if isinstance(longest, int) and longest >= 0 else None
+
+        async def send() -> Reply:
+            answer = await chat.forward(path, body, on_event)
+            usage, reported_usd = usage_of(answer.raw), reported_cost(answer.raw)
+            cost_usd, version = self._prices.settled(
+                billed_by, model, usage,
+                reported_usd=reported_usd if billed_by == "openrouter" else None,
+            )  # fmt: skip
+            return Reply(
+                value=answer.raw, latency_ms=answer.latency_ms, usage=usage, cost_usd=cost_usd,
+                price_version=version, model=as_text(answer.raw.get("model") or model),
+                provider=self.provider,
+            )  # fmt: skip
+
+        return PaidCall(
+            purpose=path,
+            provider=self.provider,
+            model=model,
+            request={"base_url": chat.base_url, "path": path, "body": dict(body)},
+            worst=WorstCase(
+                usd=self._prices.worst_case(billed_by, model, prompt_bound(dict(body)), longest)
+            ),
+            timeout_s=self._api.request.timeout_seconds,
+            send=send,
+        )
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""

@@ -17,6 +17,7 @@ from convergence.client import Client, ServiceRefusedError
 from convergence.service.server import Service, ServiceOptions
 from convergence_core.budget.prices import PriceTable
 from tasks.chat.logged_chat import LoggedChat
+from tasks.chat.paid_answers import PaidAnswers
 from tasks.inputs.environment import Environment
 from tasks.secrets.redaction import Secrets
 from tasks.serving.settings import RuntimeArm, RuntimeConfig
@@ -35,7 +36,9 @@ COMPLETIONS = "/v1/chat/completions"
 class Talk:
     """A service with a chat, its provider on loopback, and clients of it."""
 
-    def __init__(self, store: RuntimeStore, stack: ExitStack) -> None:
+    def __init__(
+        self, store: RuntimeStore, stack: ExitStack, max_usd: float | None = None, **sections: Any
+    ) -> None:
         self.answer: Callable[[Request], Answer] = echo
         self.provider = stack.enter_context(LoopbackServer(lambda one: self.answer(one)))  # noqa: PLW0108
         self.feedback = stack.enter_context(FeedbackStore(store.root))
@@ -45,11 +48,18 @@ class Talk:
                 "temperature": {"type": "float", "min": 0, "max": 1, "default": 0.5}
             },
             feedback={"roles": {"pirate": "Arr."}},
+            **sections,
         )
-        environment = Environment(secrets=Secrets({}), prices=PriceTable(version="2026-01-01"))
-        chat = LoggedChat(made, environment, self.feedback, store)
+        prices = PriceTable(version="2026-01-01").with_overrides(made.configuration.prices)
+        environment = Environment(secrets=Secrets({}), prices=prices)
+        paid = PaidAnswers.of(made, store.root, max_usd=max_usd)
+        chat = LoggedChat(made, environment, self.feedback, store, paid)
         self.service = Service(store, all_tokens(), ServiceOptions(port=0, grace_s=1), chat=chat)
         self.url = stack.enter_context(self.service).url
+
+    def end(self) -> None:
+        """End the service; what is in flight comes to its end."""
+        self.service.__exit__()
 
     def client(self, scope: str = "admin") -> httpx.Client:
         bearer = {"Authorization": f"Bearer {SECRETS[scope]}"}

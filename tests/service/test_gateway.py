@@ -1,8 +1,12 @@
 """The official OpenAI client against a served system: only base URL and model change."""
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -209,3 +213,56 @@ def test_a_body_that_is_nested_too_deeply_is_refused(talk, depth):
 
 def test_the_models_list_names_the_system(client):
     assert MODEL in {model.id for model in client.models.list()}
+
+
+NODE_SCRIPT = """
+const { OpenAI } = require("openai");
+const [baseURL, apiKey, asked] = process.argv.slice(1);
+const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+const request = JSON.parse(asked);
+const main = async () => {
+  const { data, response } = await client.chat.completions.create(request).withResponse();
+  const streamed = await client.chat.completions.stream(request).finalChatCompletion();
+  const { message } = data.choices[0];
+  const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "No." };
+  const messages = [...request.messages, message, result];
+  let said = "";
+  for await (const part of await client.chat.completions.create({ ...request, messages, stream: true })) {
+    said += part.choices[0].delta.content ?? "";
+  }
+  const calls = [message.tool_calls, streamed.choices[0].message.tool_calls];
+  console.log(JSON.stringify([response.headers.get("x-convergence-decision-id"), data.decision_id, calls, said]));
+};
+main();
+"""
+NODE = shutil.which("node")
+NODE_MODULES = os.environ.get("NODE_PATH", "clients/typescript/node_modules")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    NODE is None or not Path(NODE_MODULES, "openai").is_dir(),
+    reason="needs node and `npm install --no-save openai` in clients/typescript, or NODE_PATH",
+)
+def test_the_official_client_for_node_streams_and_calls_tools(talk, store):
+    offer(store, {"temperature": 0.25})
+
+    def answer(request: Request) -> Answer:
+        if request.body["messages"][-1]["role"] == "tool":
+            return echo(request)
+        return chat_answer(None, tool_calls=CALLS, finish_reason="tool_calls")
+
+    talk.answer = answer
+    asked = json.dumps({"model": MODEL, "messages": [ASKED], "tools": [TOOL]})
+    command = [str(NODE), "-e", NODE_SCRIPT, f"{talk.url}/v1", SECRETS["admin"], asked]
+    environ = {**os.environ, "NODE_PATH": str(Path(NODE_MODULES).resolve())}
+    done = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    header, decision_id, calls, said = json.loads(done.stdout)
+    assert header == decision_id is not None
+    whole, streamed = calls
+    assert whole == CALLS
+    assert [{k: v for k, v in call.items() if k != "index"} for call in streamed] == CALLS
+    assert said == "3: No."

@@ -1,0 +1,109 @@
+"""Routes that send a body in OpenAI's form to the provider as it is: responses and embeddings.
+
+The calls are in the ledger and under the limits of a chat's; their answers are not logged, and no arm gives them.
+"""
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, JsonValue, StrictBool, model_validator
+from starlette.responses import Response
+from starlette.types import Send
+
+from convergence.service.auth import require
+from convergence.service.bodies import json_answer
+from convergence.service.chat import (
+    DEEPEST,
+    PREFIX,
+    EventStream,
+    is_deeper,
+    refusal_of,
+    send_event,
+    while_connected,
+)
+from convergence.service.problems import add_route
+from convergence_core.errors import EvaluationFault
+from convergence_core.field_types import Name
+from convergence_core.records import Json
+from tasks.chat.conversation import AnswerStream
+from tasks.chat.logged_chat import LoggedChat
+
+
+class ProviderBody(BaseModel):
+    """A request to the provider. All fields go there unchanged."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+    model: Name
+    """A model of the provider; neither a system nor a role."""
+    input: JsonValue = None
+    stream: StrictBool | None = None
+    background: StrictBool | None = None
+
+    @model_validator(mode="after")
+    def _is_for_the_provider(self) -> "ProviderBody":
+        if self.model.startswith(PREFIX):
+            raise ValueError(
+                f"`model` must be the provider's, but got {self.model!r}. Arms answer /v1/chat/completions"
+            )
+        if self.background:
+            raise ValueError("`background` must be left out: such an answer tells no cost")
+        if is_deeper([self.input, self.model_extra or {}], DEEPEST):
+            raise ValueError(f"the body must be nested at most {DEEPEST} levels deep")
+        return self
+
+
+class _ForwardedStream(EventStream):
+    """Events of the provider, one by one."""
+
+    def __init__(self, chat: LoggedChat, path: str, body: dict[str, Json]) -> None:
+        super().__init__()
+        self._send_on = partial(chat.forward, path, body)
+
+    async def _stream(self, send: Send) -> None:
+        async with AnswerStream(self._send_on) as stream:
+            try:
+                async for event in stream:
+                    if not self._has_begun:
+                        await self._begin(send)
+                    await send_event(send, event)
+                if not self._has_begun:  # it came whole
+                    await self._begin(send)
+                    await send_event(send, stream.ending)
+            except EvaluationFault as fault:
+                if not self._has_begun:
+                    raise refusal_of(fault) from None
+                await self._fail(send, refusal_of(fault))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def passthrough_routes(chat: LoggedChat) -> APIRouter:
+    """Return the routes; the application closes the chat."""
+    router = APIRouter(tags=["chat"])
+
+    async def forwarded(path: str, body: ProviderBody, request: Request) -> Response:
+        require(request, "chat")
+        sent: dict[str, Json] = body.model_dump(exclude_unset=True)
+        try:
+            if body.stream:
+                return _ForwardedStream(chat, path, sent)
+            return json_answer(await while_connected(request.receive, chat.forward(path, sent)))
+        except EvaluationFault as fault:
+            raise refusal_of(fault) from None
+
+    async def responses(body: ProviderBody, request: Request) -> Response:
+        """Answer in the form of OpenAI's responses, by a model of the provider. Scope: chat.
+
+        The body goes to the provider unchanged, and so does its answer; with `stream`, event by event.
+        """
+        return await forwarded("responses", body, request)
+
+    async def embeddings(body: ProviderBody, request: Request) -> Response:
+        """Embed texts by a model of the provider, in OpenAI's form. Scope: chat."""
+        return await forwarded("embeddings", body, request)
+
+    for handler in (responses, embeddings):
+        path = f"/v1/{handler.__name__}"
+        add_route(router, "POST", path, handler, dict[str, Any], 404, 502, 504)
+    return router

@@ -1,0 +1,269 @@
+"""Paid calls of a served chat: in the journal before they are sent, and under the day's limit.
+
+A call is claimed with its highest cost, so a kill at any moment leaves it in the ledger. Once claimed it goes
+on when its client leaves, and its true cost is settled. The ledger's run is ``answers/SYSTEM/DATE``; it holds
+no text.
+"""
+
+import asyncio
+import datetime
+import fcntl
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Self
+from uuid import uuid4
+
+from convergence_core.budget.limits import Budget, Exhausted, Reservation, Spent, Wait, dollars
+from convergence_core.config.models import BudgetConfig
+from convergence_core.errors import ConfigurationError, EvaluationFault, EvaluatorFault
+from convergence_core.ports import CallIntent, Journal
+from convergence_core.records import Reply, canonical_json, sha256_hex
+from tasks.calls.journal_batches import JournalQueue
+from tasks.calls.metric_calls import PaidCall
+from tasks.calls.outcomes import (
+    AttemptRecord,
+    fault_outcome,
+    redacted,
+    reply_outcome,
+    settle_reservation,
+    settlement_of,
+)
+from tasks.calls.pending_calls import LEASE_MARGIN_S, endpoint_of
+from tasks.calls.rate_limiter import SharedRates
+from tasks.http.clients import within_limits
+from tasks.inputs.loader import Loaded
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import journal_url
+from tasks.store.clock import wall_clock_us
+from tasks.store.journal.rates import Rates
+from tasks.store.journal.sqlite_journal import open_journal
+
+MOST_AT_ONCE: Final = 64
+"""Requests to the provider on their way at once; further ones wait."""
+SPENT: Final = "budget"
+"""Error type of a call that the day's limit refuses."""
+LOCK_FILE: Final = "answers.lock"
+_GRACE_S: Final = 10.0
+"""How long calls in flight may go on when the service ends."""
+
+
+class PaidAnswers:
+    """Makes the calls of a served chat. For one event loop.
+
+    Args:
+        journal: the ledger; closed with this.
+        system: whose answers they are.
+        limits: of one day (UTC), over all answers of the system.
+        rates: calls per second that all processes keep together; closed with this.
+        now_us: clock, in microseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        system: str,
+        limits: BudgetConfig | None = None,
+        rates: SharedRates | None = None,
+        now_us: Callable[[], int] = wall_clock_us,
+    ) -> None:
+        self._journal, self._system, self._rates = journal, system, rates
+        self._limits, self._now_us = limits or BudgetConfig(), now_us
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._settled = asyncio.Event()
+        self._calls: set[asyncio.Task[Reply]] = set()
+        self._queue: JournalQueue | None = None
+        self._lock: int | None = None
+        self._run_id, self._budget = "", Budget(self._limits)
+
+    @classmethod
+    def of(cls, loaded: Loaded, root: Path, *, max_usd: float | None) -> Self:
+        """Return the paid answers of a configuration's system in a store.
+
+        Args:
+            loaded: names the system, its journal and the calls per second.
+            root: folder of the store.
+            max_usd: most US dollars a day (UTC); ``None``: no limit.
+
+        Raises:
+            ConfigurationError: another service of this store keeps such a limit.
+            StoreError: the journal cannot be opened.
+        """
+        configuration = loaded.configuration
+        descriptor = None if max_usd is None else _locked(root / LOCK_FILE, max_usd)
+        url = journal_url(configuration)
+        per_second = configuration.optimization.execution.calls_per_second
+        made = cls(
+            open_journal(root, url),
+            system=configuration.api.name,
+            limits=configuration.budget.model_copy(
+                update={
+                    "max_usd": max_usd,
+                    "max_calls": None,
+                    "max_tokens": None,
+                    "max_minutes": None,
+                }
+            ),
+            rates=SharedRates(Rates(root, url), per_second) if per_second else None,
+        )
+        made._lock = descriptor
+        return made
+
+    async def make(self, call: PaidCall, interaction_id: str) -> Reply:
+        """Make a call once; cancelled after its claim, it still goes on to its end.
+
+        Raises:
+            EvaluationFault: as the call's, or of type ``SPENT``: the day's limit refuses it.
+            StoreError: the journal cannot be written.
+        """
+        await self._slots.acquire()
+        try:
+            budget, reservation = await self._reserved(call)
+        except BaseException:
+            self._slots.release()
+            raise
+        intent = self._intent(call, interaction_id)
+        made = asyncio.create_task(self._made(call, intent, budget, reservation))
+        self._calls.add(made)
+        made.add_done_callback(self._ended)
+        return await asyncio.shield(made)
+
+    async def aclose(self) -> None:
+        """Let calls in flight end for a while, then close the journal; safe to call twice."""
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=_GRACE_S)
+        for call in (calls := [*self._calls]):
+            call.cancel()
+        if calls:
+            await asyncio.wait(calls)
+        if self._queue is not None:
+            await asyncio.to_thread(self._queue.close)
+        if self._rates is not None:
+            self._rates.close()
+        self._journal.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    async def _reserved(self, call: PaidCall) -> tuple[Budget, Reservation]:
+        """Return the day's budget with a reservation of the call's highest cost.
+
+        Raises:
+            EvaluatorFault: it does not fit into what is left of the day.
+        """
+        while True:
+            budget = self._today()
+            reservation = budget.reserve(call.worst)
+            if isinstance(reservation, Exhausted):
+                raise EvaluatorFault(_refusal(call, budget, reservation), error_type=SPENT)
+            if not isinstance(reservation, Wait):
+                return budget, reservation
+            await self._settled.wait()
+
+    def _today(self) -> Budget:
+        """Return the budget of the day, which begins with what the ledger has of it."""
+        day = datetime.datetime.fromtimestamp(self._now_us() / 1e6, tz=datetime.UTC).date()
+        run_id = f"answers/{self._system}/{day}"
+        if run_id != self._run_id:
+            self._budget = Budget(self._limits, Spent.of(self._journal.totals(run_id)))
+            self._run_id = run_id
+        return self._budget
+
+    def _intent(self, call: PaidCall, interaction_id: str) -> CallIntent:
+        return CallIntent(
+            call_key=uuid4().hex,
+            run_id=self._run_id,
+            generation=None,
+            eval_id=interaction_id,
+            purpose=call.purpose,
+            provider=call.provider,
+            model=call.model,
+            request_sha256=sha256_hex(canonical_json(call.request)),
+            lease_s=2 * call.timeout_s + LEASE_MARGIN_S,
+            max_usd=call.worst.usd,
+            max_tokens=call.worst.tokens,
+        )
+
+    async def _made(
+        self, call: PaidCall, intent: CallIntent, budget: Budget, reservation: Reservation
+    ) -> Reply:
+        try:
+            if self._queue is None:
+                owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+                loop = asyncio.get_running_loop()
+                self._queue = JournalQueue(self._journal, owner=owner, loop=loop)
+            claim = await self._queue.claim(intent)
+        except BaseException:
+            budget.release(reservation)
+            raise
+        started_us = self._now_us()
+        rates = None if self._rates is None else self._rates.of(endpoint_of(call.request))
+        ending: Reply | EvaluationFault
+        try:
+            with within_limits(rates):
+                ending = await call.send()
+        except EvaluationFault as fault:
+            ending = fault
+        except (
+            BaseException
+        ):  # its end will not be seen: the claim stays, and counts with its highest cost
+            budget.settle(reservation, usd=None, tokens=None)
+            raise
+        settle_reservation(budget, reservation, ending)
+        self._wake()
+        record = AttemptRecord(
+            started_us=started_us,
+            ended_us=max(self._now_us(), started_us),
+            attempt=claim.attempt,
+        )
+        if isinstance(ending, Reply):
+            kept = redacted(replace(ending, value=None, thinking=None), redacted_text)
+            await self._queue.settle(settlement_of(intent, record, reply_outcome(kept), ending))
+            return ending
+        stored = fault_outcome(ending, redacted_text, keep_text=False)
+        await self._queue.settle(settlement_of(intent, record, stored, ending))
+        raise ending
+
+    def _ended(self, call: "asyncio.Task[Reply]") -> None:
+        self._calls.discard(call)
+        self._slots.release()
+        self._wake()
+        if not call.cancelled():
+            call.exception()  # its client may have left
+
+    def _wake(self) -> None:
+        """Let calls that wait for room in the budget look again."""
+        self._settled.set()
+        self._settled = asyncio.Event()
+
+
+def _refusal(call: PaidCall, budget: Budget, exhausted: Exhausted) -> str:
+    if exhausted.is_unknown:
+        return (
+            f"`--max-usd` needs the highest cost of every answer, but it is unknown for {call.model!r}. Name "
+            "the model under `prices:` and send `max_tokens`, or set `budget.allow_unknown_prices: true`."
+        )
+    limit, paid = budget.limits.max_usd or 0.0, budget.spent.usd
+    return (
+        f"`--max-usd` must cover the answer, but {dollars(paid)} of {dollars(limit)} is paid today (UTC), "
+        f"and this answer may cost {dollars(call.worst.usd or 0.0)}. Raise it, lower `max_tokens`, or wait "
+        "for tomorrow."
+    )
+
+
+def _locked(path: Path, max_usd: float) -> int:
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ConfigurationError.of(
+            "--max-usd",
+            "must be kept by one service of a store, and another one runs",
+            "Stop that one, or leave the option out.",
+            value=f"{max_usd:g}",
+        ) from None
+    return descriptor

@@ -1,0 +1,374 @@
+"""Money of served answers: in the ledger whoever leaves, under the day's limit, through a kill."""
+
+import asyncio
+import contextlib
+import datetime
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+import yaml
+
+from convergence_core.config.models import BudgetConfig
+from convergence_core.errors import ConfigurationError, EvaluatorFault
+from convergence_core.ports import CallTotals, WorstCase
+from convergence_core.records import Reply
+from tasks.calls.metric_calls import PaidCall
+from tasks.chat.paid_answers import PaidAnswers
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.journal.sqlite_journal import open_journal
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.service.conftest import SECRETS
+from tests.service.test_chat import COMPLETIONS, HI, Talk
+from tests.support.chat_servers import chunk, events
+from tests.support.configurations import chat_api, mapping
+from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
+
+PRICES = {"m": {"input": 1_000, "output": 1_000}, "e": {"input": 1_000, "output": 0}}
+COST_USD = 0.01
+"""Of each answer here: ten tokens."""
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+SHORT: Any = {**HI, "max_tokens": 3}
+Talks = Callable[..., Talk]
+
+
+@pytest.fixture
+def talks(store: RuntimeStore) -> Iterator[Talks]:
+    with ExitStack() as stack:
+        yield lambda **options: Talk(store, stack, prices=PRICES, **options)
+
+
+def client_of(talk: Talk, **options: Any) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{talk.url}/v1", api_key=SECRETS["admin"], **options)
+
+
+def totals(root: Path) -> CallTotals:
+    """Return the ledger of this day's answers; of the night before, too, where midnight has just passed."""
+    days = [
+        datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=n) for n in (0, 1)
+    ]
+    with contextlib.closing(open_journal(root)) as journal:
+        found = [journal.totals(f"answers/system/{day}") for day in days]
+    return next((one for one in found if one.n_attempts), found[0])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_whose_client_leaves_goes_on_and_its_cost_is_in_the_ledger(
+    talks, store, stream, fails
+):
+    talk = talks()
+    asked, let_go = threading.Event(), threading.Event()
+
+    def slow(_: Request) -> Answer:
+        asked.set()
+        let_go.wait(30)
+        return error_answer(500) if fails else chat_answer("late")
+
+    talk.answer = slow
+    host, _, port = talk.url.removeprefix("http://").partition(":")
+    connection = http.client.HTTPConnection(host, int(port))
+    headers = {"Authorization": f"Bearer {SECRETS['chat']}", "Content-Type": "application/json"}
+    connection.request("POST", COMPLETIONS, json.dumps({**HI, "stream": stream}), headers)
+    assert asked.wait(60)
+    connection.close()
+    talk.wait_for_answers(1)
+    assert totals(store.root).n_in_flight == 1
+    let_go.set()
+    talk.end()
+    ledger = totals(store.root)
+    if fails:
+        assert (ledger.n_failed, ledger.cost_usd, ledger.maybe_usd) == (1, 0.0, 0.0)
+    else:
+        assert (ledger.n_done, ledger.cost_usd) == (1, pytest.approx(COST_USD))
+    assert talk.feedback.history("ada") == []
+
+
+def test_a_stream_that_is_cut_counts_with_its_highest_cost(talks, store):
+    talk = talks()
+    talk.answer = lambda _: events([chunk(content="half")], done=False)
+    with talk.streamed(SHORT) as answer:
+        answer.read()
+    ledger = totals(store.root)
+    assert (ledger.n_failed, ledger.cost_usd) == (1, 0.0)
+    assert 0.2 < ledger.maybe_usd < 1.0
+
+
+def test_64_clients_never_pass_the_days_limit_and_a_restart_keeps_it(talks, store):
+    talk = talks(max_usd=1.0)
+    talk.answer = lambda _: chat_answer("yes")
+
+    def ask(_: int) -> str:
+        with client_of(talk) as client:
+            try:
+                client.chat.completions.create(
+                    model="convergence/system", messages=SHORT["messages"], max_tokens=3
+                )
+            except openai.RateLimitError as refused:
+                assert refused.code == refused.type == "insufficient_quota"  # noqa: PT017
+                return refused.message
+        return ""
+
+    with ThreadPoolExecutor(64) as pool:
+        refusals = list(pool.map(ask, range(160)))
+    n_answered = refusals.count("")
+    # Each reserves about a third of the limit; the next one was refused where that no longer fits.
+    assert 60 <= n_answered < 100
+    shown = r"`--max-usd` must cover the answer, but \$0\.\d+ of \$1\.00 is paid .* Raise it"
+    assert all(re.search(shown, refused) for refused in refusals if refused)
+    assert len(talk.provider.requests) == n_answered  # refused ones were neither sent nor repeated
+    assert totals(store.root).cost_usd == pytest.approx(n_answered * COST_USD)
+    talk.end()
+
+    again = talks(max_usd=1.0)
+    again.answer = talk.answer
+    assert again.post(SHORT).status_code == 429
+    assert again.provider.requests == []
+
+
+def test_a_call_of_unknown_price_is_refused_under_a_limit_with_its_fix(talks):
+    talk = talks(max_usd=1.0)
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    for body in ({**SHORT, "messages": [{"role": "user", "content": [image]}]}, HI):
+        refused = talk.post(body)
+        assert refused.status_code == 429
+        message = refused.json()["error"]["message"]
+        assert "unknown for 'm'" in message
+        assert "allow_unknown_prices: true" in message
+    assert talk.provider.requests == []
+
+
+def test_a_second_service_of_a_store_cannot_keep_the_same_limit(talks):
+    talk = talks(max_usd=1.0)
+    with pytest.raises(ConfigurationError, match="must be kept by one service of a store"):
+        talks(max_usd=2.0)
+    talk.end()
+    talks(max_usd=2.0)
+
+
+def test_the_limit_is_one_of_a_day(tmp_path):
+    now_us = [1_800_000_000_000_000]
+
+    async def send() -> Reply:
+        return Reply(value={}, latency_ms=1.0, cost_usd=0.9)
+
+    call = PaidCall(
+        purpose="answer", provider="openai", model="m", request={}, worst=WorstCase(usd=0.9),
+        timeout_s=1.0, send=send,
+    )  # fmt: skip
+
+    async def go() -> None:
+        limits, journal = BudgetConfig(max_usd=1.0), open_journal(tmp_path)
+        paid = PaidAnswers(journal, system="s", limits=limits, now_us=lambda: now_us[0])
+        await paid.make(call, "i1")
+        with pytest.raises(EvaluatorFault, match=r"\$0\.90 of \$1\.00 is paid today"):
+            await paid.make(call, "i2")
+        now_us[0] += 86_400_000_000
+        await paid.make(call, "i3")
+        await paid.aclose()
+
+    asyncio.run(go())
+
+
+# -- what passes through
+
+
+def test_embeddings_pass_through_and_are_paid(talks, store):
+    talk = talks(max_usd=1.0)
+    data = [{"object": "embedding", "index": 0, "embedding": [0.25, -1.0]}]
+    usage = {"prompt_tokens": 10, "total_tokens": 10}
+    talk.answer = lambda _: Answer({"object": "list", "data": data, "model": "e", "usage": usage})
+    with client_of(talk) as client:
+        made = client.embeddings.create(model="e", input=["x"], encoding_format="float")
+    assert made.data[0].embedding == [0.25, -1.0]
+    (sent,) = talk.provider.requests
+    assert (sent.path, sent.body) == (
+        "/embeddings", {"model": "e", "input": ["x"], "encoding_format": "float"}
+    )  # fmt: skip
+    ledger = totals(store.root)
+    assert (ledger.n_done, ledger.cost_usd) == (1, pytest.approx(COST_USD))
+
+
+RESPONSE: Any = {
+    "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "error": None,
+    "output": [{
+        "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": "Hi.", "annotations": []}],
+    }],
+    "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+    "usage": {
+        "input_tokens": 7, "output_tokens": 3, "total_tokens": 10,
+        "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0},
+    },
+}  # fmt: skip
+
+
+def response_events(*last: Any) -> Answer:
+    delta = {
+        "type": "response.output_text.delta", "delta": "Hi.", "item_id": "msg_1", "output_index": 0,
+        "content_index": 0, "sequence_number": 1, "logprobs": [],
+    }  # fmt: skip
+    return events([delta, *last], done=False)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_responses_pass_through_whole_and_streamed_and_are_paid(talks, store, stream):
+    talk = talks(max_usd=1.0)
+    done = {"type": "response.completed", "response": RESPONSE, "sequence_number": 2}
+    talk.answer = lambda _: response_events(done) if stream else Answer(RESPONSE)
+    asked: Any = {"model": "m", "input": "Hi?", "max_output_tokens": 3, "stream": stream}
+    with client_of(talk) as client:
+        made: Any = client.responses.create(**asked)
+        if stream:
+            pieces = list(made)
+            assert [piece.type for piece in pieces] == ["response.output_text.delta", done["type"]]
+            made = pieces[-1].response
+    assert made.output_text == "Hi."
+    (sent,) = talk.provider.requests
+    assert (sent.path, sent.body) == ("/responses", asked)
+    ledger = totals(store.root)
+    assert (ledger.n_done, ledger.cost_usd) == (1, pytest.approx(COST_USD))
+
+
+def test_a_stream_that_passes_through_and_breaks_ends_with_an_error_and_counts(talks, store):
+    talk = talks()
+    talk.answer = lambda _: response_events()
+    with client_of(talk, max_retries=0) as client, pytest.raises(openai.APIError, match="was cut"):
+        list(client.responses.create(model="m", input="Hi?", max_output_tokens=3, stream=True))
+    assert totals(store.root).maybe_usd > 0.2
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"model": "convergence/system"}, 422, "must be the provider's"),
+        ({"model": "m", "background": True}, 422, "`background` must be left out"),
+        ({"model": "unpriced"}, 429, "unknown for 'unpriced'"),
+        ({"model": "m", "input": [["["] * 3] * 2, "previous_response_id": "r"}, 429, "unknown"),
+    ],
+)
+def test_what_may_not_pass_through_is_refused_before_anyone_is_asked(talks, body, status, words):
+    talk = talks(max_usd=1.0)
+    with talk.client() as client:
+        refused = client.post("/v1/responses", json={"input": "Hi?", **body})
+    assert refused.status_code == status
+    assert words in refused.json()["error"]["message"]
+    assert talk.provider.requests == []
+
+
+@pytest.mark.parametrize(("code", "status"), [(500, 502), (401, 502), (429, 503), (400, 422)])
+def test_what_the_provider_refuses_of_a_passed_body_is_a_problem(talks, code, status):
+    talk = talks()
+    talk.answer = lambda _: error_answer(code, f"no {SECRETS['admin']}")
+    with talk.client() as client:
+        for stream in (False, True):
+            refused = client.post("/v1/embeddings", json={"model": "e", "stream": stream})
+            assert refused.status_code == status
+            assert SECRETS["admin"] not in refused.text
+
+
+# -- kill -9
+
+
+class ServedProcess:
+    """``convergence serve --chat`` in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [
+            *(sys.executable, "-m", "convergence", "serve", "--chat", "--no-ui", "--port", "0"),
+            *("--rate", "0", "--max-usd", "1000", "--token", "TALK=chat,update,admin,select"),
+        ]
+        path = os.pathsep.join(sys.path)
+        environ = {
+            **os.environ, "PYTHONPATH": path, "TALK": SECRETS["admin"], "COLUMNS": "400"
+        }  # fmt: skip
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environ
+        )
+        assert self.process.stdout is not None
+        line = next(line for line in self.process.stdout if "http://" in line)
+        self.url = "http://" + line.rpartition("http://")[2].strip()
+
+    def client(self) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {SECRETS['admin']}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+
+
+@pytest.mark.slow
+def test_a_kill_loses_no_paid_answer_from_the_ledger_and_no_reward_counts_twice(tmp_path):
+    """The process is killed while a paid answer is on its way to it, beside seven others."""
+    served: list[ServedProcess] = []
+    n_answers, at = 0, threading.Lock()
+
+    def answer(_: Request) -> Answer:
+        nonlocal n_answers
+        with at:
+            n_answers += 1
+            if n_answers == 40:
+                served[-1].kill()
+        return chat_answer("yes")
+
+    with LoopbackServer(answer) as provider:
+        made = mapping(
+            api=chat_api(provider.url), prices=PRICES, storage={"path": "store"},
+            search_space__parameters={
+                "temperature": {"type": "float", "min": 0, "max": 1, "default": 0.5}
+            },
+        )  # fmt: skip
+        (tmp_path / "optimization.yaml").write_text(yaml.safe_dump(made))
+        served.append(ServedProcess(tmp_path))
+        with served[-1].client() as client:
+            for n in range(2):
+                client.put(
+                    f"/v1/systems/system/arms/a{n}", json={"params": {"temperature": n / 4}}
+                )
+            first = client.post(COMPLETIONS, json=SHORT).json()
+        reward = {"user_id": "ada", "decision_id": first["decision_id"], "reward": 1.0}
+
+        def hammer(_: int) -> list[str]:
+            answered: list[str] = []
+            with served[0].client() as client, contextlib.suppress(httpx.HTTPError):
+                while True:
+                    client.post("/v1/systems/system/update", json=reward)
+                    answered.append(client.post(COMPLETIONS, json=SHORT).json()["id"])
+            return answered
+
+        with ThreadPoolExecutor(8) as pool:
+            answered = [one for ids in pool.map(hammer, range(8)) for one in ids]
+        ledger = totals(tmp_path / "store")
+        n_paid = len(provider.requests)
+        assert ledger.n_done + ledger.n_in_flight + ledger.n_failed == ledger.n_attempts >= n_paid
+        assert ledger.n_done >= 1 + len(answered)
+        least = ledger.n_done * COST_USD + (n_paid - ledger.n_done) * 0.2
+        assert (ledger.cost_usd or 0.0) + ledger.maybe_usd >= least - 1e-9
+        with FeedbackStore(tmp_path / "store") as feedback:
+            logged = {one.interaction.interaction_id for one in feedback.history("ada", n=1_000)}
+        assert {first["id"], *answered} <= logged
+
+        served.append(ServedProcess(tmp_path))
+        try:
+            with served[-1].client() as client:
+                repeated = client.post("/v1/systems/system/update", json=reward).json()
+                arms = client.get("/v1/systems/system/arms").json()["arms"]
+                assert client.post(COMPLETIONS, json=SHORT).status_code == 200
+        finally:
+            served[-1].kill()
+    assert repeated["status"] == "duplicate"
+    assert sum(arm["n"] for arm in arms) == 1
