@@ -24,7 +24,7 @@ import yaml
 
 from convergence_core.config.models import BudgetConfig
 from convergence_core.errors import ConfigurationError, EvaluatorFault
-from convergence_core.ports import CallTotals, WorstCase
+from convergence_core.ports import WorstCase
 from convergence_core.records import Reply
 from tasks.calls.metric_calls import PaidCall
 from tasks.chat.paid_answers import PaidAnswers
@@ -55,7 +55,7 @@ def client_of(talk: Talk, **options: Any) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{talk.url}/v1", api_key=SECRETS["admin"], **options)
 
 
-def totals(root: Path) -> CallTotals:
+def totals(root: Path) -> Any:
     """Return the ledger of this day's answers; of the night before, too, where midnight has just passed."""
     days = [
         datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=n) for n in (0, 1)
