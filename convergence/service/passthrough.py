@@ -3,6 +3,7 @@
 The calls are in the ledger and under the limits of a chat's; their answers are not logged, and no arm gives them.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,8 @@ from convergence_core.field_types import Name
 from convergence_core.records import Json
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import LoggedChat
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import redact_json
 
 
 class ProviderBody(BaseModel):
@@ -67,15 +70,20 @@ class _ForwardedStream(EventStream):
                 async for event in stream:
                     if not self._has_begun:
                         await self._begin(send)
-                    await send_event(send, event)
+                    await send_event(send, without_keys(event))
                 if not self._has_begun:  # it came whole
                     await self._begin(send)
-                    await send_event(send, stream.ending)
+                    await send_event(send, without_keys(stream.ending))
             except EvaluationFault as fault:
                 if not self._has_begun:
                     raise refusal_of(fault) from None
                 await self._fail(send, refusal_of(fault))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def without_keys(answer: Mapping[str, Json]) -> Any:
+    """Return a provider's answer without secrets: an error may repeat the key."""
+    return redact_json(dict(answer), redacted_text)
 
 
 def passthrough_routes(chat: LoggedChat) -> APIRouter:

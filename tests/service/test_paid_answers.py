@@ -251,6 +251,17 @@ def test_a_stream_that_passes_through_and_breaks_ends_with_an_error_and_counts(t
     assert totals(store.root).maybe_usd > 0.2
 
 
+def test_a_key_that_an_event_of_the_provider_repeats_is_taken_out(talks):
+    talk = talks()
+    error = {"type": "error", "message": f"no key {SECRETS['admin']}"}
+    talk.answer = lambda _: response_events(error)
+    with talk.client() as client:
+        answer = client.post("/v1/responses", json={"model": "m", "stream": True}).text
+    assert "event: error\ndata: " in answer
+    assert "no key " in answer
+    assert SECRETS["admin"] not in answer
+
+
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
