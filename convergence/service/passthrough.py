@@ -1,4 +1,4 @@
-"""Routes that send a body in OpenAI's form to the provider as it is: responses and embeddings.
+"""Routes to the provider: responses and embeddings, unchanged.
 
 The calls are in the ledger and under the limits of a chat's; their answers are not logged, and no arm gives them.
 """

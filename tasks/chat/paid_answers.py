@@ -1,6 +1,6 @@
-"""Paid calls of a served chat: in the journal before they are sent, and under the day's limit.
+"""Paid calls of a served chat, under a day's limit.
 
-A call is claimed with its highest cost, so a kill at any moment leaves it in the ledger. Once claimed it goes
+A call is claimed in the journal with its highest cost, so a kill at any moment leaves it in the ledger. Once claimed it goes
 on when its client leaves, and its true cost is settled. The ledger's run is ``answers/SYSTEM/DATE``; it holds
 no text.
 """
