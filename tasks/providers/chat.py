@@ -19,14 +19,7 @@ from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion, RawAnswer
 from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
-from tasks.providers.streams import (
-    DONE,
-    EventCallback,
-    Joiner,
-    cut_fault,
-    event_data,
-    read_piece,
-)
+from tasks.providers.streams import DONE, EventCallback, Joiner, cut_fault, event_data, read_piece
 from tasks.secrets.redaction import Redactor
 
 _CHAT_FIELDS = ("choices", "content", "usage")
