@@ -1,57 +1,95 @@
-"""Meta-critic over planted games: what is kept by held-out rewards, and by a judge."""
+"""Meta-critic over planted games: what a search's own trials tell of each game's hard cases.
+
+    python -m benchmarks.games --seeds 100
+
+A night is a search of 10 generations with 20 candidates each, which all answer the 12 cases of a generation, right
+or wrong. Every game has 8 approved cases. A candidate's chance on a case is a merit and the case's difficulty;
+the merit on a game's cases correlates with that on the user's as planted, and both spread less each generation.
+"""
 
 from typing import Final
 
 import numpy as np
 
-from benchmarks.machine import describe_machine
-from benchmarks.tables import header, row, with_half
-from convergence_core.games.meta_critic import Coin, GameRound, p_keep_of, toss
+from benchmarks.machine import describe_machine, options
+from benchmarks.tables import header, row
+from convergence_core.games.meta_critic import UNDECIDED, CaseReward, Coin, GameEffect, effects
 
-TRUE: Final = {
-    "good": 0.025, "fair": 0.015, "idle": 0.0, "still": 0.0, "bad": -0.015, "worse": -0.025,
-}  # fmt: skip
-"""Effect of a round's game on the held-out reward."""
-JUDGED: Final = {**TRUE, "bad": 0.03, "worse": 0.04}
-"""What the judge says of them: those that hurt please it."""
-NOISE: Final = 0.03
-N_ROUNDS: Final = 60
-N_SEEDS: Final = 100
+PLANTED: Final = {"good": 1.0, "fair": 0.6, "idle": 0.0, "still": 0.0, "bad": -0.6, "worse": -1.0}
+"""Game → correlation of merits on its cases and on the user's."""
+N_NIGHTS, N_GENERATIONS, N_CANDIDATES, N_ASKED, N_CASES, N_APPROVED = 12, 10, 20, 12, 24, 8
+SPREAD: Final = (0.2, 0.1)
+"""Standard deviation of merits in the first and the last generation."""
+DIFFICULTY: Final = 0.2
+"""Standard deviation of cases."""
 
 
-def society(rule: dict[str, float] | None, seed: int) -> tuple[float, dict[str, float]]:
-    """Return the mean true gain per round, and each game's P(keep) at the end.
+def night(
+    seed: int, number: int, probability: dict[str, float], rng: np.random.Generator
+) -> list[CaseReward]:
+    """Return the rewards of a search whose hard cases have coins."""
+    names = [(f"{game}-{i}", game) for game in PLANTED for i in range(N_APPROVED)]
+    coins = [Coin.of(name, g, probability[g], seed=f"{seed} {number}") for name, g in names]
+    used = [names[i] for i, coin in enumerate(coins) if coin.is_used]
+    cases: list[tuple[str, str | None]] = [*((f"case-{i}", None) for i in range(N_CASES)), *used]
+    hard = rng.normal(0.0, DIFFICULTY, len(cases))
+    rewards = []
+    for generation, sd in enumerate(np.linspace(*SPREAD, N_GENERATIONS)):
+        merit = rng.normal(size=N_CANDIDATES)
+        of_game: dict[str | None, np.ndarray] = {None: merit}
+        for game, rho in PLANTED.items():
+            of_game[game] = rho * merit + (1 - rho**2) ** 0.5 * rng.normal(size=N_CANDIDATES)
+        for i in rng.choice(len(cases), N_ASKED, replace=False):
+            passed = rng.random(N_CANDIDATES) < 0.5 + sd * of_game[cases[i][1]] + hard[i]
+            rewards += [
+                CaseReward(run_id=str(number), generation=generation, candidate_id=str(c),
+                           case_id=cases[i][0], game=cases[i][1], reward=float(passed[c]))
+                for c in range(N_CANDIDATES)
+            ]  # fmt: skip
+    return rewards
 
-    Args:
-        rule: what the meta-critic is told of each game; ``None``: all games are on.
-        seed: of the coins and the noise.
-    """
+
+def society(seed: int) -> list[dict[str, GameEffect]]:
+    """Return what is known of each game after every night."""
     rng = np.random.default_rng(seed)
-    rounds: list[GameRound] = []
-    gained = 0.0
-    for t in range(N_ROUNDS):
-        if rule is None:
-            coins = {name: Coin(0.5, True) for name in TRUE}
-        else:
-            coins = toss(p_keep_of(rounds, list(TRUE)), t, rng)
-        on = [name for name, coin in coins.items() if coin.is_included]
-        gained += sum(TRUE[name] for name in on)
-        told = sum((rule or TRUE)[name] for name in on) + rng.normal(0.0, NOISE)
-        rounds.append(GameRound(round_number=t, coins=coins, change=told))
-    return gained / N_ROUNDS, p_keep_of(rounds, list(TRUE)) if rule else {}
+    rewards: list[CaseReward] = []
+    known: list[dict[str, GameEffect]] = []
+    for number in range(N_NIGHTS):
+        probability = {
+            game: known[-1][game].probability if known else UNDECIDED for game in PLANTED
+        }
+        rewards += night(seed, number, probability, rng)
+        known.append({game: GameEffect.prior(game) for game in PLANTED} | effects(rewards))
+    return known
 
 
-def report_society(n_seeds: int = N_SEEDS) -> None:
-    """Print gains and what is kept, by rule."""
-    print(f"\nMeta-critic, {N_ROUNDS} rounds, noise {NOISE}, {n_seeds} seeds, 95 % t intervals:")
-    print(header("rule", "gain per round", *(f"P(keep) {name}" for name in TRUE)))
-    rules = {"all games on": None, "kept by the judge": JUDGED, "kept by held-out rewards": TRUE}
-    for title, rule in rules.items():
-        found = [society(rule, seed) for seed in range(n_seeds)]
-        kept = [f"{np.mean([p[name] for _, p in found]):.2f}" if rule else "1.00" for name in TRUE]
-        print(row(title, with_half([gain for gain, _ in found]), *kept))
+def are_apart(known: dict[str, GameEffect]) -> bool:
+    """Whether P(keep) is above .5 of both useful games and below it of both useless ones."""
+    useful, useless = [known["good"], known["fair"]], [known["idle"], known["still"]]
+    return min(e.p_keep for e in useful) > 0.5 > max(e.p_keep for e in useless)
+
+
+def report_society(n_seeds: int) -> None:
+    """Print what is known after 1, 3, 6 and 12 nights."""
+    histories = [society(seed) for seed in range(n_seeds)]
+    print(f"\n{n_seeds} runs: mean P(keep), and in how many games are told apart and dropped")
+    print(
+        header(
+            "nights", *PLANTED, "told apart", "*bad* dropped", "*worse* dropped", "useful dropped"
+        )
+    )
+    for n in (1, 3, 6, 12):
+        known = [history[n - 1] for history in histories]
+        shown = [f"{np.mean([k[game].p_keep for k in known]):.2f}" for game in PLANTED]
+        counts = [
+            [are_apart(k) for k in known],
+            *([k[game].is_dropped for k in known] for game in ("bad", "worse")),
+            [k["good"].is_dropped or k["fair"].is_dropped for k in known],
+        ]
+        print(row(n, *shown, *(f"{np.mean(count):.0%}" for count in counts)))
 
 
 if __name__ == "__main__":
+    args = options(__doc__, seeds=100)
     print(describe_machine())
-    report_society()
+    report_society(args.seeds)

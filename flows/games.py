@@ -1,4 +1,4 @@
-"""Language games: plays, random assignments, and the choice of games to keep."""
+"""Language games: a plan, plays, and the choice of games to keep."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from tasks.inputs.loader import load
 from tasks.prefect_support.flow_runs import attended, task_runs_have_no_tags
 from tasks.report.games_section import round_sentence
 from tasks.run.games_opener import open_games_round
-from tasks.steps import look_at_held_out, play_game, save_games, toss_coins
+from tasks.steps import plan_games, play_game, save_games
 
 
 @flow(name="games", flow_run_name="games {config}", validate_parameters=False)
@@ -24,8 +24,7 @@ def games(config: str, seed: Annotated[int | None, Field(ge=0)] = None) -> Games
     """
     with attended(), task_runs_have_no_tags(), open_games_round(load(config), seed=seed) as opened:
         if not opened.is_finished:
-            look_at_held_out(opened.run_id)
-            for game in toss_coins(opened.run_id):
+            for game in plan_games(opened.run_id):
                 play_game(opened.run_id, game)
         report = save_games(opened.run_id)
         get_run_logger().info("%s", round_sentence(report))

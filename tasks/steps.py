@@ -147,20 +147,13 @@ def save_generation(
     return publish_generation(run_of(run_id), step, runtime.flow_run.id)
 
 
-@task(task_run_name="look at held-out cases", cache_policy=NO_CACHE)
+@task(task_run_name="plan the round", cache_policy=NO_CACHE)
 @redacted_errors()
-def look_at_held_out(run_id: str) -> float | None:
-    """Look at the incumbent's answers to held-out cases; return their mean reward. ``None``: one has none."""
-    return games_round_of(run_id).take_look().mean
-
-
-@task(task_run_name="toss coins", cache_policy=NO_CACHE)
-@redacted_errors()
-def toss_coins(run_id: str) -> list[str]:
-    """Fix which games a round plays, before anything is played; return their ids."""
+def plan_games(run_id: str) -> list[str]:
+    """Fix how often a round plays each game, before anything is played; return the ids of those it plays."""
     opened = games_round_of(run_id)
-    opened.toss_coins()
-    return [game.game for game in opened.included]
+    opened.plan()
+    return [game.game for game in opened.planned]
 
 
 @task(task_run_name="play {game}", cache_policy=NO_CACHE)

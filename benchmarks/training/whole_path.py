@@ -224,6 +224,7 @@ def prefer(folder: Path, world: World, answers: list[Answer], *, is_lying: bool)
             "payloads": text_rows(record.run_id, pairs),
             "preferences": preference_rows(record.run_id, 0, pairs),
             "preference_rounds": [{**key, **trust}],
+            "generations": [{**key, "status": "done", "progress_json": "{}"}],
         },
     )
 

@@ -311,6 +311,7 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
         ("at the end", f"nothing: {shortage}" if shortage else final),
         ("calls", likely + bound),
         *((("money", cost.unaffordable),) if cost.unaffordable else ()),
+        *((("preferences", rounds),) if (rounds := _rounds_of_preferences(loaded)) else ()),
         ("store", str(loaded.base_dir / configuration.storage.folder)),
         *(("no effect", sentence) for sentence in without_effect(configuration)),
         *(
@@ -318,6 +319,12 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
             for name, is_set in _environment(loaded).items()
         ),
     ]
+
+
+def _rounds_of_preferences(loaded: "Loaded") -> str | None:
+    from convergence_core.sao.round_plan import outlook  # noqa: PLC0415 - brings NumPy
+
+    return outlook(loaded.configuration, len(loaded.search_cases))
 
 
 def _described(loaded: "Loaded", cost: "RunEstimate") -> dict[str, Any]:

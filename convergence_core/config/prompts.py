@@ -31,7 +31,7 @@ class PromptsConfig(Section):
     """Whether to write. Absent: if a text has `mutate`, `llm` (or `writer: rules`) is set, and
     preferences are off."""
     writer: Literal["llm", "rules"] = "llm"
-    """The model of `llm`, or fixed rules without calls."""
+    """The model of `llm`, or rules without calls."""
     operators: list[OperatorName] = Field(default_factory=lambda: list(OPERATORS), min_length=1)
     """Allowed kinds of edits."""
     every: int = Field(default=1, ge=1, le=100_000)

@@ -1,9 +1,4 @@
-"""Looks at held-out cases, one a round, and the guard that keeps their texts.
-
-What decides which games are kept must not be learned from. So the held-out cases are looked at once a
-round, and no text of them may share 13 words in a row with
-anything that a model is shown.
-"""
+"""Guard of held-out cases: none of their texts shares 13 words in a row with what a model is shown."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +7,7 @@ from convergence_core.sao.filters import N_RUN, held_out_runs
 
 
 class HeldOutError(ConvergenceError, ValueError):
-    """Held-out cases would be looked at too often, or shown to a model."""
+    """A held-out case would be shown to a model."""
 
     exit_code = 2
 

@@ -1,86 +1,112 @@
-"""Meta-critic: which games raise the incumbent's reward on held-out cases.
+"""Meta-critic: which games' hard cases point a search at what scores on the user's cases.
 
-After the fact, by a regression whose design is random (arXiv 2411.16905, section 5 asks for such a
-critic and gives none): in round t each game j is included by an independent coin of probability
-P_tj = clip(P_j(keep), .1, .9), which is logged. Without coins the inclusion of a game depends on what
-it did before, effects are not identified, and nothing is reported.
+By a regression over a search's trials (arXiv 2411.16905, section 5 asks for such a critic and gives none).
+Each approved hard case enters a search by a coin with a stored probability, so which cases are measured does
+not depend on what they showed before. What a case that was *used* does to a search follows from its scores:
+a search that gives a case the weight w selects by it, and selection changes the mean score on the user's
+cases by w times its covariance with the score on the case (Price 1970, Nature 227, eq. 1).
 
-Notation: x_tj, 1 if round t included game j; y_t, change of the incumbent's reward on held-out cases
-(paired); beta_j, effect of game j on a round.
+Notation: candidates of one generation on one case are compared with their mean, so that neither difficulty
+nor the search's progress counts; x_cj, mean of candidate c on the used cases of game j; y_c, on the user's.
 
-    y_t = a + sum_j beta_j x_tj + noise,    a ~ N(0, 1000), beta_j ~ N(0, .05^2), noise ~ N(0, s^2)
-    S = (X'X / s^2 + Lambda)^-1,    m = S X'y / s^2,    P_j(keep) = Phi(m_j / sqrt(S_jj))
+    y_c = sum_j beta_j x_cj + noise,    beta_j ~ N(0, .1^2), noise ~ N(0, s^2)
+    S = (X'X / s^2 + I / .1^2)^-1,    m = S X'y / s^2,    P_j(keep) = P(beta_j > .04)
 
-s^2 comes from paired replicates where they are known, else from the residuals; its least value is .01^2.
+beta_j: how much higher a candidate that passes the cases of j scores on the user's cases than one that fails
+them. s^2 comes from the residuals.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final
 
 import numpy as np
 
-from convergence_core.errors import ConvergenceError
+from convergence_core.records import sha256_hex
 
-PRIOR_SD: Final = 0.05
-"""Of a game's effect on a round, in reward."""
-PRIOR_VARIANCE_OF_A: Final = 1_000.0
+PRIOR_SD: Final = 0.1
+"""Of a game's effect."""
+LEAST_EFFECT: Final = 0.04
+"""Below it a game's cases cost more than they tell; cases as good as the user's reach .15 in the benchmark."""
 LEAST_SD: Final = 0.01
 """Of the noise, in reward."""
-N_FIRST: Final = 8
-"""Rounds in which every coin is fair."""
-LEAST_P: Final = 0.1
-MOST_P: Final = 0.9
+P_SURE: Final = 0.9
+"""Probability of a statement on a game that acts on it."""
+UNDECIDED, KEPT, FADED, DROPPED = 0.5, 0.9, 0.25, 0.1
+"""Probabilities of a coin. None is 0 or 1: every game stays measured."""
 LEVEL: Final = 0.8
 """Of the posterior intervals of effects."""
 
 
-class NoCoinsError(ConvergenceError, ValueError):
-    """Rounds have no logged coins, so no effect of a game is identified."""
-
-    exit_code = 2
-
-
 @dataclass(frozen=True, slots=True)
 class Coin:
-    """One game's coin of one round."""
+    """Coin of one approved case in one search."""
 
+    game: str
     probability: float
-    """Of being included, in [LEAST_P, MOST_P]."""
-    is_included: bool
+    """That the search uses the case, above 0 and below 1."""
+    is_used: bool
+
+    @classmethod
+    def of(cls, case_id: str, game: str, probability: float, *, seed: str) -> "Coin":
+        """Toss it: the same case, seed and probability always give the same coin."""
+        place = int(sha256_hex(f"{seed} {case_id}")[:13], 16) / 16**13
+        return cls(game, probability, place < probability)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GameRound:
-    """One round as the meta-critic reads it."""
+class CaseReward:
+    """Reward of one candidate on one case in one generation of a search."""
 
-    round_number: int
-    coins: Mapping[str, Coin]
-    """Game → its coin; empty: the games were chosen in another way."""
-    change: float
-    """Of the incumbent's mean reward on held-out cases, after less before, paired by case."""
-    change_variance: float | None = None
-    """Of ``change``, from paired replicates; ``None`` if unknown."""
+    run_id: str
+    generation: int
+    candidate_id: str
+    case_id: str
+    game: str | None
+    """That found the case; ``None``: it is the user's."""
+    reward: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameEffect:
-    """What the rounds so far say of one game."""
+    """Evidence on one game."""
 
     game: str
     mean: float
-    """m: of beta, in reward per round."""
+    """m: of beta."""
     sd: float
     """Of the posterior."""
-    n_included: int
-    n_rounds: int
-    """Rounds with a coin of the game."""
+    n_cases: int
+    """Different cases that searches used."""
+    n_trials: int
+    """Trials that differ from the others of their generation on a case of the game."""
+
+    @classmethod
+    def prior(cls, game: str) -> "GameEffect":
+        """Return what is known of a game of which no search used a case."""
+        return cls(game=game, mean=0.0, sd=PRIOR_SD, n_cases=0, n_trials=0)
 
     @property
     def p_keep(self) -> float:
-        """P(beta > 0)."""
-        return 0.5 * math.erfc(-self.mean / self.sd / math.sqrt(2.0))
+        """P(beta > LEAST_EFFECT)."""
+        return self._p_above(LEAST_EFFECT)
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the game points searches the wrong way."""
+        return self._p_above(0.0) <= 1.0 - P_SURE
+
+    @property
+    def probability(self) -> float:
+        """Of the coins of its cases in the next search."""
+        if self.is_dropped:
+            return DROPPED
+        if self.p_keep >= P_SURE:
+            return KEPT
+        return FADED if self.p_keep <= 1.0 - P_SURE else UNDECIDED
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -88,101 +114,88 @@ class GameEffect:
         half = 1.2815515655446004 * self.sd  # the normal quantile of .9
         return self.mean - half, self.mean + half
 
+    def _p_above(self, value: float) -> float:
+        return 0.5 * math.erfc((value - self.mean) / self.sd / math.sqrt(2.0))
 
-def toss(p_keep: Mapping[str, float], n_rounds: int, rng: np.random.Generator) -> dict[str, Coin]:
-    """Return the coins of the next round, to be logged before it.
+
+def effects(rewards: Sequence[CaseReward]) -> dict[str, GameEffect]:
+    """Return game → effect, of the games with a case that a search used.
 
     Args:
-        p_keep: game → P(keep) after the rounds so far; all games on offer, in the order tossed.
-        n_rounds: rounds so far.
-        rng: of the coins alone.
-    """
-    coins = {}
-    for game, p in p_keep.items():
-        probability = 0.5 if n_rounds < N_FIRST else min(MOST_P, max(LEAST_P, p))
-        coins[game] = Coin(probability, bool(rng.random() < probability))
-    return coins
-
-
-def effects(rounds: Sequence[GameRound]) -> tuple[GameEffect, ...]:
-    """Return the effect of every game that had a coin, by name.
-
-    A game without a coin in a round was not included in it.
+        rewards: of searches whose hard cases had coins; their order does not matter.
 
     Raises:
-        NoCoinsError: a round has no coins, or a coin that could fall on one side only.
-        ValueError: a change or variance is not finite, or a round came twice.
+        ValueError: a reward is not finite.
+
+    Example:
+        >>> [game for game, effect in effects(rewards).items() if effect.is_dropped]
+        ['sums']
     """
-    _check(rounds)
-    games = sorted({game for past in rounds for game in past.coins})
-    x = np.ones((len(rounds), 1 + len(games)))  # X, the first column for a
-    for t, past in enumerate(rounds):
-        x[t, 1:] = [g in past.coins and past.coins[g].is_included for g in games]
-    y = np.array([past.change for past in rounds])
-    mean, covariance = posterior(x, y, _noise_variance(x, y, rounds))
-    return tuple(
-        GameEffect(
+    games = sorted({each.game for each in rewards if each.game is not None})
+    x, y = paired_trials(rewards, games)
+    mean, covariance = posterior(x, y, _noise_variance(x, y))
+    return {
+        game: GameEffect(
             game=game,
             mean=float(mean[j]),
             sd=math.sqrt(float(covariance[j, j])),
-            n_included=int(x[:, j].sum()),
-            n_rounds=sum(game in past.coins for past in rounds),
+            n_cases=len({each.case_id for each in rewards if each.game == game}),
+            n_trials=int(np.count_nonzero(x[:, j])),
         )
-        for j, game in enumerate(games, 1)
-    )
+        for j, game in enumerate(games)
+    }
 
 
-def p_keep_of(rounds: Sequence[GameRound], games: Sequence[str]) -> dict[str, float]:
-    """Return P(keep) of the games on offer, in their order; one half for new ones.
+def paired_trials(
+    rewards: Sequence[CaseReward], games: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return X, (n_trials, n_games), and y, (n_trials,), of the trials with a case of a game and of the user.
+
+    Args:
+        rewards: see ``effects``.
+        games: columns of X; 0 where a trial has no case of a game.
 
     Raises:
-        NoCoinsError: as ``effects``.
+        ValueError: a reward is not finite.
     """
-    known = {effect.game: effect.p_keep for effect in effects(rounds)} if rounds else {}
-    return {game: known.get(game, 0.5) for game in games}
+    of_case: dict[tuple[str, int, str], list[float]] = defaultdict(list)
+    for each in rewards:
+        if not math.isfinite(each.reward):
+            raise ValueError(
+                f"the reward of case {each.case_id} must be finite, but is {each.reward}"
+            )
+        of_case[each.run_id, each.generation, each.case_id].append(each.reward)
+    mean_of = {case: fmean(scores) for case, scores in of_case.items() if len(scores) > 1}
+    trials: dict[tuple[str, int, str], dict[str | None, list[float]]] = {}
+    for each in rewards:
+        mean = mean_of.get((each.run_id, each.generation, each.case_id))
+        if mean is not None:
+            trial = trials.setdefault((each.run_id, each.generation, each.candidate_id), {})
+            trial.setdefault(each.game, []).append(each.reward - mean)
+    kept = [gaps for gaps in trials.values() if None in gaps and len(gaps) > 1]
+    x = [[fmean(gaps.get(game, (0.0,))) for game in games] for gaps in kept]
+    y = [fmean(gaps[None]) for gaps in kept]
+    return np.array(x).reshape(len(kept), len(games)), np.array(y)
 
 
 def posterior(
     x: np.ndarray, y: np.ndarray, noise_variance: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return m and S.
+    """Return m, (n_games,), and S, (n_games, n_games).
 
     Args:
-        x: a column of ones, then one for each game, (n_rounds, 1 + n_games).
-        y: changes, (n_rounds,).
+        x: X, (n_trials, n_games).
+        y: (n_trials,).
         noise_variance: s^2.
     """
-    precision = np.full(x.shape[1], PRIOR_SD**-2.0)
-    precision[0] = 1.0 / PRIOR_VARIANCE_OF_A
-    covariance = np.linalg.inv(x.T @ x / noise_variance + np.diag(precision))  # S
+    precision = x.T @ x / noise_variance + np.eye(x.shape[1]) * PRIOR_SD**-2.0
+    covariance = np.linalg.inv(precision)  # S
     return covariance @ (x.T @ y) / noise_variance, covariance
 
 
-def _noise_variance(x: np.ndarray, y: np.ndarray, rounds: Sequence[GameRound]) -> float:
+def _noise_variance(x: np.ndarray, y: np.ndarray) -> float:
     """Return s^2, at least ``LEAST_SD`` squared."""
-    known = [past.change_variance for past in rounds if past.change_variance is not None]
     n_free = len(y) - x.shape[1]
-    if len(known) == len(rounds):
-        variance = float(np.mean(known))
-    elif n_free > 0:
-        fitted = x @ np.linalg.lstsq(x, y, rcond=None)[0]
-        variance = float(np.sum((y - fitted) ** 2) / n_free)
-    else:  # too few rounds for residuals: as if no game had an effect
-        variance = float(np.var(y, ddof=1)) if len(y) > 1 else PRIOR_SD**2
-    return max(variance, LEAST_SD**2)
-
-
-def _check(rounds: Sequence[GameRound]) -> None:
-    seen: set[int] = set()
-    for past in rounds:
-        if past.round_number in seen:
-            raise ValueError(f"round {past.round_number} must come once, but came twice")
-        seen.add(past.round_number)
-        if not past.coins or any(not 0.0 < c.probability < 1.0 for c in past.coins.values()):
-            raise NoCoinsError(
-                f"round {past.round_number} must log a probability between 0 and 1 for each game: "
-                "without it no effect can be estimated. Include games by `toss`."
-            )
-        numbers = (past.change, past.change_variance or 0.0)
-        if not all(map(math.isfinite, numbers)) or numbers[1] < 0.0:
-            raise ValueError(f"change and variance of round {past.round_number} must be finite")
+    fitted = x @ np.linalg.lstsq(x, y, rcond=None)[0] if n_free > 0 else np.zeros_like(y)
+    squares = float(np.sum((y - fitted) ** 2))
+    return float(max(squares / max(n_free, 1), LEAST_SD**2))

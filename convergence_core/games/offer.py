@@ -4,23 +4,25 @@
 |---|---|
 | the judge's trust is below .2, or unknown | games without a ground: debate |
 | the judge's log score surely falls by debates: upper 80 % bound of their mean gain below 0 | debate |
+| the cases of a game point searches the wrong way: upper 80 % bound of its effect below 0 | the game |
 
-The judge's own game is always on: it is how trust comes back. Games that are switched off toss no coin, so
-the meta-critic takes them as not included. Grounded games know no alarm: their scores cannot be talked to.
+The judge's own game is always on: it is how trust comes back.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from scipy.special import stdtrit
 
 from convergence_core.games.game import Game
+from convergence_core.games.meta_critic import GameEffect
 from convergence_core.judges.trust import LEAST_TRUST, Trust
 
 LEAST_DEBATES: Final = 30
 """Plays below which nothing is said of what debates gain."""
+WRONG_WAY: Final = "settings that pass its cases score lower on yours"
 LEVEL: Final = 0.8
 """Of the t interval of their mean gain."""
 
@@ -30,6 +32,7 @@ def unavailable_games(
     *,
     trust: Trust,
     gains: Sequence[float] = (),
+    effects: Mapping[str, GameEffect] | None = None,
 ) -> dict[str, str]:
     """Return which games the next round may not include → why.
 
@@ -37,12 +40,14 @@ def unavailable_games(
         games: all that are registered.
         trust: in the judge, after the last audit.
         gains: of the judge's log score by each debate so far, in nats.
+        effects: game → effect of its hard cases, of the measured games.
     """
     unpaid = why_unpaid(gains)
     reasons = {
         game.id: _why_off(game, trust) or (unpaid if game.feeds == "debate" else "")
         for game in games
     }
+    reasons |= {name: WRONG_WAY for name, effect in (effects or {}).items() if effect.is_dropped}
     return {name: why for name, why in reasons.items() if why}
 
 

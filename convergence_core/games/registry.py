@@ -20,12 +20,12 @@ def count_plays(
     p_keep: Mapping[str, float],
     price_usd: Mapping[str, float],
 ) -> dict[str, int]:
-    """Return how many of a round's plays each included game gets.
+    """Return how many of a round's plays each game gets.
 
     Shares follow P(keep) per dollar; games without a ground are cut to half of all plays together.
 
     Args:
-        games: those that their coins included.
+        games: that may be played.
         n_plays: of the round, all games together.
         p_keep: game → P(keep), in (0, 1].
         price_usd: game → what a play costs, at least 0; a free game counts as one of the cheapest

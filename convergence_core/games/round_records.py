@@ -1,4 +1,4 @@
-"""Records of rounds of games: plays, coins, looks, what is known of each game."""
+"""Records of rounds of games: plays, the plan of a round, what is known of each game."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from convergence_core.games.game import Feed, Transcript
-from convergence_core.games.meta_critic import Coin, GameEffect, GameRound
+from convergence_core.games.meta_critic import GameEffect
 from convergence_core.records import Json, canonical_json, sha256_hex
 
 PlayStatus: TypeAlias = Literal["played", "void", "lost"]
@@ -38,40 +38,6 @@ class PlayRecord(Transcript):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOutLook:
-    """The incumbent's rewards on held-out cases, before a round."""
-
-    candidate_id: str
-    rewards: Mapping[str, float]
-    """Case → reward."""
-    n_cases: int
-    """Held-out cases; a look in which one has no reward is no look."""
-    is_new: bool
-    """Whether they were asked; else the same candidate was looked at before the round before."""
-
-    @property
-    def mean(self) -> float | None:
-        """Mean reward; ``None`` means a case has none, or there is no case."""
-        if not self.n_cases or len(self.rewards) < self.n_cases:
-            return None
-        return float(np.mean([*self.rewards.values()]))
-
-
-def change_between(before: HeldOutLook, after: HeldOutLook) -> tuple[float, float | None] | None:
-    """Return the change of the mean, paired by case, and its variance; ``None``: a look is missing.
-
-    The same candidate has not changed: 0 without noise. One case alone tells no variance (``None``).
-    """
-    if before.mean is None or after.mean is None or before.rewards.keys() != after.rewards.keys():
-        return None
-    if before.candidate_id == after.candidate_id:
-        return 0.0, 0.0
-    gaps = np.array([after.rewards[case] - value for case, value in before.rewards.items()])
-    variance = float(np.var(gaps, ddof=1)) / len(gaps) if len(gaps) > 1 else None
-    return float(gaps.mean()), variance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CoinRecord:
     """One game in the plan of one round, fixed before anything is played."""
 
@@ -80,11 +46,9 @@ class CoinRecord:
     feeds: Feed
     grounded: bool
     p_keep: float | None = None
-    """``None`` if it is off."""
+    """``None`` if no search used a case of it."""
     probability: float | None = None
-    """Of the coin; ``None`` if the game is off."""
-    is_included: bool = False
-    """Whether the round plays it."""
+    """Of each of its approved cases in the next search; ``None`` if it finds none."""
     n_plays: int = 0
     off_reason: str | None = None
 
@@ -92,44 +56,6 @@ class CoinRecord:
     def from_json(cls, value: Mapping[str, Any]) -> "CoinRecord":
         """Rebuild it from what ``asdict`` wrote, or from its row."""
         return cls(**{f.name: value[f.name] for f in fields(cls)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastRound:
-    """A finished round."""
-
-    run_id: str
-    round_number: int
-    coins: tuple[CoinRecord, ...]
-    look: HeldOutLook
-
-
-def rounds_with_change(past: Sequence[PastRound], now: HeldOutLook | None) -> list[GameRound]:
-    """Return the rounds whose effect was measured: by the look before the round after.
-
-    Args:
-        past: finished rounds, in their order.
-        now: look before the round that begins; ``None`` if none was taken.
-    """
-    looks = [record.look for record in past][1:] + ([] if now is None else [now])
-    rounds = []
-    for record, after in zip(past, looks, strict=False):
-        change = change_between(record.look, after)
-        coins = {
-            c.game: Coin(c.probability, c.is_included)
-            for c in record.coins
-            if c.probability is not None
-        }
-        if change is not None and coins:
-            rounds.append(
-                GameRound(
-                    round_number=record.round_number,
-                    coins=coins,
-                    change=change[0],
-                    change_variance=change[1],
-                )
-            )
-    return rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +117,7 @@ class GameSummary:
     """Why plays are void or lost, or a role broke a rule → how often."""
     cost_usd: float | None
     effect: GameEffect | None
-    """Of all rounds whose effect was measured; ``None`` if there is none with a coin of the game.
-    """
+    """By the searches before the round; ``None`` if none used a case of the game."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,14 +127,11 @@ class GamesReport:
     system: str
     label: str
     round_number: int
-    look: HeldOutLook
     games: tuple[GameSummary, ...]
-    n_measured: int
-    """Rounds whose effect was measured."""
     n_plays: int
     n_calls: int
     cost_usd: float | None
-    """Of all calls, those of the look included; ``None`` if a price is unknown."""
+    """Of all calls; ``None`` if a price is unknown."""
     is_offline: bool
     """Whether the built-in mock answered in the models' place."""
     limit: str | None

@@ -1,4 +1,4 @@
-"""Rule-based twins of the operators: edits by fixed rules, without a model.
+"""Rules: the operators' edits without a model.
 
 They know nothing of language beyond sentences and lines, and each serves where no model is
 configured (``prompts.writer: rules``). What they write is honest boilerplate: a search over it
@@ -50,7 +50,7 @@ def written_by_rules(
     rng: np.random.Generator,
     labels: Sequence[str] = (),
 ) -> WriterAnswer:
-    """Return a text that fixed rules make.
+    """Return a text by rules.
 
     Args:
         operator: what is to be done.

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from convergence_core.config import Configuration
 from convergence_core.config.optimization import SaoConfig
+from convergence_core.judges.trust import LEAST_ITEMS
 from convergence_core.records import Candidate
-from convergence_core.sao.executed_items import AuditItem, GroundedAnswer, audit_items
+from convergence_core.sao.executed_items import EXECUTED, AuditItem, GroundedAnswer, audit_items
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.personas import Grammar, Persona
 from convergence_core.sao.preferences import JudgedPair, PairKind
@@ -155,3 +157,35 @@ def rivals_of(search: SearchState, incumbent: Candidate, n: int) -> list[Candida
         if len(rivals) < n:
             rivals.setdefault(name, search.archive.members[name].candidate)
     return [*rivals.values()]
+
+
+def outlook(configuration: Configuration, n_cases: int) -> str | None:
+    """Return whether a run's rounds will come and their judge can be audited; ``None`` if they are off.
+
+    Args:
+        configuration: of the run.
+        n_cases: search cases.
+    """
+    if not configuration.society.prefers:
+        return None
+    sao, n = configuration.society.sao, configuration.optimization.evolution.generations
+    n_rounds = min(sao.iterative_rounds, (n - 1) // sao.every)
+    if not n_rounds:
+        return (
+            f"no round: the run has {n} generations, and the first round follows {sao.every} "
+            "(`society.sao.every`)"
+        )
+    rounds = f"up to {n_rounds} rounds, the first after {sao.every} generations if the run lasts"
+    if not any(metric.type in EXECUTED for metric in configuration.evaluation.metrics.values()):
+        audit = "no metric is executed, so the judge cannot be audited and its pairs train nothing"
+    elif n_rounds * sao.audit_items < LEAST_ITEMS:
+        audit = (
+            f"the judge cannot pass: its audits have at most {n_rounds * sao.audit_items} of the "
+            f"{LEAST_ITEMS} different items it needs (`society.sao.audit_items`)"
+        )
+    else:
+        audit = (
+            f"the judge's audit needs {LEAST_ITEMS} different pairs of a right and a wrong answer "
+            f"to {n_cases} search cases"
+        )
+    return f"{rounds}; {audit}"

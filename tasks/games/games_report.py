@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from convergence_core.games.meta_critic import GameEffect, effects
+from convergence_core.games.meta_critic import GameEffect
 from convergence_core.games.registry import solved_games
 from convergence_core.games.round_records import (
     CoinRecord,
@@ -12,12 +12,12 @@ from convergence_core.games.round_records import (
     GameSummary,
     PlayRecord,
     role_scores,
-    rounds_with_change,
 )
 from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS
 from convergence_core.ports import RunRecord
-from tasks.games.round_rows import past_rounds, plays_of_run, round_row_of, system_of
+from tasks.games.game_cases import game_effects
+from tasks.games.round_rows import coins_of_round, plays_of_run, round_row_of, system_of
 from tasks.store.tables.lineage import OFFLINE
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -26,7 +26,7 @@ _FINISHED: Final = """
 
 
 def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
-    """Return what a finished round did, and what the rounds up to its look say of each game.
+    """Return what a finished round did, and what the searches before it say of each game.
 
     Args:
         store: holds the round.
@@ -39,12 +39,8 @@ def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
     row = round_row_of(store, system, record.run_id)
     if row is None:
         raise LookupError(f"run {record.label} has no finished round of games")
-    past = past_rounds(store, system)
-    reported = next(each for each in past if each.run_id == record.run_id)
-    before = [each for each in past if each.round_number < reported.round_number]
     plays = plays_of_run(store, record.run_id)
-    measured = rounds_with_change(before, reported.look)
-    effect_of = {effect.game: effect for effect in effects(measured)} if measured else {}
+    effect_of = game_effects(store, system, before_us=record.started_us)
     of_game: dict[str, list[PlayRecord]] = {}
     for play in plays:
         of_game.setdefault(play.game, []).append(play)
@@ -52,8 +48,7 @@ def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
     return GamesReport(
         system=system,
         label=record.label,
-        round_number=reported.round_number,
-        look=reported.look,
+        round_number=int(row["round"]),
         games=tuple(
             _summary(
                 coin,
@@ -61,9 +56,8 @@ def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
                 reference.get(coin.game, {}),
                 effect_of.get(coin.game),
             )
-            for coin in sorted(reported.coins, key=lambda coin: coin.game)
+            for coin in coins_of_round(store, record.run_id)
         ),
-        n_measured=len(measured),
         n_plays=len(plays),
         n_calls=sum(play.n_calls for play in plays),
         cost_usd=None if row["cost_usd"] is None else float(row["cost_usd"]),

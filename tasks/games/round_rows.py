@@ -6,20 +6,18 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from convergence_core.games.game import Game, PlayKey, Scores, Turn
-from convergence_core.games.round_records import CoinRecord, HeldOutLook, PastRound, PlayRecord
+from convergence_core.games.round_records import CoinRecord, PlayRecord
 from convergence_core.ports import Ask, Row, RunRecord
 from convergence_core.records import canonical_json, fields_of
 from tasks.store.tables.lineage import GAMES_TAG
 from tasks.store.tables.parquet_store import ParquetStore
 
 COINS_TAG: Final = "game_coins"
-"""Tag of a run that holds the coins of its round, before anything is played."""
+"""Tag of a run that holds the plan of its round, before anything is played."""
 _ROUNDS: Final = """
     SELECT g.* FROM game_rounds g JOIN runs r USING (run_id)
     WHERE r.name = $system || '.games' ORDER BY g.round, g.run_id"""
-_COINS: Final = """
-    SELECT c.* FROM game_coins c JOIN runs r USING (run_id)
-    WHERE r.name = $system || '.games' ORDER BY c.round, c.run_id, c.game"""
+_COINS: Final = "SELECT * FROM game_coins WHERE run_id = $run ORDER BY game"
 _PLAYS: Final = """
     SELECT * FROM game_plays
     WHERE run_id = $run AND game = coalesce($game, game) ORDER BY game, position"""
@@ -41,7 +39,6 @@ def round_row(  # noqa: PLR0917 - of one row
     run_id: str,
     number: int,
     seed: int,
-    look: HeldOutLook,
     n_plays: int,
     cost_usd: float | None,
     limit: str | None,
@@ -52,10 +49,6 @@ def round_row(  # noqa: PLR0917 - of one row
         "generation": 0,
         "round": number,
         "seed": seed,
-        "candidate_id": look.candidate_id,
-        "look": look.mean,
-        "rewards_json": canonical_json({"n_cases": look.n_cases, "rewards": dict(look.rewards)}),
-        "is_new_look": look.is_new,
         "n_plays": n_plays,
         "cost_usd": cost_usd,
         "limit_reason": limit,
@@ -88,31 +81,19 @@ def play_rows(run_id: str, plays: Iterable[PlayRecord]) -> list[Row]:
     ]
 
 
-def past_rounds(store: ParquetStore, system: str) -> list[PastRound]:
-    """Return the finished rounds of a system, by their numbers.
-
-    Args:
-        store: where they are kept.
-        system: its name.
-    """
-    coins: dict[str, list[CoinRecord]] = {}
-    for row in store.rows(_COINS, {"system": system}):
-        coins.setdefault(row["run_id"], []).append(CoinRecord.from_json(row))
-    return [
-        PastRound(
-            run_id=row["run_id"],
-            round_number=row["round"],
-            coins=tuple(coins.get(row["run_id"], ())),
-            look=_look(row),
-        )
-        for row in store.rows(_ROUNDS, {"system": system})
-    ]
+def round_rows(store: ParquetStore, system: str) -> list[Mapping[str, Any]]:
+    """Return the rows of a system's finished rounds, by their numbers."""
+    return [*store.rows(_ROUNDS, {"system": system})]
 
 
 def round_row_of(store: ParquetStore, system: str, run_id: str) -> Mapping[str, Any] | None:
     """Return the row of a run's finished round; ``None``: there is none."""
-    rows = store.rows(_ROUNDS, {"system": system})
-    return next((row for row in rows if row["run_id"] == run_id), None)
+    return next((row for row in round_rows(store, system) if row["run_id"] == run_id), None)
+
+
+def coins_of_round(store: ParquetStore, run_id: str) -> list[CoinRecord]:
+    """Return the plan of a run's finished round, by game."""
+    return [CoinRecord.from_json(row) for row in store.rows(_COINS, {"run": run_id})]
 
 
 def plays_of_run(store: ParquetStore, run_id: str, game: str | None = None) -> list[PlayRecord]:
@@ -149,16 +130,6 @@ def gains_of_debates(
         row["scores"] for row in rows if json.loads(row["players_json"]) == players
     ]
     return [float(dict(row)["advocate"]) for row in scored if "advocate" in dict(row or {})]
-
-
-def _look(row: Mapping[str, Any]) -> HeldOutLook:
-    rewards = json.loads(row["rewards_json"])
-    return HeldOutLook(
-        candidate_id=row["candidate_id"],
-        rewards=rewards["rewards"],
-        n_cases=rewards["n_cases"],
-        is_new=bool(row["is_new_look"]),
-    )
 
 
 def _play(row: Mapping[str, Any]) -> PlayRecord:

@@ -42,7 +42,7 @@ class PromptMutator:
         """Keep who writes.
 
         Args:
-            writer: writes the texts; by default fixed rules, which make no call.
+            writer: writes the texts; by default rules, which make no call.
             settings: limits of texts.
             task: what the prompts are for.
             redact: keeps secrets out of requests.
@@ -53,7 +53,7 @@ class PromptMutator:
 
     @classmethod
     def of(cls, configuration: Configuration, world: Environment) -> "PromptMutator":
-        """Return the one of a configuration: its ``llm`` writes, or fixed rules without one.
+        """Return the one of a configuration: its ``llm`` writes, or rules without one.
 
         Raises:
             ConfigurationError: no endpoint is known.

@@ -86,7 +86,7 @@ class SimulatedPrompts:
 
 
 class ScoredPrompts:
-    """Prompts of yours, changed by fixed rules or a function, and scored by a function."""
+    """Prompts of yours, changed by rules or a function, and scored by a function."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ScoredPrompts:
         Args:
             prompts: those to begin with.
             score: prompt → its mean score on the same cases each time, in [0, 1]; asked once for each text.
-            change: (prompt, action) → the text after it, ``None``: there is none; by default fixed rules.
+            change: (prompt, action) → the text after it, ``None``: there is none; by default rules.
             embed: prompt → its embedding; by default hashed n-grams, which know no meanings.
             embedding_dim: numbers in an embedding.
 

@@ -116,7 +116,7 @@ class MutatedPrompt:
     """Of the writer's failure; empty: it did not fail."""
     diagnosis: str
     writer: str
-    """The model's name, or ``rules``: texts that fixed rules put together."""
+    """The model's name, or ``rules``: texts by rules."""
     cost_usd: float | None
     """Of the call. ``None`` if unknown."""
 

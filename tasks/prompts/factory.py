@@ -22,7 +22,7 @@ from tasks.rlp.learner_calls import LearnerParts
 from tasks.secrets.redaction import shortened
 
 NO_LLM: Final = (
-    "prompt writing off: no `llm` is configured; `prompts: {writer: rules}` writes by fixed rules"
+    "prompt writing off: no `llm` is configured; `prompts: {writer: rules}` writes by rules"
 )
 LONGEST_SHOWN: Final = 1_500
 """Characters of an input that a request shows."""

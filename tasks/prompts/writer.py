@@ -1,4 +1,4 @@
-"""Writers of texts: a model, or fixed rules that make no call."""
+"""Writers of texts: a model, or rules that make no call."""
 
 import asyncio
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class TextWriter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesWriter:
-    """The rule-based twins."""
+    """The rules."""
 
     name: str = RULES
     is_free: bool = True

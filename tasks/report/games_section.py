@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from convergence_core.games.meta_critic import LEVEL as EFFECT_LEVEL, N_FIRST
+from convergence_core.games.meta_critic import LEAST_EFFECT, LEVEL as EFFECT_LEVEL, P_SURE
 from convergence_core.games.round_records import (
     LEVEL,
     GamesReport,
     GameSummary,
-    HeldOutLook,
     PlayRecord,
     RoleScore,
 )
@@ -27,19 +26,21 @@ MOST_REASONS: Final = 3
 
 
 _STAND_IN: Final = "The built-in mock answered: its scores say nothing about a model."
-_NO_LOOK: Final = (
-    "No held-out case was evaluated, so no effect of a game is known. Hold cases out with "
-    "`evaluation.test_cases.holdout`."
+_NO_CASES: Final = (
+    "No search has used a case that a game found, so no effect of a game is known. Approve cases with "
+    "`convergence review`: without approval nothing can be learned."
 )
 
 
 def games_blocks(report: GamesReport) -> list[Block]:
     """Return the section."""
+    finders = [each for each in report.games if each.coin.feeds == "hard_cases"]
+    is_unmeasured = bool(finders) and all(each.effect is None for each in finders)
     blocks: list[Block] = [
-        Paragraph((look_sentence(report.look),)),
-        table(report.games, _GAMES, numeric=_GAMES.keys() - {"game", "verdict"}),
+        *([Paragraph((_NO_CASES,))] if is_unmeasured else []),
+        table(report.games, _GAMES, numeric=_GAMES.keys() - {"game"}),
         Heading("Why", 3),
-        Bullets(tuple((game_sentence(each, report.n_measured),) for each in report.games)),
+        Bullets(tuple((game_sentence(each),) for each in report.games)),
     ]
     scores = [(each.coin.game, score) for each in report.games for score in each.scores]
     if scores:
@@ -66,7 +67,7 @@ def _unscored(games: Sequence[GameSummary]) -> str:
 
 def round_sentence(report: GamesReport) -> str:
     """Return what a round came to."""
-    n_games = sum(game.coin.is_included and game.coin.n_plays > 0 for game in report.games)
+    n_games = sum(game.coin.n_plays > 0 for game in report.games)
     text = (
         f"Round {report.round_number + 1} of {report.system}: {plural(report.n_plays, 'play')} of "
         f"{plural(n_games, 'game')}{_unscored(report.games)}, {plural(report.n_calls, 'reply', 'replies')} of models, "
@@ -77,63 +78,37 @@ def round_sentence(report: GamesReport) -> str:
     return text if report.limit is None else f"{text} It ended early: {report.limit.rstrip('.')}."
 
 
-def look_sentence(look: HeldOutLook) -> str:
-    """Return what the look before the round saw."""
-    if not look.n_cases:
-        return _NO_LOOK
-    if look.mean is None:
-        return (
-            f"{look.n_cases - len(look.rewards)} of {look.n_cases} held-out cases have no reward, so the "
-            "rounds before and after this look are not measured."
-        )
-    how = "" if look.is_new else ", as seen before: the incumbent is the same"
-    return (
-        f"The incumbent's mean reward on {plural(look.n_cases, 'held-out case')} before this round was "
-        f"{look.mean:.3f}{how}."
-    )
-
-
-def verdict_of_game(game: GameSummary, n_measured: int) -> str:
-    """Return a game's state in a word or two."""
+def verdict_of_game(game: GameSummary) -> str:
+    """Return a game's state in a word; empty if its plays are not for searches."""
+    if game.effect is not None and game.effect.is_dropped:
+        return "dropped"
     if game.coin.off_reason is not None:
         return "off"
-    if game.effect is None or n_measured < N_FIRST:
-        return "on trial"
-    low, high = game.effect.interval
-    return "kept" if low > 0 else "dropped" if high < 0 else "undecided"
-
-
-def game_sentence(game: GameSummary, n_measured: int) -> str:
-    """Return whether a game was played, whether it is kept, and why."""
-    coin = game.coin
-    if coin.off_reason is not None or coin.probability is None:
-        return f"{coin.game} is off: {coin.off_reason}."
-    text = f"{coin.game} was {'included' if coin.is_included else 'left out'} at random with probability "
-    text += f"{coin.probability:.2f}"
-    if coin.is_included:
-        text += f" and given {plural(coin.n_plays, 'play')}"
     if game.effect is None:
-        text += "; P(keep) is 0.50, because no round with it was measured yet."
-    elif not game.effect.n_included:
-        text += (
-            f"; none of {plural(game.effect.n_rounds, 'measured round')} had it, so nothing was measured of its effect "
-            f"yet. P(keep), the probability that it is above 0, stands at {game.effect.p_keep:.2f}."
-        )
+        return "unmeasured" if game.coin.feeds == "hard_cases" else ""
+    p_keep = game.effect.p_keep
+    return "kept" if p_keep >= P_SURE else "faded" if p_keep <= 1.0 - P_SURE else "undecided"
+
+
+def game_sentence(game: GameSummary) -> str:
+    """Return whether a game was played, whether it is kept, and why."""
+    coin, effect = game.coin, game.effect
+    if coin.off_reason is not None:
+        text = f"{coin.game} is off: {coin.off_reason}."
     else:
-        mean, (low, high) = game.effect.mean, game.effect.interval
+        text = f"{coin.game} was given {plural(coin.n_plays, 'play')}."
+    word = verdict_of_game(game)
+    if effect is not None:
+        shown = signed_interval(effect.mean, *effect.interval)
         text += (
-            f"; a round with it changed the reward on held-out cases by {signed_interval(mean, low, high)} "
-            f"more than one without ({percent(EFFECT_LEVEL)} posterior interval; {game.effect.n_included} of "
-            f"{plural(game.effect.n_rounds, 'measured round')} had it). P(keep), the probability that this is "
-            f"above 0, is {game.effect.p_keep:.2f}."
+            f" Settings that pass its cases score {shown} higher on yours than those that fail them "
+            f"({percent(EFFECT_LEVEL)} posterior interval; {plural(effect.n_cases, 'case')} that searches used, "
+            f"{plural(effect.n_trials, 'paired trial')}). P(keep), the probability that this is above "
+            f"{LEAST_EFFECT:g}, is {effect.p_keep:.2f}. {word.capitalize()}: the next search uses each of its approved "
+            f"cases with probability {effect.probability:g}."
         )
-    word = verdict_of_game(game, n_measured)
-    text += {
-        "on trial": f" On trial: probability 0.5 for the first {N_FIRST} measured rounds.",
-        "kept": " Kept: the interval lies above 0.",
-        "dropped": " Dropped: the interval lies below 0; one round in ten still tries it.",
-        "undecided": " Undecided: the interval holds 0; the probability follows P(keep).",
-    }[word]
+    elif word == "unmeasured":
+        text += " No search has used a case of it yet."
     reasons = sorted(game.reasons.items(), key=lambda item: -item[1])[:MOST_REASONS]
     if reasons:
         reasons_text = "; ".join(f"{reason.rstrip('.')} ({n})" for reason, n in reasons)
@@ -167,9 +142,7 @@ def _effect(game: GameSummary) -> str:
 
 
 def _p_keep(game: GameSummary) -> str:
-    if game.coin.off_reason is not None:
-        return UNKNOWN
-    return "0.50" if game.effect is None else f"{game.effect.p_keep:.2f}"
+    return UNKNOWN if game.effect is None else f"{game.effect.p_keep:.2f}"
 
 
 def _score(pair: tuple[str, RoleScore]) -> str:
@@ -189,12 +162,11 @@ def _reference(pair: tuple[str, RoleScore]) -> str:
 
 _GAMES: Final[Columns[GameSummary]] = {
     "game": lambda row: row.coin.game,
-    "coin": lambda row: UNKNOWN if row.coin.probability is None else f"{row.coin.probability:.2f}",
     "plays": lambda row: f"{row.n_played:,}",
     "void": lambda row: f"{row.n_void:,}",
     "lost": lambda row: f"{row.n_lost:,}",
     "cost": lambda row: usd(row.cost_usd),
-    f"effect on held-out reward, {percent(EFFECT_LEVEL)}": _effect,
+    f"effect on your cases, {percent(EFFECT_LEVEL)}": _effect,
     "P(keep)": _p_keep,
 }
 _SCORES: Final[Columns[tuple[str, RoleScore]]] = {

@@ -130,7 +130,7 @@ def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
     lines = [f"Written by: {', '.join([*names, *drawn])}; cost of writing: {cost}."]
     if is_offline or RULES in report.writers:
         how = "`llm`, `prompts.writer`" if RULES in report.writers else "without `--offline`"
-        lines.append(f"Fixed rules wrote these prompts; a model writes better ones ({how}).")
+        lines.append(f"Rules wrote these prompts; a model writes better ones ({how}).")
     if report.n_over_budget:
         lines.append(
             f"The budget refused {plural(report.n_over_budget, 'request')} for a prompt "

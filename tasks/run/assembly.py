@@ -25,6 +25,7 @@ from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space.builder import widened
+from tasks.games.game_cases import with_used_cases
 from tasks.inputs.environment import Environment, check_priced
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
@@ -117,6 +118,7 @@ def assemble(
     price_warning = check_priced(loaded, deps.target, deps.environment.prices)
     store = ParquetStore(store_path(loaded))
     loaded = _with_variants(loaded, lineage.last_checkpoint(store, record))
+    loaded = with_used_cases(loaded, record)
     schedule = schedule_of(loaded, tagged_champion(record.tags, loaded.space))
     past = read_past(store, record, loaded)
     study = past.study(loaded, schedule)

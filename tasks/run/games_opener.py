@@ -103,10 +103,7 @@ def play_games(opened: GamesRound, tell: Callable[[str], None] | None = None) ->
     """
     say = tell or (lambda _: None)
     if not opened.is_finished:
-        look = opened.take_look()
-        if look.is_new:
-            say(f"looked at {look.n_cases} held-out cases")
-        opened.toss_coins()
-        for game in opened.included:
+        opened.plan()
+        for game in opened.planned:
             say(f"{game.game}: {opened.play(game.game)} plays")
     return opened.finish()

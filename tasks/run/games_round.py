@@ -1,9 +1,7 @@
-"""Round of language games: a look at held-out cases, coins, plays.
+"""Round of language games: a plan, then plays.
 
-The look is at the incumbent: the champion, or else the defaults. So the change that a round is followed by is
-known before the next one: its look less this one's, paired by case. The run's row
-fixes number, coins and plays of each game before the first play. All plays are published at once; after a kill
-the round continues with the same coins and reads paid answers from the journal.
+The run's row fixes number and plays of each game before the first play. All plays are published at once; after a
+kill the round continues with the same plan and reads paid answers from the journal.
 """
 
 import json
@@ -12,46 +10,28 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-import numpy as np
-
 from convergence_core.config.games import ANSWER_GAMES
-from convergence_core.errors import EvaluatorFault
-from convergence_core.games.held_out import HeldOutError, HeldOutGuard
-from convergence_core.games.meta_critic import Coin, p_keep_of, toss
+from convergence_core.games.held_out import HeldOutGuard
+from convergence_core.games.meta_critic import DROPPED, GameEffect
 from convergence_core.games.offer import unavailable_games
 from convergence_core.games.registry import count_plays
-from convergence_core.games.round_records import (
-    CoinRecord,
-    GamesReport,
-    HeldOutLook,
-    PlayRecord,
-    rounds_with_change,
-)
-from convergence_core.ports import Ask, Row, WorstCase
-from convergence_core.records import (
-    Assignment,
-    Candidate,
-    Case,
-    Cell,
-    Json,
-    Trial,
-    canonical_json,
-    sha256_hex,
-)
+from convergence_core.games.round_records import CoinRecord, GamesReport, PlayRecord
+from convergence_core.ports import Ask, Row
+from convergence_core.records import Candidate, Case, Json, canonical_json
 from convergence_core.sao.prompt_shape import shape_of
-from convergence_core.search.study import limit_reached
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.model_calls import GAME
 from tasks.games.configured_games import ConfiguredGame, missing_system_error
+from tasks.games.game_cases import game_effects
 from tasks.games.games_report import report_of
-from tasks.games.round_player import RoundPlayer, limit_words
+from tasks.games.round_player import RoundPlayer
 from tasks.games.round_rows import (
     COINS_TAG,
     coin_rows,
-    past_rounds,
     play_rows,
     price_of_plays,
     round_row,
+    round_rows,
     system_of,
 )
 from tasks.inputs.loader import Loaded
@@ -74,7 +54,7 @@ class GamesRound:
         games: that may be played.
         calls: of the models that play.
         redact: keeps secrets out of what is stored.
-        incumbent: who is looked at, and plays as the system; ``None`` if no one.
+        incumbent: who plays as the system; ``None`` if no one.
     """
 
     def __init__(
@@ -90,23 +70,20 @@ class GamesRound:
         self.settings = run.configuration.society.games
         self._calls = calls
         system = system_of(run.record)
-        past = past_rounds(run.store, system)
-        self.is_finished = any(record.run_id == run.run_id for record in past)
+        past = round_rows(run.store, system)
+        self.is_finished = any(row["run_id"] == run.run_id for row in past)
         """Whether its plays are published: it was killed after that."""
-        self.past = [record for record in past if record.run_id != run.run_id]
         text = run.record.tags.get(COINS_TAG)
         self._fixed: dict[str, Any] | None = None if text is None else json.loads(text)
         """What the round had fixed before it was killed."""
         self.number = (
-            1 + max((record.round_number for record in self.past), default=-1)
+            1 + max((row["round"] for row in past if row["run_id"] != run.run_id), default=-1)
             if self._fixed is None
             else int(self._fixed["round"])
         )
-        self.look: HeldOutLook | None = None
         self.coins: tuple[CoinRecord, ...] = ()
         self._items: tuple[str, ...] = ()
         self._judge = JudgedPlays(run)
-        self._trials: list[Trial] = []
         self._plays: list[PlayRecord] = []
         self._limit: str | None = None
         self._player = RoundPlayer(
@@ -125,58 +102,21 @@ class GamesRound:
         return self.run.run_id
 
     @property
-    def included(self) -> list[CoinRecord]:
-        """Games that the coins included, and that were given plays."""
-        return [coin for coin in self.coins if coin.is_included and coin.n_plays]
+    def planned(self) -> list[CoinRecord]:
+        """Games that were given plays."""
+        return [coin for coin in self.coins if coin.n_plays]
 
     # -- the story
 
-    def take_look(self) -> HeldOutLook:
-        """Look at the incumbent's answers to held-out cases, once; an unchanged incumbent keeps its earlier answers.
-
-        Raises:
-            HeldOutError: the round's look was taken before.
-            RunInterruptedError: the run was asked to stop.
-        """
-        if any(record.round_number == self.number for record in self.past):
-            raise HeldOutError(
-                f"the held-out cases were evaluated in round {self.number} already; a round does it once"
-            )
-        incumbent = self.incumbent
-        cases = [case.case_id for case in self.run.loaded.holdout_cases]
-        name = "" if incumbent is None else incumbent.candidate_id
-        before = self.past[-1].look if self.past else None
-        trial = None
-        if (
-            before is not None
-            and before.candidate_id == name
-            and before.rewards.keys() == {*cases}
-        ):
-            self.look = replace(before, is_new=False)
-        elif incumbent is not None and cases:
-            trial = self._evaluate_incumbent(incumbent)
-        if trial is not None:
-            self._trials = [trial]
-            reached = limit_reached([trial])
-            self._limit = None if reached is None else limit_words(reached)
-            rewards = {e.cell.case_id: e.reward for e in trial.evaluations if e.reward is not None}
-            self.look = HeldOutLook(
-                candidate_id=name, rewards=rewards, n_cases=len(cases), is_new=True
-            )
-        self.look = self.look or HeldOutLook(
-            candidate_id=name, rewards={}, n_cases=0, is_new=False
-        )
-        return self.look
-
-    def toss_coins(self) -> tuple[CoinRecord, ...]:
-        """Fix which games the round plays, and how often; what a killed round had fixed stays.
+    def plan(self) -> tuple[CoinRecord, ...]:
+        """Fix how often the round plays each game; what a killed round had fixed stays.
 
         Raises:
             StoreError: nothing may be played then.
         """
         run = self.run
         if self._fixed is None:
-            self.coins = self._tossed()
+            self.coins = self._plan()
             coins: list[Json] = [asdict(coin) for coin in self.coins]
             text = canonical_json(
                 {
@@ -224,37 +164,6 @@ class GamesRound:
 
     # -- parts
 
-    def _evaluate_incumbent(self, incumbent: Candidate) -> Trial | None:
-        """Return the incumbent's answers to held-out cases; ``None``: the round's share has no room for them."""
-        run, budget = self.run, self._calls.budget
-        cases, n_calls = run.loaded.holdout_cases, run.study.schedule.calls_per_cell
-        # The most that the answers may cost, as far as it is known; judges are left out.
-        worst_usd = [run.session.target.worst_case(incumbent.params, case).usd for case in cases]
-        worst = WorstCase(usd=sum(usd or 0.0 for usd in worst_usd))
-        try:
-            reserved = budget.reserve(worst, n_calls=len(cases) * n_calls)
-        except EvaluatorFault as fault:
-            self._limit = limit_words(str(fault))
-            return None
-        cells = tuple(
-            Cell(candidate_id=incumbent.candidate_id, case_id=case.case_id, role="holdout")
-            for case in cases
-        )
-        trial = run.evaluate(
-            Assignment(candidate=incumbent, cells=cells, label="look at held-out cases"),
-            0,
-        )
-        run.check_stop()
-        budget.settle(reserved, self._price_of(trial))
-        return trial
-
-    def _price_of(self, trial: Trial) -> float | None:
-        """Return what a look has cost with its judges; ``None`` if a price is unknown."""
-        eval_ids = {evaluation.eval_id for evaluation in trial.evaluations}
-        ledger = self.run.journal.attempts(self.run_id, generation=0)
-        paid = [row["cost_usd"] for row in ledger if row["eval_id"] in eval_ids]
-        return None if None in paid else sum(float(str(usd)) for usd in paid)
-
     def _system_call(self) -> Callable[[Ask], PaidCall] | None:
         """Return what makes a call of the system, asked as one of its test cases asks it.
 
@@ -278,32 +187,29 @@ class GamesRound:
             timeout_s=api.request.timeout_seconds,
         )
 
-    def _tossed(self) -> tuple[CoinRecord, ...]:
-        games = [game.game for game in self.games.values()]
+    def _plan(self) -> tuple[CoinRecord, ...]:
+        run, games = self.run, [game.game for game in self.games.values()]
+        system = system_of(run.record)
         state, audited = self._judge.after_plays()
         items = self._judge.items(MOST_ITEMS, audited) if asks_of_answers(self.games) else []
         self._items = tuple(item.item_id for item in items)
-        off = unavailable_games(games, trust=state.trust, gains=self._judge.gains(self.games)) | {
+        known = game_effects(run.store, system)
+        effect_of = {game.id: known.get(game.id, GameEffect.prior(game.id)) for game in games}
+        off = unavailable_games(
+            games, trust=state.trust, gains=self._judge.gains(self.games), effects=known
+        ) | {
             name: game.off_reason
             for name, game in self.games.items()
             if game.off_reason is not None
         }
         off |= {name: NO_ITEMS for name in asks_of_answers(self.games) if not items}
         on = [game for game in games if game.id not in off]
-        measured = rounds_with_change(self.past, self.look)
-        p_keep = p_keep_of(measured, [game.id for game in on])
-        coins: dict[str, Coin] = {}
-        for game in on:
-            # A stream of its own for each game: removing one leaves the others' coins as they were.
-            place = int(sha256_hex(game.id)[:8], 16)
-            rng = np.random.default_rng([self.run.record.seed, 29, self.number, place])
-            coins |= toss({game.id: p_keep[game.id]}, len(measured), rng)
-        known = price_of_plays(self.run.store, system_of(self.run.record))
+        price = price_of_plays(run.store, system)
         n_plays = count_plays(
-            [game for game in on if coins[game.id].is_included],
+            on,
             self.settings.plays,
-            p_keep=p_keep,
-            price_usd={game.id: known.get(game.id, 0.0) for game in on},
+            p_keep={game.id: max(DROPPED, effect_of[game.id].p_keep) for game in on},
+            price_usd={game.id: price.get(game.id, 0.0) for game in on},
         )
         return tuple(
             CoinRecord(
@@ -311,8 +217,8 @@ class GamesRound:
                 version=game.version,
                 feeds=game.feeds,
                 grounded=game.grounded,
-                p_keep=p_keep.get(game.id),
-                **({} if game.id not in coins else asdict(coins[game.id])),
+                p_keep=None if game.id not in known else known[game.id].p_keep,
+                probability=effect_of[game.id].probability if game.feeds == "hard_cases" else None,
                 n_plays=min(n_plays.get(game.id, 0), len(items))
                 if game.id in ANSWER_GAMES
                 else n_plays.get(game.id, 0),
@@ -322,30 +228,18 @@ class GamesRound:
         )
 
     def _tables(self) -> dict[str, Sequence[Row]]:
-        run_id, look = self.run_id, self.look
-        assert look is not None  # noqa: S101 - a round begins with it
-        seed, n_plays = self.run.record.seed, len(self._plays)
+        run_id, seed, n_plays = self.run_id, self.run.record.seed, len(self._plays)
         totals = self.run.journal.totals(self.run_id)
         cost = None if totals.n_unpriced else totals.cost_usd or 0.0
         return {
-            "game_rounds": [
-                round_row(run_id, self.number, seed, look, n_plays, cost, self._limit)
-            ],
+            "game_rounds": [round_row(run_id, self.number, seed, n_plays, cost, self._limit)],
             "game_coins": coin_rows(run_id, self.number, self.coins),
             "game_plays": play_rows(run_id, self._plays),
         }
 
     def _publish(self) -> None:
         run = self.run
-        evaluations = [e for trial in self._trials for e in trial.evaluations]
-        tables = generation_tables(
-            run,
-            0,
-            [self._tables()],
-            candidates=[trial.candidate for trial in self._trials],
-            evaluations=evaluations,
-            partial=self._limit is not None,
-        )
+        tables = generation_tables(run, 0, [self._tables()], partial=self._limit is not None)
         run.store.publish(run.run_id, 0, tables)
 
 

@@ -17,6 +17,7 @@ from convergence_core.errors import ConfigurationError, Problem, ResumeError, St
 from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
+from tasks.games.game_cases import case_tag
 from tasks.inputs.loader import Loaded, load, load_mapping
 from tasks.inputs.storage import new_record, ready_store
 from tasks.run.adoption import TAG as CHAMPION_TAG, champion_tag
@@ -134,6 +135,8 @@ def prepare_run(
     if part is not None:
         name, run_tags = f"{name}.{part}", {part: "true", **run_tags}
     history = history_tag(store, name) if configuration.society.prefers else {}
+    if part is None:
+        history |= case_tag(store, name, loaded)
     tags = {
         **_facts(loaded),
         **tags_of(configuration, store, name),

@@ -19,10 +19,10 @@ def config(tmp_path: Path):
 def test_rounds_are_played_and_shown(cli: Runner, config: str, tmp_path: Path):
     done = cli("games", "run", config, "--rounds", "2", "--json")
     assert done.code == 0, done.err
-    assert (done.json["round"]["round_number"], done.json["round"]["n_measured"]) == (1, 1)
+    assert done.json["round"]["round_number"] == 1
     assert done.json["why"].keys() == {"kuhn-poker", "nim"}
     store = ("--store", str(tmp_path / STORE))
-    played = next(g for g in done.json["round"]["games"] if g["n_played"])  # by a coin's draw
+    played = next(g for g in done.json["round"]["games"] if g["n_played"])
     game = ("--game", played["coin"]["game"])
     shown = cli("games", "show", *store, "--json", *game, "--limit", "1")
     assert shown.json["round"] == done.json["round"]

@@ -75,7 +75,7 @@ def test_a_newcomers_round_prints_what_the_page_says(
     assert "first: gpt-4o-mini, second: solver" in printed["list"]
     for word in (
         "Language games",
-        "kuhn-poker was left out at random",
+        "kuhn-poker was given 8 plays",
         "Means over plays",
         "solver",
     ):

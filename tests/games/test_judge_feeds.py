@@ -29,7 +29,7 @@ def ask(system, text, warmth):
 """
 BOTH: dict[str, Any] = {"judge": {}, "debate": {}}
 KEYS: dict[str, Any] = {
-    "optimization__seed": 4,  # whose coins include both games when they are on offer
+    "optimization__seed": 4,
     "search_space__parameters": {
         "system": {"type": "text", "variants": [PARENT], "default": PARENT, "mutate": True},
         "warmth": {"type": "float", "min": 0.0, "max": 1.0, "default": 0.5},
@@ -73,8 +73,7 @@ def test_a_judge_that_is_right_about_executed_truth_is_believed_and_debates_begi
         first, second = play_round(config), play_round(config)
         with open_games_round(load(config)) as opened:
             state, audited = JudgedPlays(opened.run).after_plays()
-            opened.take_look()
-            opened.toss_coins()
+            opened.plan()
             fixed = json.loads(opened.run.record.tags[COINS_TAG])
     plays = [play for play in rows(tmp_path, PLAYED) if play["round"] == 0]
     assert {play["game"] for play in plays} == {"judge"}, (
@@ -104,8 +103,7 @@ def test_a_round_that_was_left_goes_on_with_the_same_items_and_asks_nobody_twice
         config = begun(tmp_path, server.url, {"judge": {}})
         answered(config)
         with open_games_round(load(config)) as opened:
-            opened.take_look()
-            opened.toss_coins()
+            opened.plan()
             opened.play("judge")  # and not finished: nothing of it is stored
             fixed = opened.run.record.tags[COINS_TAG]
         n_asked = len(gamer.asked)

@@ -1,4 +1,4 @@
-"""Who writes changed prompts: fixed rules, or the model of a configuration."""
+"""Who writes changed prompts: rules, or the model of a configuration."""
 
 import asyncio
 from collections.abc import Iterator

@@ -25,7 +25,7 @@ def test_the_report_tells_the_family_and_the_winner_is_a_file(tmp_path):
     text = (folder / "report.md").read_text()
     assert "Prompt edits" in text
     assert "Search minus held-out score" in text
-    assert "Fixed rules wrote these prompts" in text
+    assert "Rules wrote these prompts" in text
     assert "Prompt edits" in (folder / "report.html").read_text()
     if result.winner.params["system"] != PARENT:
         assert (folder / "prompts/system.txt").read_text() == result.winner.params["system"]
@@ -84,7 +84,7 @@ def test_who_wrote_is_said_and_what_would_bring_better_texts(writer, is_offline,
     report = PromptReport(writers=(writer,), n_written=1, n_kept=1, cost_usd=0.0)
     lines = prompt_lines(report, is_offline=is_offline)
     assert lines[0] == f"Written by: {by}; cost of writing: $0.00."
-    said = f"Fixed rules wrote these prompts; a model writes better ones ({hint})."
+    said = f"Rules wrote these prompts; a model writes better ones ({hint})."
     assert lines[1:] == ([] if hint is None else [said])
 
 

@@ -112,8 +112,9 @@ OLD = Table(
     "things",
     "Of an earlier version.",
     ("a",),
-    (Column(1, "a", "text", ""), Column(2, "n", "i32", ""), Column(3, "old_name", "f64", "")),
-)
+    (Column(1, "a", "text", ""), Column(2, "n", "i32", ""), Column(3, "old_name", "f64", ""),
+     Column(5, "gone", "text", "")),
+)  # fmt: skip
 NEW = replace(
     OLD,
     columns=(
@@ -125,9 +126,9 @@ NEW = replace(
 )
 
 
-def test_added_renamed_moved_and_widened_columns_are_read_in_one_query(tmp_path):
+def test_added_renamed_moved_widened_and_removed_columns_are_read_in_one_query(tmp_path):
     files = ParquetFiles()
-    files.write(OLD, [{"a": "x", "n": 1, "old_name": 0.5}], tmp_path / "old.parquet")
+    files.write(OLD, [{"a": "x", "n": 1, "old_name": 0.5, "gone": "z"}], tmp_path / "old.parquet")
     new = {"a": "y", "n": 2**40, "new_name": 1.5, "m": {"k": 1.0}}
     files.write(NEW, [new], tmp_path / "new.parquet")
     both = [str(tmp_path / "old.parquet"), str(tmp_path / "new.parquet")]

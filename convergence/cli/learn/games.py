@@ -91,7 +91,7 @@ def run(  # noqa: PLR0917 - Typer's options
     quiet: options.Quiet = False,
     _json: options.AsJson = False,
 ) -> None:
-    """Play a round of language games, and report which games help on held-out cases.
+    """Play a round of language games, and report which games help.
 
     Spends at most the share `society.games.max_share_usd` of the budget. Flow `games` does the same
     every week. An interrupted round continues without paying a recorded reply again.
@@ -208,5 +208,5 @@ def _emit(
         for block in [*games_blocks(report), *(more or [])]:
             console.show_block(block)
 
-    why = {game.coin.game: game_sentence(game, report.n_measured) for game in report.games}
+    why = {game.coin.game: game_sentence(game) for game in report.games}
     console.emit({"round": asdict(report), "why": why, "plays": plays or []}, show)

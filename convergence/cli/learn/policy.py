@@ -64,7 +64,7 @@ def serve(  # noqa: PLR0917 - Typer's options
     """Serve a policy that learns which change of a prompt to make: PPO over HTTP.
 
     Paths: /select_action, /select_mutation, /store_experience, /update, /get_distribution, /save, /load,
-    /stats. The `llm` of --config writes changed prompts; without one fixed rules do. Needs a token unless
+    /stats. The `llm` of --config writes changed prompts; without one rules do. Needs a token unless
     it listens on loopback. Ctrl-C stops it; every acknowledged experience is kept.
     """
     from convergence.service.server import Service, ServiceOptions  # noqa: PLC0415 - brings FastAPI

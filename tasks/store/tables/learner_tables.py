@@ -163,15 +163,11 @@ rejected prompts.
 """)
 
 GAME_ROUNDS = table("""
-game_rounds (run_id, generation): One round of language games, with its held-out check.
+game_rounds (run_id, generation): One round of language games.
 1  | run_id       | text |        |
 2  | generation   | i32  |        | always 0
 3  | round        | i32  |        | number for this system, from 0
-4  | seed         | i64  |        | of assignment and plays
-5  | candidate_id | text |        | the checked candidate: champion, else defaults
-6  | look         | f64  | [0, 1] | mean held-out reward; NULL: missing
-7  | rewards_json | text |        | held-out case → reward
-8  | is_new_look  | bool |        | cases were evaluated; false: result of the round before
+4  | seed         | i64  |        | of the plays
 9  | n_plays      | i32  |        | finished plays
 10 | cost_usd     | f64  | USD    | all calls of the round
 11 | limit_reason | text |        | why it ended early
@@ -186,9 +182,8 @@ game_coins (run_id, generation, game): One game in one round, fixed before play.
 5  | round       | i32  |  |
 6  | feeds       | text |  | what its plays are for
 7  | grounded    | bool |  | scored by executed, dealt or measured truth
-8  | p_keep      | f64  |  | P(effect > 0) after earlier rounds; NULL: off
-9  | probability | f64  |  | of inclusion; NULL: off
-10 | is_included | bool |  | outcome of the random assignment
+8  | p_keep      | f64  |  | P(effect > 0.04) by earlier searches; NULL: not measured
+9  | probability | f64  |  | that a search uses an approved case of the game; NULL: it finds none
 11 | n_plays     | i32  |  | plays granted
 12 | off_reason  | text |  | why it was off
 """)

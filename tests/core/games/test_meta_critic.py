@@ -1,102 +1,109 @@
-"""The meta-critic keeps what helps on held-out cases, and says nothing without coins."""
-
-from dataclasses import replace
+"""The meta-critic learns from the cases that searches used, and compares candidates on the same case alone."""
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
+from benchmarks.games import are_apart, society
 from convergence_core.games.held_out import HeldOutError, HeldOutGuard
 from convergence_core.games.meta_critic import (
-    LEAST_SD,
+    DROPPED,
+    FADED,
+    KEPT,
+    LEAST_EFFECT,
+    PRIOR_SD,
+    UNDECIDED,
+    CaseReward,
     Coin,
-    GameRound,
-    NoCoinsError,
+    GameEffect,
     effects,
-    p_keep_of,
+    paired_trials,
     posterior,
-    toss,
 )
 
 
-def rounds_of(x: np.ndarray, y: np.ndarray, probability: float = 0.5) -> list[GameRound]:
-    names = "abcdef"
-    return [
-        GameRound(
-            round_number=t,
-            coins={names[j]: Coin(probability, bool(on)) for j, on in enumerate(row)},
-            change=float(change),
-        )
-        for t, (row, change) in enumerate(zip(x, y, strict=True))
-    ]
+def reward(candidate: str, case: str, value: float, game: str | None = None, **more) -> CaseReward:
+    fields = {"run_id": "r", "generation": 0, **more}
+    return CaseReward(candidate_id=candidate, case_id=case, game=game, reward=value, **fields)
+
+
+def effect(mean: float, sd: float) -> GameEffect:
+    return GameEffect(game="a", mean=mean, sd=sd, n_cases=4, n_trials=40)
 
 
 def test_the_posterior_is_that_of_ridge_regression():
     rng = np.random.default_rng(1)
-    x = np.column_stack([np.ones(30), rng.integers(0, 2, (30, 3))])
-    y = rng.normal(size=30)
+    x, y = rng.normal(size=(30, 3)), rng.normal(size=30)
     mean, covariance = posterior(x, y, 0.25)
-    penalty = np.diag([1e-3, 400.0, 400.0, 400.0]) * 0.25
-    expected = np.linalg.solve(x.T @ x + penalty, x.T @ y)
-    assert mean == pytest.approx(expected)
+    penalty = np.eye(3) * 0.25 / PRIOR_SD**2
+    assert mean == pytest.approx(np.linalg.solve(x.T @ x + penalty, x.T @ y))
     assert covariance == pytest.approx(np.linalg.inv(x.T @ x / 0.25 + penalty / 0.25))
 
 
-def test_one_game_in_a_balanced_design_has_a_closed_form():
-    # 2n rounds, half with the game, free level a: precision of beta is n / (2 s^2) + 1 / .05^2.
-    n, step, variance = 40, 0.04, 0.02**2
-    x = np.array([[1], [0]] * n)
-    y = np.where(x[:, 0] == 1, step, 0.0)
-    rounds = [replace(one, change_variance=variance) for one in rounds_of(x, y)]
-    (found,) = effects(rounds)
-    data, prior = n / (2 * variance), 0.05**-2
-    assert found.sd == pytest.approx((data + prior) ** -0.5, rel=1e-4)
-    assert found.mean == pytest.approx(step * data / (data + prior), rel=1e-4)
-    assert found.p_keep == pytest.approx(norm.cdf(found.mean / found.sd))
+def test_candidates_are_compared_on_the_same_case_of_the_same_generation():
+    rewards = [
+        reward("x", "mine", 0.9), reward("y", "mine", 0.5), reward("x", "hard", 1.0, "a"),
+        reward("y", "hard", 0.0, "a"), reward("x", "alone", 0.3),
+        # An easier generation: its level says nothing.
+        reward("y", "mine", 1.0, generation=1), reward("z", "mine", 0.8, generation=1),
+        reward("y", "other", 0.2, "b", generation=1), reward("z", "other", 0.6, "b", generation=1),
+        # Without a case of the user's, or of a game, a trial says nothing.
+        reward("x", "hard", 1.0, "a", generation=2), reward("y", "hard", 0.0, "a", generation=2),
+    ]  # fmt: skip
+    x, y = paired_trials(rewards, ["a", "b"])
+    assert x == pytest.approx(np.array([[0.5, 0.0], [-0.5, 0.0], [0.0, -0.2], [0.0, 0.2]]))
+    assert y == pytest.approx([0.2, -0.2, 0.1, -0.1])
+    found = effects(rewards)
+    assert (found["a"].n_cases, found["a"].n_trials, found["b"].n_trials) == (1, 2, 2)
+    assert found["a"].mean > 0.0 > found["b"].mean
+    assert effects(rewards[:2]) == {}, "no case of a game was used"
+
+
+def test_probabilities_are_those_of_the_normal_posterior():
+    found = effect(0.06, 0.03)
+    assert found.p_keep == pytest.approx(norm.sf((LEAST_EFFECT - 0.06) / 0.03))
     low, high = found.interval
     assert norm.cdf((high - found.mean) / found.sd) == pytest.approx(0.9)
     assert (low + high) / 2 == pytest.approx(found.mean)
-    assert (found.n_included, found.n_rounds) == (n, 2 * n)
 
 
-def test_residuals_say_how_noisy_rounds_are_and_never_less_than_a_hundredth():
-    x = np.array([[1], [0]] * 20)
-    quiet = effects(rounds_of(x, np.where(x[:, 0] == 1, 0.02, 0.0)))[0]
-    assert quiet.sd == pytest.approx((20 / (2 * LEAST_SD**2) + 400) ** -0.5, rel=1e-3)
-    noisy = effects(rounds_of(x, np.random.default_rng(2).normal(0, 0.2, 40)))[0]
-    assert noisy.sd > 2 * quiet.sd
+@pytest.mark.parametrize(
+    ("mean", "sd", "probability", "is_dropped"),
+    [
+        (0.1, 0.03, KEPT, False),
+        (0.0, 0.02, FADED, False),
+        (-0.05, 0.03, DROPPED, True),
+        (0.05, 0.05, UNDECIDED, False),
+    ],
+)
+def test_a_decided_game_gains_or_loses_share(mean, sd, probability, is_dropped):
+    found = effect(mean, sd)
+    assert (found.probability, found.is_dropped) == (probability, is_dropped)
+    assert GameEffect.prior("a").probability == UNDECIDED
 
 
-@pytest.mark.parametrize("coins", [{}, {"a": Coin(1.0, True)}, {"a": Coin(0.0, False)}])
-def test_without_coins_nothing_is_reported(coins):
-    rounds = [GameRound(round_number=0, coins=coins, change=0.1)]
-    with pytest.raises(NoCoinsError, match="must log a probability"):
-        effects(rounds)
-    with pytest.raises(NoCoinsError, match="must log a probability"):
-        p_keep_of(rounds, ["a"])
+def test_coins_are_a_function_of_case_and_seed_and_fall_as_often_as_they_say():
+    assert Coin.of("c", "a", 0.5, seed="3 0") == Coin.of("c", "a", 0.5, seed="3 0")
+    for probability in (DROPPED, UNDECIDED, KEPT):
+        used = [Coin.of(f"c{i}", "a", probability, seed="3 0").is_used for i in range(2_000)]
+        assert (
+            abs(np.mean(used) - probability)
+            < 3.3 * (probability * (1 - probability) / 2_000) ** 0.5
+        )
+    nights = [Coin.of("c", "a", 0.5, seed=f"3 {night}").is_used for night in range(200)]
+    assert 70 < sum(nights) < 130
 
 
-@pytest.mark.parametrize("wrong", [{"change": float("nan")}, {"change_variance": -1.0}])
-def test_numbers_that_are_none_are_refused(wrong):
-    fields = {"round_number": 0, "coins": {"a": Coin(0.5, True)}, "change": 0.0, **wrong}
-    with pytest.raises(ValueError, match="must be finite"):
-        effects([GameRound(**fields)])
+def test_numbers_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="the reward of case mine must be finite"):
+        effects([reward("x", "mine", float("nan"))])
 
 
-def test_a_round_that_came_twice_is_refused():
-    one = GameRound(round_number=4, coins={"a": Coin(0.5, True)}, change=0.0)
-    with pytest.raises(ValueError, match="round 4 must come once"):
-        effects([one, one])
-
-
-def test_coins_are_fair_at_first_and_bounded_later():
-    rng = np.random.default_rng(0)
-    p_keep = {"a": 0.999, "b": 0.001, "c": 0.4}
-    assert {coin.probability for coin in toss(p_keep, 7, rng).values()} == {0.5}
-    later = toss(p_keep, 8, rng)
-    assert [coin.probability for coin in later.values()] == [0.9, 0.1, 0.4]
-    n_on = sum(toss(p_keep, 8, rng)["b"].is_included for _ in range(4_000))
-    assert abs(n_on - 400) < 3.3 * np.sqrt(360), n_on
+def test_planted_games_are_told_apart_and_harmful_ones_dropped():
+    known = society(seed=1)
+    assert are_apart(known[-1])
+    assert known[5]["bad"].is_dropped
+    assert known[5]["worse"].is_dropped
 
 
 TEXT = "the parcel left our store on monday and should reach you within five working days or so"

@@ -1,0 +1,99 @@
+"""Approved hard cases in a search: their coins, in the run's tags, and the rewards on them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from convergence_core.games.meta_critic import UNDECIDED, CaseReward, Coin, GameEffect, effects
+from convergence_core.ports import RunRecord
+from convergence_core.records import canonical_json
+from tasks.inputs.cases import GAMES_TAG
+from tasks.inputs.loader import Loaded
+from tasks.store.tables.lineage import superseded
+from tasks.store.tables.parquet_store import ParquetStore
+
+CASES_TAG: Final = "game_cases"
+"""Tag of a search: approved case → game, probability, whether it is used."""
+_GAMES: Final = "SELECT DISTINCT 'game-' || play_id AS case_id, game FROM game_plays"
+_REWARDS: Final = """
+    SELECT run_id, generation, candidate_id, case_id, reward FROM evaluations
+    WHERE run_id IN (SELECT unnest($runs)) AND role = 'search' AND generation IS NOT NULL AND reward IS NOT NULL
+    ORDER BY ALL"""
+
+
+def case_tag(store: ParquetStore, system: str, loaded: Loaded) -> dict[str, str]:
+    """Return the tag with the coins of a new search's hard cases; empty if it has none.
+
+    A coin is a function of the case, the seed and the number of the system's earlier searches with coins.
+
+    Args:
+        store: holds the plays that found the cases, and earlier searches.
+        system: the run's name.
+        loaded: the configuration and its cases.
+    """
+    hard = [case.case_id for case in loaded.search_cases if GAMES_TAG in case.tags]
+    if not hard or len(hard) == len(loaded.search_cases):
+        return {}
+    game_of = {str(row["case_id"]): str(row["game"]) for row in store.rows(_GAMES)}
+    known = game_effects(store, system)
+    n_before = sum(CASES_TAG in record.tags for record in store.runs(system))
+    seed = f"{loaded.configuration.optimization.seed} {n_before}"
+    coins = {}
+    for case_id in hard:
+        if case_id in game_of:
+            game = game_of[case_id]
+            probability = known[game].probability if game in known else UNDECIDED
+            coins[case_id] = Coin.of(case_id, game, probability, seed=seed)
+    rows = {name: [coin.game, coin.probability, coin.is_used] for name, coin in coins.items()}
+    return {CASES_TAG: canonical_json(rows)} if rows else {}
+
+
+def coins_of(tags: Mapping[str, str]) -> dict[str, Coin]:
+    """Return case → coin of a search, from its tags."""
+    return {name: Coin(*row) for name, row in json.loads(tags.get(CASES_TAG, "{}")).items()}
+
+
+def with_used_cases(loaded: Loaded, record: RunRecord) -> Loaded:
+    """Return the files without the search cases that the run's coins leave out."""
+    coins = coins_of(record.tags)
+    used = tuple(
+        case
+        for case in loaded.search_cases
+        if case.case_id not in coins or coins[case.case_id].is_used
+    )
+    return replace(loaded, search_cases=used)
+
+
+def game_effects(
+    store: ParquetStore, system: str, *, before_us: int | None = None
+) -> dict[str, GameEffect]:
+    """Return game → effect, by the searches of a system whose hard cases had coins.
+
+    Args:
+        store: holds them.
+        system: the searches' name.
+        before_us: only those that began earlier, in microseconds since the epoch.
+    """
+    runs = store.runs(system)
+    gone = superseded(runs)
+    coins = {
+        record.run_id: found
+        for record in runs
+        if record.run_id not in gone and (before_us is None or record.started_us < before_us)
+        if (found := coins_of(record.tags))
+    }
+    rewards = []
+    for row in store.rows(_REWARDS, {"runs": [*coins]}) if coins else ():
+        coin = coins[str(row["run_id"])].get(str(row["case_id"]))
+        rewards.append(
+            CaseReward(
+                run_id=str(row["run_id"]),
+                generation=int(str(row["generation"])),
+                candidate_id=str(row["candidate_id"]),
+                case_id=str(row["case_id"]),
+                game=None if coin is None else coin.game,
+                reward=float(str(row["reward"])),
+            )
+        )
+    return effects(rewards)

@@ -1,0 +1,93 @@
+"""Approved hard cases in searches: a random half by stored coins, and the effect of what was used."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from convergence_core.games.meta_critic import Coin
+from tasks.games.game_cases import CASES_TAG, coins_of, game_effects
+from tasks.inputs.loader import load
+from tasks.inputs.storage import new_record
+from tasks.run.opener import prepare_run
+from tasks.store.tables.parquet_store import ParquetStore
+from tests.games.game_worlds import KUHN, write_games
+from tests.support.store_rows import generation_tables
+from tests.support.writing_runs import STORE, begin, go_on, play, play_generation, rows
+
+N_CASES = 10
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with ten approved cases of a game, and a case whose play is gone."""
+    config = write_games(
+        tmp_path, "http://127.0.0.1:9", KUHN, evaluation__test_cases__approved="approved.jsonl",
+        evaluation__test_cases__holdout=0.0,
+        search_space__parameters={"warmth": {"type": "float", "min": 0.0, "max": 1.0, "default": 0.5}},
+        optimization__evolution={"population_size": 6, "generations": 2},
+    )  # fmt: skip
+    (tmp_path / "target.py").write_text(
+        "def ask(text, warmth):\n"
+        "    label = 'positive' if 'good' in text or 'great' in text else 'negative'\n"
+        "    return label if int(warmth * 20) % 2 else 'unsure'\n",
+        encoding="utf-8",
+    )
+    loaded = load(config)
+    store = ParquetStore(tmp_path / STORE)
+    record = new_record(loaded, name="visitors.games", tags={"games": "true"})
+    store.save_run(record)
+    plays = [
+        {"run_id": record.run_id, "generation": 0, "play_id": f"p{n}", "game": "sums"}
+        for n in range(N_CASES)
+    ]
+    tables = generation_tables(record.run_id, 0, 0)
+    store.publish(record.run_id, 0, {"generations": tables["generations"], "game_plays": plays})
+    cases = [
+        {"id": f"game-p{n}", "input": {"text": f"Hard visit {n} was good"}, "expected": "positive",
+         "tags": ["games"]}
+        for n in [*range(N_CASES), 99]
+    ]  # fmt: skip
+    text = "\n".join(map(json.dumps, cases))
+    (tmp_path / "approved.jsonl").write_text(f"{text}\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_search_uses_a_random_half_and_learns_from_what_it_used(project: Path):
+    with begin(project) as run:
+        coins = coins_of(run.record.tags)
+        assert coins.keys() == {f"game-p{n}" for n in range(N_CASES)}
+        assert coins == {name: Coin.of(name, "sums", 0.5, seed="5 0") for name in coins}, (
+            "a function of case, seed and night"
+        )
+        used = {name for name, coin in coins.items() if coin.is_used}
+        assert 0 < len(used) < N_CASES
+        asked = {case.case_id for case in run.loaded.search_cases}
+        assert {name for name in asked if name.startswith("game-")} == {*used, "game-p99"}
+        play_generation(run)
+        run.save("stopped")
+    with go_on(project) as run:
+        assert coins_of(run.record.tags) == coins, "a resumed search keeps its coins"
+        play(run)
+    found = rows(project, "SELECT DISTINCT case_id FROM evaluations WHERE role = 'search'")
+    evaluated = {row["case_id"] for row in found}
+    assert {name for name in evaluated if name.startswith("game-p")} <= {*used, "game-p99"}
+    store = ParquetStore(project / STORE)
+    effect = game_effects(store, "visitors")["sums"]
+    assert effect.n_cases == len(used & evaluated)
+    assert effect.mean > 0.0, "settings that pass its cases pass the others"
+    assert game_effects(store, "visitors", before_us=0) == {}
+    with begin(project) as run:
+        again = coins_of(run.record.tags)
+    assert {name: coin.probability for name, coin in again.items()} == dict.fromkeys(
+        again, effect.probability
+    )
+    assert again == {
+        name: Coin.of(name, "sums", effect.probability, seed="5 1") for name in again
+    }, "the next night tosses anew"
+
+
+def test_a_test_of_the_settings_and_a_search_without_plays_have_no_coins(project: Path):
+    with prepare_run(load(project / "optimization.yaml"), part="test") as run:
+        assert CASES_TAG not in run.record.tags
+        assert len(run.loaded.search_cases) == 24 + N_CASES + 1
