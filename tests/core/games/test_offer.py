@@ -4,6 +4,7 @@ import pytest
 
 from convergence_core.games.game import Game
 from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPair
+from convergence_core.games.meta_critic import GameEffect
 from convergence_core.games.offer import unavailable_games
 from convergence_core.games.registry import solved_games
 from convergence_core.judges.trust import Audit, Trust
@@ -48,3 +49,12 @@ def test_debates_are_paid_for_until_their_gain_is_surely_below_zero():
     assert off(gains=[0.0] * 40) == {}, "silent advocates change nothing"
     unsure = [-1.0 if k % 2 else 0.9 for k in range(40)]
     assert off(gains=unsure) == {}, "the upper bound is above 0"
+
+
+def test_a_game_whose_cases_point_the_wrong_way_is_not_played():
+    def of(game: str, mean: float) -> GameEffect:
+        return GameEffect(game=game, mean=mean, sd=0.02, n_cases=4, n_trials=100)
+
+    effects = {"nim": of("nim", -0.05), "kuhn-poker": of("kuhn-poker", -0.01)}
+    found = unavailable_games(GAMES, trust=BELIEVED, effects=effects)
+    assert found == {"nim": "settings that pass its cases score lower on yours"}
