@@ -205,10 +205,13 @@ def approve_case(
         case["expected"] = proposal.right if expected is None else expected
     file = append_case(loaded, case)
     save_review(feedback, interaction_id, "approved", proposal.case_id)
+    use = (
+        "each run uses a random half of such cases" if proposal.failed else "the next run uses it"
+    )
     return ReviewedCase(
         decision="approved",
         case_id=proposal.case_id,
-        sentence=f"{proposal.case_id} is in {file} and in the next run.",
+        sentence=f"{proposal.case_id} is in {file}; {use}.",
     )
 
 
