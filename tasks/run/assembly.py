@@ -117,8 +117,9 @@ def assemble(
     deps = _deps(loaded, caller)
     price_warning = check_priced(loaded, deps.target, deps.environment.prices)
     store = ParquetStore(store_path(loaded))
-    loaded = _with_variants(loaded, lineage.last_checkpoint(store, record))
-    loaded = with_used_cases(loaded, record)
+    loaded = _with_variants(
+        with_used_cases(loaded, record), lineage.last_checkpoint(store, record)
+    )
     schedule = schedule_of(loaded, tagged_champion(record.tags, loaded.space))
     past = read_past(store, record, loaded)
     study = past.study(loaded, schedule)

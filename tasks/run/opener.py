@@ -135,12 +135,11 @@ def prepare_run(
     if part is not None:
         name, run_tags = f"{name}.{part}", {part: "true", **run_tags}
     history = history_tag(store, name) if configuration.society.prefers else {}
-    if part is None:
-        history |= case_tag(store, name, loaded)
     tags = {
         **_facts(loaded),
         **tags_of(configuration, store, name),
         **history,
+        **(case_tag(store, name, loaded) if part is None else {}),
         **run_tags,
     }
     return assemble(new_record(loaded, name=name, tags=tags), loaded, caller)
