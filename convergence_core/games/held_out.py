@@ -1,4 +1,4 @@
-"""Guard of held-out cases: none of their texts shares 13 words in a row with what a model is shown."""
+"""Guard of held-out cases: no model is shown 13 consecutive words of one."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Meta-critic: which games' hard cases point a search at what scores on the user's cases.
+"""Meta-critic: which games' hard cases help a search.
 
 By a regression over a search's trials (arXiv 2411.16905, section 5 asks for such a critic and gives none).
 Each approved hard case enters a search by a coin with a stored probability, so which cases are measured does

@@ -1,4 +1,4 @@
-"""Records of rounds of games: plays, the plan of a round, what is known of each game."""
+"""Records of rounds of games: plan, plays and effects."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Approved hard cases in a search: their coins, in the run's tags, and the rewards on them."""
+"""Approved hard cases in a search: coins and rewards."""
 
 import json
 from collections.abc import Mapping
