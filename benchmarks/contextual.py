@@ -1,4 +1,4 @@
-"""Contextual arms beside linear Thompson sampling, on ten streams of requests.
+"""Contextual arms beside linear Thompson sampling, on eight streams of requests.
 
     python -m benchmarks.contextual --seeds 6
 
@@ -104,29 +104,6 @@ def quadratic(rng: np.random.Generator) -> Stream:
     return Stream(contexts=named(x), means=np.clip(0.75 + 0.3 * near, 0.05, 0.95))
 
 
-def rare(rng: np.random.Generator) -> Stream:
-    """One request in 20 is of a language that another arm serves; twelve languages."""
-    language = np.where(rng.random(N) < 0.05, 11, rng.integers(11, size=N))
-    means = np.tile([0.7, 0.55, 0.5], (N, 1))
-    means[language == 11] = [0.2, 0.4, 0.9]
-    return Stream(contexts=[{"language": f"l{v}"} for v in language], means=means)
-
-
-def scale(rng: np.random.Generator) -> Stream:
-    """A number grows tenfold while requests come; what counts is its size among its contemporaries' and a category."""
-    z = rng.normal(size=N)
-    size = 100.0 * np.exp(np.linspace(0.0, np.log(10.0), N))
-    plan = rng.integers(3, size=N)
-    effect = rng.normal(0.0, 0.15, size=(3, 3))
-    slope = rng.normal(0.0, 0.12, size=3)
-    means = np.clip(0.5 + effect[plan] + slope * z[:, None], 0.02, 0.98)
-    contexts: list[Context] = [
-        {"size": float(s * (1.0 + 0.3 * v)), "plan": f"p{p}"}
-        for s, v, p in zip(size, z, plan, strict=True)
-    ]
-    return Stream(contexts=contexts, means=means)
-
-
 def irrelevant(rng: np.random.Generator) -> Stream:
     """Two of 20 numbers matter to three arms."""
     x = rng.normal(size=(N, 20))
@@ -140,8 +117,6 @@ STREAMS: dict[str, Callable[[np.random.Generator], Stream]] = {
     "users": users,
     "logistic": logistic,
     "quadratic": quadratic,
-    "rare": rare,
-    "scale": scale,
     "irrelevant": irrelevant,
     "parity of three": lambda rng: xor(rng, 3),
 }

@@ -8,8 +8,8 @@ import typer
 
 from convergence import console
 from convergence.cli import options
-from convergence.cli.locations import open_runtime
-from convergence.finished_runs import CandidateNames
+from convergence.cli.locations import open_runtime, open_store
+from convergence.finished_runs import CandidateNames, finished_run
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import fields_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="arms",
     no_args_is_help=True,
-    help="List, add and retire the arms that answer requests.",
+    help="List, add, route and retire the arms that answer requests.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="Name of the system.")]
@@ -109,6 +109,40 @@ def retire(
     with open_runtime(store, config) as state:
         was_on = _systems(state).retire(system, arm_id, agent_type)
     console.say(f"{arm_id} is retired." if was_on else f"{arm_id} is retired already.")
+
+
+@app.command()
+def route(
+    run: options.FinishedRun = None,
+    agent_type: AgentType = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    _json: options.AsJson = False,
+) -> None:
+    """Activate the settings between which routing by case earns, and what the run knows of each case.
+
+    A request's text and context choose the arm; its rewards confirm what the run knows, or replace it.
+
+    Exit code 100: the run does not show that routing earns.
+    """
+    from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
+    from tasks.report.phrases import routing_sentence  # noqa: PLC0415 - brings NumPy
+    from tasks.serving.promotion import offer_routed  # noqa: PLC0415 - as above
+
+    record = finished_run(open_store(store, config), run)
+    result = RunResult.from_json(record.summary_json or "")
+    routing = result.routing
+    if routing is None or routing.night is None:
+        sentence = routing_sentence(result) or f"{result.label} compared no settings by case."
+        console.emit({"run": result.label, "routed": False, "arms": []}, sentence)
+        raise typer.Exit(options.EXIT_NO)
+    with open_runtime(store, config) as state:
+        kind = agent_type or _systems(state).config(result.system).agent_type
+        names = offer_routed(state, result, routing, agent_type=kind)
+    console.emit(
+        {"run": result.label, "routed": True, "arms": names},
+        f"{len(names)} arms of {result.system} are active; each request's text and context choose one.",
+    )
 
 
 def fold(

@@ -156,7 +156,7 @@ def _policy(
         yield None
         return
     from convergence.cli.learn.policy import opened_policy  # noqa: PLC0415 - only where it is needed
-    from convergence_core.feedback.text_features import HASHED_NGRAMS  # noqa: PLC0415 - brings NumPy
+    from convergence_core.judges.text_features import HASHED_NGRAMS  # noqa: PLC0415 - brings NumPy
     from tasks.policy.records import PolicySettings  # noqa: PLC0415 - as above
 
     settings = PolicySettings.of(HASHED_NGRAMS, 1536)

@@ -26,9 +26,19 @@ probabilistic perspective", 2012, eqs. 7.70 to 7.74, applied to (3) and (4)); up
     a = SHAPE + n / 2,    q = SCALE + sum_k [sum r^2 + m^2 / t_0 - sum_u k_u h_u^2 - w . b] / 2    (7)
 
 The variances t of arms, features, pairs and users climb (6) on the grid ``TAUS``. Four sizes of the model
-run side by side: with and without pairs of features, with and without users. Each is drawn with its
-posterior probability. A priori sizes with P pairs have the odds 1 / (1 + P), those with users
+run side by side: with and without pairs of features, with and without users; with a night, eight. Each is
+drawn with its posterior probability. A priori sizes with P pairs have the odds 1 / (1 + P), those with users
 ``USER_ODDS``. s is q / a.
+
+*The night* has rewards r' of every arm for cases x', not for requests. They are a power prior (J. G. Ibrahim,
+M.-H. Chen, "Power prior distributions for regression models", 2000) whose exponent t_night, on the grid
+``TAUS``, the requests' rewards choose too. With G' and g' as G and g, over cases, (2) becomes
+
+    w_k ~ N(A_0^-1 b_0, s A_0^-1),    A_0 = diag(1 / t) + t_night G',    b_0 = m e_0 / t_0 + t_night g'     (8)
+
+so that A_0, b_0 and b_0 . A_0^-1 b_0 stand for the prior's terms of (3), (4) and (7). Cases say nothing of s, of
+users or of pairs. Sizes with the night stand beside those without it, so a night that misleads is dropped as
+soon as rewards speak against it; the two are equally likely before any.
 
 *Departure.* The standard deviation of (5) is multiplied by ``SHARPNESS``: within some thousand requests the
 full posterior explores too much (O. Chapelle, L. Li, "An empirical evaluation of Thompson sampling", 2011,
@@ -44,7 +54,7 @@ import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any, Final, Self
 from zlib import compress, decompress
 
@@ -55,16 +65,18 @@ from convergence_core.bandit.features import Feature, Ints, Places
 from convergence_core.bandit.propensities import Floats, of_gaussian
 from convergence_core.records import Json
 
-VERSION: Final = 2
-"""Of the state; 1 had hashed features."""
+VERSION: Final = 3
+"""Of the state; 2 knew no night."""
 SHAPE: Final = 1.0
 SCALE: Final = 0.1
 SHARPNESS: Final = 0.5
 USER_ODDS: Final = math.e
 MOST_USERS: Final = 512
 TAUS: Final = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
-START: Final = {"arms": 5, "features": 4, "pairs": 3, "users": 5}
+START: Final = {"arms": 5, "features": 4, "pairs": 3, "users": 5, "night": 6}
 """Where each variance begins in ``TAUS``."""
+_OPTIONAL: Final = ("pairs", "users", "night")
+"""Parts of the model that a size has or lacks."""
 STEP_COST: Final = 0.1
 """Loss of log prior by the squared number of steps from there."""
 HOPELESS: Final = 10.0
@@ -125,12 +137,16 @@ class Sums:
         self.user_n: Floats = np.zeros((n_arms, n_users))
         """n_u, (n_arms, n_users)."""
 
+    def to_json(self) -> dict[str, Json]:
+        """Return the arrays, packed."""
+        return {name: _packed(array) for name, array in vars(self).items()}
+
     @classmethod
-    def of(cls, arrays: Mapping[str, Floats]) -> Self:
-        """Return the sums of these arrays."""
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the sums of ``to_json``."""
         sums = cls(0)
-        for name, array in arrays.items():
-            setattr(sums, name, array)
+        for name, packed in value.items():
+            setattr(sums, name, _unpacked(packed))
         return sums
 
     def widened(self, *, n_arms: int = 0, d: int = 0, n_users: int = 0) -> Self:
@@ -174,13 +190,19 @@ class ContextualArms:
     arms.tell(0, 1.0, {"language": "de", "length": 120}, "u1")
     """
 
-    def __init__(self, prior_means: ArrayLike, prior_weights: ArrayLike) -> None:
+    def __init__(
+        self,
+        prior_means: ArrayLike,
+        prior_weights: ArrayLike,
+        night: "ContextualArms | None" = None,
+    ) -> None:
         """Begin with arms that know their prior alone.
 
         Args:
             prior_means: expected reward of the average request, (n_arms,). NaN: not known; such arms share
                 the mean of all rewards, as strongly as these say that arms are alike.
             prior_weights: how many rewards a known mean is worth, above 0; (n_arms,).
+            night: what ``of_table`` has learned of the first arms; ``None`` without a night.
 
         Raises:
             ValueError: a weight is not positive, or the shapes differ.
@@ -194,11 +216,66 @@ class ContextualArms:
         self._places, self._sums = Places(), Sums(self._prior_means.size)
         self._users: dict[str, int] = {}  # rows, of the user without a reward for longest first
         self._sizes = [
-            {group: START[group] for group in ("arms", "features", *pairs, *users)}
-            for pairs, users in product(((), ("pairs",)), ((), ("users",)))
+            {group: START[group] for group in ("arms", "features", *groups)}
+            for groups in map(chain.from_iterable, product(*(((), (g,)) for g in _OPTIONAL)))
         ]
+        self._night: Sums | None = None
+        self._night_start: Mapping[str, int] = START
+        if night is not None:
+            self._begin_after(night)
         self._n_fits, self._n_fitted = 0, 0.0
         self._choose([self._fit(levels) for levels in self._possible()])
+
+    @classmethod
+    def of_table(cls, contexts: Sequence[Mapping[str, Feature]], rewards: Floats) -> Self:
+        """Return arms that have learned a run's table, without pairs and users.
+
+        Args:
+            contexts: features of the cases, n.
+            rewards: of each case and arm, (n, n_arms); NaN: the arm did not answer it.
+        """
+        n_arms = rewards.shape[1]
+        arms = cls(np.full(n_arms, math.nan), np.ones(n_arms))
+        places = arms._places
+        for context in contexts:
+            places.add(context)
+        places.move()
+        x = np.array([places.encode(context) for context in contexts]) * (places.right == 0)
+        known = np.isfinite(rewards)
+        filled = np.where(known, rewards, 0.0)
+        arms._sums = Sums(n_arms, x.shape[1])
+        arms._sums.gram = np.array([x.T @ (x * column[:, None]) for column in known.T])
+        arms._sums.cross, arms._sums.squares = filled.T @ x, (filled**2).sum(axis=0)
+        arms._sums.n = known.sum(axis=0).astype(np.float64)
+        arms._sizes = arms._sizes[:1]
+        (levels,), n_still = arms._sizes, 0
+        while n_still < len(levels):
+            before = dict(levels)
+            arms._refit()
+            n_still = 0 if levels != before else n_still + 1
+        return arms
+
+    def _begin_after(self, night: "ContextualArms") -> None:
+        self._places = night._places
+        n_more = self._prior_means.size - night._prior_means.size
+        self._night = night._sums.widened(n_arms=n_more)
+        self._sums = Sums(self._prior_means.size, night._places.left.size)
+        self._night_start = {**START, **night._sizes[0]}
+        for levels in self._sizes:
+            if "night" in levels:
+                levels.update(night._sizes[0])
+
+    def placed(self, rows: Sequence[int | None]) -> Self:
+        """Return a night's arms in another order; ``None``: an arm that it does not know."""
+        arms = type(self)(np.full(len(rows), math.nan), np.ones(len(rows)))
+        arms._places, arms._sizes = self._places, self._sizes
+        arms._sums = Sums(len(rows), self._places.left.size)
+        for k, row in enumerate(rows):
+            if row is not None:
+                for name in ("gram", "cross", "squares", "n"):
+                    getattr(arms._sums, name)[k] = getattr(self._sums, name)[row]
+        arms._choose([arms._fit(levels) for levels in arms._possible()])
+        return arms
 
     @property
     def n(self) -> int:
@@ -217,6 +294,7 @@ class ContextualArms:
         self._places.add(context)
         if more := self._places.left.size - self._sums.cross.shape[1]:
             self._sums = self._sums.widened(d=more)
+            self._night = None if self._night is None else self._night.widened(d=more)
         x, row = self._places.encode(context), None if user is None else self._row(user)
         sums = self._sums
         sums.gram[arm] += np.multiply.outer(x, x)
@@ -272,7 +350,11 @@ class ContextualArms:
 
     def _possible(self) -> list[dict[str, int]]:
         """Return the sizes for which there are features and users."""
-        possible = {"pairs": self._places.right.any(), "users": bool(self._users)}
+        possible = {
+            "pairs": self._places.right.any(),
+            "users": bool(self._users),
+            "night": self._night is not None,
+        }
         return [
             levels for levels in self._sizes if all(possible.get(group, True) for group in levels)
         ]
@@ -282,6 +364,8 @@ class ContextualArms:
         matrix = self._places.move()
         if matrix is not None:
             self._sums.map(matrix)
+            if self._night is not None:  # it has no pairs, and gets none
+                self._night.map(np.where(self._places.right[:, None] > 0, 0.0, matrix))
         self._n_fitted, self._n_fits = float(self.n), self._n_fits + 1
         fits: list[Fit] = []
         for levels in self._possible():
@@ -313,25 +397,20 @@ class ContextualArms:
 
     def _fit(self, levels: Mapping[str, int]) -> Fit:
         """Return the posterior for the variances at these levels of ``TAUS``."""
-        sums, is_pair = self._sums, self._places.right > 0
-        t = {group: float(TAUS[level]) for group, level in levels.items()}
-        kept = np.flatnonzero(~is_pair | ("pairs" in t))
-        is_new = np.isnan(self._prior_means)
-        average = (0.5 + sums.cross[:, 0].sum()) / (1.0 + sums.n.sum())
-        m = np.where(is_new, average, self._prior_means)
-        worth = np.where(is_new, 1.0 / t["arms"], self._prior_weights)  # 1 / t_0
-        prior = np.tile(
-            np.where(is_pair[kept], 1.0 / t.get("pairs", 1.0), 1.0 / t["features"]), (m.size, 1)
-        )
-        prior[:, 0] = worth
+        sums, t = self._sums, {group: float(TAUS[level]) for group, level in levels.items()}
+        kept = np.flatnonzero((self._places.right == 0) | ("pairs" in t))
         # A slice copies several times faster than indices.
-        part = slice(None) if kept.size == is_pair.size else kept
-        precision = (sums.gram[:, part][:, :, part]).copy()
-        b = sums.cross[:, part].copy()
-        precision[:, np.arange(kept.size), np.arange(kept.size)] += prior
-        b[:, 0] += worth * m
-        log_det = np.log(prior).sum()
-        squares = sums.squares.sum() + (worth * m**2).sum()
+        part = slice(None) if kept.size == self._places.right.size else kept
+        precision, b = self._prior(t, part)
+        if "night" in t:
+            log_det = _log_det(precision)
+            expected = np.linalg.solve(precision, b[:, :, None])[:, :, 0]
+        else:  # diagonal
+            diagonal = np.diagonal(precision, axis1=1, axis2=2)
+            log_det, expected = np.log(diagonal).sum(), b / diagonal
+        squares = sums.squares.sum() + (expected * b).sum()
+        precision += sums.gram[:, part][:, :, part]
+        b += sums.cross[:, part]
         if tau_users := t.get("users", 0.0):
             n_u, h = sums.user_n[:, : len(self._users)], sums.user_cross[:, : len(self._users)]
             c, k = sums.user_x[:, : len(self._users)][:, :, part], 1.0 / (n_u + 1.0 / tau_users)
@@ -341,11 +420,11 @@ class ContextualArms:
             log_det -= np.log1p(tau_users * n_u).sum()
             squares -= (k * h**2).sum()
         weights = np.asarray(np.linalg.solve(precision, b[:, :, None])[:, :, 0], dtype=np.float64)
-        triangles = np.linalg.cholesky(precision)
-        log_det -= 2.0 * np.log(np.diagonal(triangles, axis1=1, axis2=2)).sum()
+        log_det -= _log_det(precision)
         a = SHAPE + sums.n.sum() / 2.0
         q = SCALE + max(0.0, squares - (weights * b).sum()) / 2.0  # (eq. 7)
-        steps = sum((level - START[group]) ** 2 for group, level in levels.items())
+        begun = self._night_start if "night" in t else START
+        steps = sum((level - begun[group]) ** 2 for group, level in levels.items())
         return Fit(
             log_evidence=float(log_det / 2.0 - a * math.log(q)) - STEP_COST * steps,  # (eq. 6)
             kept=kept,
@@ -354,6 +433,30 @@ class ContextualArms:
             variance=q / a,
             tau_users=tau_users,
         )
+
+    def _prior(self, t: Mapping[str, float], part: "Ints | slice") -> tuple[Floats, Floats]:
+        """Return A_0 and b_0 for some coordinates, (n_arms, d, d) and (n_arms, d)."""
+        cross, n, is_new = (
+            self._sums.cross[:, 0].sum(),
+            self._sums.n.sum(),
+            np.isnan(self._prior_means),
+        )
+        night = self._night if "night" in t else None
+        if night is not None:
+            is_new |= night.n > 0.0
+            cross, n = cross + t["night"] * night.cross[:, 0].sum(), n + t["night"] * night.n.sum()
+        m = np.where(is_new, (0.5 + cross) / (1.0 + n), self._prior_means)
+        worth = np.where(is_new, 1.0 / t["arms"], self._prior_weights)  # 1 / t_0
+        is_pair = self._places.right[part] > 0
+        diagonal = np.where(is_pair, 1.0 / t.get("pairs", 1.0), 1.0 / t["features"])
+        precision = np.tile(np.diag(diagonal), (m.size, 1, 1))
+        precision[:, 0, 0] = worth
+        b = np.zeros((m.size, is_pair.size))
+        b[:, 0] = worth * m
+        if night is not None:
+            precision += t["night"] * night.gram[:, part][:, :, part]
+            b += t["night"] * night.cross[:, part]
+        return precision, b  # (eq. 8)
 
     def to_json(self) -> dict[str, Json]:
         """Return the state, right after a fit; arrays are zlib's and base64's, floats of 8 bytes, little-endian."""
@@ -365,7 +468,9 @@ class ContextualArms:
             "names": list(places.names),
             "factors": [places.left.tolist(), places.right.tolist()],
             "numbers": _packed(np.vstack((places.moments, places.origin, places.unit))),
-            "sums": {name: _packed(array) for name, array in vars(sums).items()},
+            "sums": sums.to_json(),
+            "night": None if self._night is None else self._night.to_json(),
+            "night_start": dict(self._night_start),
             "users": [[user, row] for user, row in self._users.items()],
             "sizes": [dict(levels) for levels in self._sizes],
             "n_fits": self._n_fits,
@@ -389,13 +494,23 @@ class ContextualArms:
         places.rest, places.names = dict(value["rest"]), list(value["names"])
         places.moments, (places.origin, places.unit) = numbers[:3].copy(), numbers[3:].copy()
         places.left, places.right = (np.array(f, dtype=np.int64) for f in value["factors"])
-        sums = Sums.of({name: _unpacked(packed) for name, packed in value["sums"].items()})
-        arms._sums = sums.widened(n_arms=arms._prior_means.size - sums.n.size)
+        sums = Sums.from_json(value["sums"])
+        n_more = arms._prior_means.size - sums.n.size
+        arms._sums = sums.widened(n_arms=n_more)
+        if value["night"] is not None:
+            arms._night = Sums.from_json(value["night"]).widened(n_arms=n_more)
+        arms._night_start = value["night_start"]
         arms._users = dict(value["users"])
         arms._sizes = [dict(levels) for levels in value["sizes"]]
         arms._n_fits, arms._n_fitted = value["n_fits"], float(arms.n)
         arms._choose([arms._fit(levels) for levels in arms._possible()])
         return arms
+
+
+def _log_det(matrices: Floats) -> float:
+    """Return the log determinant of positive definite matrices, (n, d, d), summed."""
+    triangles = np.linalg.cholesky(matrices)
+    return float(2.0 * np.log(np.diagonal(triangles, axis1=1, axis2=2)).sum())
 
 
 def _packed(array: Floats) -> list[Json]:

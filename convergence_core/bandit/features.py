@@ -4,22 +4,35 @@ Numbers are standardised as they come. Every coordinate is a polynomial in the n
 moves sums over rewards to a new origin and unit, as if all rewards had come after. A text has a place for each
 of its values; beyond ``MOST_VALUES`` the others share one. Beyond ``MOST_PLACES`` a feature is left out. A
 missing number counts as the average. Pairs are the products of two features and the squares of numbers, up to
-``MOST_PAIRS``, in the order in which features came.
+``MOST_PAIRS``, in the order in which features came; hashed n-grams form none.
+
+A request's context may hold its ``text``. A test case is read as the request that it stands for, so the
+features of cases are those of requests.
 """
 
 import math
-from collections.abc import Mapping
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from convergence_core.bandit.propensities import Floats
-from convergence_core.records import Json
+from convergence_core.judges.text_features import hashed_ngrams
+from convergence_core.records import Case, Json
 
 Feature = float | int | bool | str | None
 Ints = NDArray[np.int64]
 
+HASHED: Final = "text.#"
+"""Beginning of the names of hashed n-grams."""
+N_HASHED: Final = 16
+MOST_CHARACTERS: Final = 10_000
+"""The first ones of a text, which count."""
+CODE: Final = frozenset("{}[]()<>=;_\\/|&$#`+*^~@")
+"""Characters that are frequent in code and rare in prose."""
 MOST_PLACES: Final = 96
 MOST_VALUES: Final = 32
 MOST_PAIRS: Final = 96
@@ -31,20 +44,91 @@ MOVED: Final = 0.05
 """Change of a number's mean or deviation, in deviations, that moves its origin and unit."""
 
 
-def checked_features(context: Mapping[str, Json]) -> dict[str, Feature]:
-    """Return a context as features.
+def request_features(context: Mapping[str, Json], text: str | None = None) -> dict[str, Feature]:
+    """Return the features of a request; those of its text are named ``text.…``.
+
+    Args:
+        context: of the request.
+        text: of the request; ``None`` means that of ``context["text"]``, if it is there.
 
     Raises:
         ValueError: a value is no finite number, text, boolean or ``None``.
     """
     features: dict[str, Feature] = {}
     for name, value in context.items():
-        if isinstance(value, list | dict):
+        if name == "text" and isinstance(value, str):
+            text = value if text is None else text
+        elif isinstance(value, list | dict):
             raise ValueError(f"context.{name} must be a number, text or boolean to be a feature")
-        if isinstance(value, float) and not math.isfinite(value):
+        elif isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"context.{name} must be finite, but got {value}")
-        features[name] = value
-    return features
+        else:
+            features[name] = value
+    return features | ({} if text is None else text_features(text))
+
+
+def text_features(text: str) -> dict[str, Feature]:
+    """Return length, script, share of code and hashed n-grams of a text; empty for a blank one."""
+    text = text[:MOST_CHARACTERS]
+    shown = [c for c in text if not c.isspace()]
+    if not shown:
+        return {}
+    scripts = Counter(unicodedata.name(c, "other").split()[0] for c in shown if c.isalpha())
+    grams = hashed_ngrams(text, N_HASHED)
+    return {
+        "text.length": math.log(len(shown)),
+        "text.script": max(scripts, key=scripts.__getitem__).lower() if scripts else "none",
+        "text.code": sum(c in CODE for c in shown) / len(shown),
+        **{f"{HASHED}{j}": round(float(v), 4) for j, v in enumerate(grams)},
+    }
+
+
+def case_contexts(cases: Sequence[Case]) -> list[dict[str, Json]]:
+    """Return the context of the request that each case stands for.
+
+    A text, or the last message of the user, is its text. Of an input with members, numbers and booleans are
+    features by their names, as are texts whose values recur: at most ``MOST_VALUES``, each in two cases on
+    average. Other texts are its text. The tag ``math`` is the feature ``tags.math: yes``.
+    """
+    inputs = [
+        case.input if isinstance(case.input, dict) else {"text": case.input} for case in cases
+    ]
+    values: dict[str, list[str]] = {}
+    for members in inputs:
+        for name, value in members.items():
+            if isinstance(value, str) and name != "text":
+                values.setdefault(name, []).append(value)
+    recurring = {
+        name
+        for name, texts in values.items()
+        if 2 * len(set(texts)) <= len(texts) and len(set(texts)) <= MOST_VALUES
+    }
+    return [_context(m, recurring, case) for m, case in zip(inputs, cases, strict=True)]
+
+
+def _context(members: Mapping[str, Json], recurring: Set[str], case: Case) -> dict[str, Json]:
+    context: dict[str, Json] = {}
+    texts = []
+    for name, value in members.items():
+        is_number = isinstance(value, int | float) and math.isfinite(value)
+        if is_number or (name in recurring and isinstance(value, str)):
+            context[name] = value
+        elif text := last_text(value):
+            texts.append(text)
+    return context | {"text": "\n".join(texts)} | {f"tags.{tag}": "yes" for tag in case.tags}
+
+
+def last_text(value: Json) -> str:
+    """Return a text, or that of the user's last message of several; empty: there is none."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    messages = [m for m in value if isinstance(m, dict) and m.get("role") == "user"]
+    content = messages[-1].get("content") if messages else None
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
 
 
 def _cut(value: float) -> float:
@@ -118,9 +202,14 @@ class Places:
         self.moments = np.pad(self.moments, ((0, 0), (0, 1)))
         self.origin = np.append(self.origin, first)
         self.unit = np.append(self.unit, abs(first) if abs(first) > 1.0 / LARGEST else 1.0)
-        others = [p for p in range(1, place) if self.names[p] != name]
+        others = [
+            p for p in range(1, place)
+            if self.names[p] != name and not self.names[p].startswith(HASHED)
+        ]  # fmt: skip
         if not isinstance(value, str | bool):
             others.append(place)
+        if name.startswith(HASHED):
+            others = []
         others = others[: MOST_PAIRS - np.count_nonzero(self.right)]
         self.left = np.append(self.left, np.full(1 + len(others), place))
         self.right = np.append(self.right, np.array([0, *others]))

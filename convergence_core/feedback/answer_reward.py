@@ -19,7 +19,7 @@ import numpy as np
 
 from convergence_core.feedback.records import refused
 from convergence_core.feedback.safety import SafetyFlag
-from convergence_core.feedback.text_features import Floats, hashed_ngrams, ngram_similarity
+from convergence_core.judges.text_features import Floats, hashed_ngrams, ngram_similarity
 from convergence_core.judges.texts import words_of
 
 if TYPE_CHECKING:

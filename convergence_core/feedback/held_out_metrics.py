@@ -17,7 +17,7 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from convergence_core.feedback.held_out import LEVEL, HeldOutAnswer
-from convergence_core.feedback.text_features import hashed_ngrams, ngram_similarity
+from convergence_core.judges.text_features import hashed_ngrams, ngram_similarity
 from convergence_core.records import Json, fields_of
 from convergence_core.search.recommend import paired_difference
 

@@ -18,7 +18,7 @@ from scipy.special import expit
 from scipy.stats import binomtest, rankdata
 
 from convergence_core.feedback.records import Rating
-from convergence_core.feedback.text_features import Floats, hashed_ngrams
+from convergence_core.judges.text_features import Floats, hashed_ngrams
 
 SafetyRule = Literal["credential", "personal data", "harm", "made up"]
 

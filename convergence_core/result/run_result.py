@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from convergence_core.bandit.report import Routing
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.judges.report import JudgeReport
 from convergence_core.prompts.report import PromptReport
@@ -199,6 +200,8 @@ class RunResult:
     curve: tuple[CurvePoint, ...] = ()
     effects: tuple[Effect, ...] = ()
     """Of each parameter that can vary, that of the largest share first."""
+    routing: Routing | None = None
+    """What another candidate for each case would earn; ``None`` means in progress, or no candidate."""
     explanation: Explanation | None = None
     """Why this one was chosen; ``None`` if no candidate got a reward, or a run that continues."""
     thinking: ThinkingReport | None = None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, Self, TypeAlias
 
+from convergence_core.bandit.features import last_text
 from convergence_core.budget.prices import provider_of
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import (
@@ -306,6 +307,7 @@ class LoggedChat:
             self.system,
             user_id=prompt.user_id,
             context={"session_id": prompt.conversation_id, **prompt.context, "role": prompt.role},
+            text=last_text([dict(message) for message in prompt.messages]),
         )
         try:
             return performed(self._systems.store, operation)

@@ -9,7 +9,7 @@ import numpy as np
 from convergence_core.config import Configuration
 from convergence_core.config.prompts import OperatorName, PromptsConfig
 from convergence_core.errors import PolicyRequestError
-from convergence_core.feedback.text_features import HASHED_NGRAMS, hashed_ngrams
+from convergence_core.judges.text_features import HASHED_NGRAMS, hashed_ngrams
 from convergence_core.policy.network import Floats
 from convergence_core.policy.prompt_state import REFLECT, STOP
 from convergence_core.prompts.editor import LEAST_WORDS, Editor

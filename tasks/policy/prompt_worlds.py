@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from convergence_core.config.prompts import OperatorName
-from convergence_core.feedback.text_features import hashed_ngrams
+from convergence_core.judges.text_features import hashed_ngrams
 from convergence_core.policy.prompt_environment import PromptSituation
 from convergence_core.policy.prompt_state import PROMPT_ACTIONS, REFLECT, STOP
 from convergence_core.prompts.twins import written_by_rules

@@ -87,6 +87,7 @@ def _details(result: RunResult, *, is_whole: bool = True) -> list[Block]:
         *_configuration(result),
         *(report_blocks(result) if is_whole else ()),
         *_front(result),
+        *_routing(result),
         *_metrics(result),
         *_judges(result),
         *course_blocks(result.curve, result.level, holdout_of(result)),
@@ -109,6 +110,17 @@ def _front(result: RunResult) -> list[Block]:
     from tasks.report.front import front_blocks  # noqa: PLC0415 - brings numpy
 
     return front_blocks(result)
+
+
+def _routing(result: RunResult) -> list[Block]:
+    sentence = phrases.routing_sentence(result)
+    if sentence is None or result.routing is None:
+        return []
+    blocks: list[Block] = [Heading("Routing by case"), Paragraph((clean(sentence),))]
+    if result.routing.night is not None:
+        command = Code(f"convergence arms route {result.label}")
+        blocks.append(Paragraph(("To choose by each request's text and context: ", command)))
+    return blocks
 
 
 def _judges(result: RunResult) -> list[Block]:

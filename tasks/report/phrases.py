@@ -21,6 +21,7 @@ from convergence_core.result.number_text import (
     reward,
     signed_interval,
     usd,
+    whole_percent,
 )
 from convergence_core.result.verdict import FREE, is_free
 
@@ -396,3 +397,25 @@ def _no_holdout(result: RunResult) -> str:
         return f"{text} Final test: {clean(result.final_look)}."
     why = {"done": "", "budget": " The budget was spent.", "stopped": " The run was stopped."}
     return text + why[result.status]
+
+
+def routing_sentence(result: RunResult) -> str | None:
+    """Return what routing by case would earn; ``None`` if nothing was compared."""
+    routing = result.routing
+    if routing is None:
+        return None
+    if routing.missing:
+        return f"What routing by case would earn is unknown: {routing.missing}."
+    gain = signed_interval(routing.gain, routing.low, routing.high)
+    over = (
+        f"over the single best settings ({percent(routing.level)} interval, "
+        f"{plural(routing.n_cases, 'search case')}, each by the others' scores)"
+    )
+    if routing.night is None:
+        return f"Routing by case would earn nothing that these cases can show: {gain} {over}."
+    names = result.names
+    shares = ", ".join(
+        f"{names.get(candidate, candidate)} for {whole_percent(share)}"
+        for candidate, share in routing.shares.items()
+    )
+    return f"Routing by case would earn {gain} {over}: {shares}."

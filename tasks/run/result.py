@@ -5,7 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from convergence_core.bandit.features import case_contexts, request_features
+from convergence_core.bandit.report import Routing
+from convergence_core.bandit.router import CaseTable, routing_of
 from convergence_core.config import Configuration
+from convergence_core.evidence import Archive
 from convergence_core.explanation.explain import explain
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.prompts.state import text_id_of
@@ -134,7 +138,32 @@ def collect(
     if not explains:
         return result
     effects, explanation = _explained(run, recommendation, view, fitted)
-    return replace(result, effects=effects, explanation=explanation)
+    return replace(
+        result,
+        effects=effects,
+        explanation=explanation,
+        routing=_routing(run, search.archive, level),
+    )
+
+
+def _routing(run: Run, archive: Archive, level: float) -> Routing:
+    """Return what another candidate for each search case would earn."""
+    cases = run.loaded.search_cases
+    rows = {case.case_id: i for i, case in enumerate(cases)}
+    sums = np.zeros((2, len(cases), len(archive)))
+    for k, member in enumerate(archive):
+        for (case_id, _), reward in member.rewards.items():
+            if case_id in rows:
+                sums[:, rows[case_id], k] += reward, 1.0
+    rewards = np.divide(sums[0], sums[1], out=np.full(sums[0].shape, np.nan), where=sums[1] > 0.0)
+    table = CaseTable(
+        contexts=[request_features(context) for context in case_contexts(cases)],
+        candidates=list(archive.members),
+        rewards=rewards,
+        groups=[case.group for case in cases],
+        weights=np.array([case.weight for case in cases]),
+    )
+    return routing_of(table, rng=np.random.default_rng(0), level=level)
 
 
 def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dict[str, Params]:

@@ -19,7 +19,7 @@ from convergence_core.gate.best_arm_test import BestArmTest, TrafficPlan, verdic
 from convergence_core.records import Json
 from tasks.secrets.process_redaction import stored_json
 from tasks.serving.answers import RewardOutcome, RuntimeSelection
-from tasks.serving.contextual_fold import ContextualFold
+from tasks.serving.contextual_fold import NOT_FEATURES, ContextualFold, features_of
 from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
 from tasks.serving.offers import arm_id_of, decision_id, prob_best
 from tasks.serving.operations import Operation, RewardUpdate, performed
@@ -48,6 +48,8 @@ class ArmRequest:
     user_id: str
     context: Mapping[str, Json] | None = None
     """Features of the request."""
+    text: str | None = None
+    """What the user wrote, from which linear arms take features; it is not logged."""
     key: str | None = None
     """Name of the request; asked again under it, it is answered alike."""
 
@@ -63,6 +65,8 @@ class PolicyVersion:
     arms: tuple[StoredArm, ...]
     mean_sd: tuple[np.ndarray, np.ndarray] | None = None
     """Means and standard deviations of linear arms for this request; ``None`` for Beta arms."""
+    context: Mapping[str, Json] | None = None
+    """Context of this request as linear arms log it: features in the place of its text."""
 
     @cached_property
     def arms_state(self) -> tuple[dict[str, Any], ...]:
@@ -195,7 +199,7 @@ class Bandit:
         choice = version.policy.choose(uniform)
         now = self._store.now_us()
         expires = self.settings.expires_after_s
-        context = request.context
+        context = request.context if version.context is None else version.context
         return version, NewDecision(
             decision_id=decision_id(now),
             user_id=request.user_id,
@@ -296,13 +300,17 @@ class Bandit:
             group = self._group()
             self._missing_due = group.n + max(1.0, GROWTH * group.n)
         arms = self._on_offer(self._store.arms(group.group_id))
-        posterior = self._contextual.posterior(group, arms, request.user_id, request.context)
+        given = request.context or {}
+        features = features_of(given, request.text)
+        posterior = self._contextual.posterior(group, arms, request.user_id, features)
+        names = {name: v for name, v in given.items() if name in NOT_FEATURES}
         return PolicyVersion(
             group=group,
             policy=Policy.of(posterior.propensities, n=group.n, explore=self.settings.even_share),
             number=0,
             arms=arms,
             mean_sd=posterior.mean_sd,
+            context={**names, **features} or request.context,
         )
 
     def _on_offer(self, all_arms: Sequence[StoredArm]) -> tuple[StoredArm, ...]:

@@ -3,7 +3,8 @@
 A reward writes one row; each process learns from the rows that are new to it before it serves, so that
 all know the same after any kill. The state is saved every ``SAVE_EVERY`` rewards, so that a new
 process need not begin at the first; a state of another version is left alone, and all rewards are read again.
-A new revision of the group has other arms or priors, or a user less, so each process begins again.
+A new revision of the group has other arms or priors, or a user less, so each process begins again. The state
+holds what a night knew; after the reward 0 it holds nothing else.
 """
 
 import json
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from convergence_core.bandit.contextual import VERSION, ContextPosterior, ContextualArms
-from convergence_core.bandit.features import Feature, checked_features
+from convergence_core.bandit.features import Feature, request_features
 from convergence_core.records import Json
 from tasks.store.runtime.rows import Group, StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -38,7 +39,7 @@ class ContextualFold:
         group: Group,
         arms: Sequence[StoredArm],
         user_id: str,
-        context: Mapping[str, Json] | None,
+        features: Mapping[str, Feature],
     ) -> ContextPosterior:
         """Return the posterior of these arms for a request, after all rewards so far.
 
@@ -46,12 +47,8 @@ class ContextualFold:
             group: as it is now.
             arms: some of the group's.
             user_id: of the request.
-            context: of the request.
-
-        Raises:
-            ValueError: a feature is no finite number, text or boolean.
+            features: of the request.
         """
-        features = _features(context)
         with self._mutex:
             if group.revision != self._group.revision:
                 self._group, self._arms = group, None
@@ -67,7 +64,7 @@ class ContextualFold:
                     arms = self._restarted()
                     break
                 context = None if context_json is None else json.loads(context_json)
-                arms.tell(self._index[arm_id], reward, _features(context), user_id)
+                arms.tell(self._index[arm_id], reward, features_of(context), user_id)
                 self._seq = seq
                 if arms.is_fitted and arms.n >= self._n_saved + SAVE_EVERY:
                     save_contextual_state(self._store, self._group, arms.to_json(), seq)
@@ -78,8 +75,7 @@ class ContextualFold:
         """Begin with the saved state, or with the priors; arms that came later have theirs alone."""
         stored = self._store.arms(self._group.group_id)
         self._index = {arm.arm_id: k for k, arm in enumerate(stored)}
-        means = [math.nan if arm.prior_mean is None else arm.prior_mean for arm in stored]
-        weights = [arm.base_alpha + arm.base_beta - 1.0 for arm in stored]
+        means, weights = _priors(stored)
         text, seq = contextual_state(self._store, self._group.group_id)
         state = {} if text is None else json.loads(text)
         if state.get("version") == VERSION:
@@ -90,6 +86,33 @@ class ContextualFold:
         return self._arms
 
 
-def _features(context: Mapping[str, Json] | None) -> dict[str, Feature]:
+def features_of(context: Mapping[str, Json] | None, text: str | None = None) -> dict[str, Feature]:
+    """Return the features of a request.
+
+    Raises:
+        ValueError: one is no finite number, text or boolean.
+    """
     kept = {name: v for name, v in (context or {}).items() if name not in NOT_FEATURES}
-    return checked_features(kept)
+    return request_features(kept, text)
+
+
+def night_state(
+    arms: Sequence[StoredArm], night: Mapping[str, Json], names: Sequence[str]
+) -> dict[str, Json]:
+    """Return the state of contextual arms that know a night and no reward.
+
+    Args:
+        arms: all of the group.
+        night: state of the arms of ``names``, which learned a run's cases.
+        names: ids of those arms.
+    """
+    nan, ones = [math.nan] * len(names), [1.0] * len(names)
+    row_of = {name: row for row, name in enumerate(names)}
+    learned = ContextualArms.from_json(night, nan, ones)
+    placed = learned.placed([row_of.get(arm.arm_id) for arm in arms])
+    return ContextualArms(*_priors(arms), placed).to_json()
+
+
+def _priors(arms: Sequence[StoredArm]) -> tuple[list[float], list[float]]:
+    means = [math.nan if arm.prior_mean is None else arm.prior_mean for arm in arms]
+    return means, [arm.base_alpha + arm.base_beta - 1.0 for arm in arms]

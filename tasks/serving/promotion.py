@@ -4,13 +4,17 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from convergence_core.bandit.priors import TRUST, NightlyPrior, nightly_prior
+from convergence_core.bandit.report import Routing
+from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json, canonical_json
 from convergence_core.result import CandidateReport, RunResult
+from tasks.serving.contextual_fold import night_state
 from tasks.serving.offers import offer_of
+from tasks.serving.settings import read_settings
 from tasks.store.runtime.promotions import champion_of
-from tasks.store.runtime.rows import Champion, StoredArm
+from tasks.store.runtime.rows import ArmKind, Champion, StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import active_guard, begin_guard, end_guard
+from tasks.store.runtime.watches import active_guard, begin_contextual, begin_guard, end_guard
 
 NORMAL = 1.959964
 """Standard deviations on either side that hold 95 % of a normal distribution."""
@@ -44,6 +48,10 @@ def put_on_offer(
     assert best is not None  # noqa: S101 - there is no promotion without
     offered = functools.partial(_offered, store, (result.system, agent_type))
     promoted = offered(best.candidate_id, best.params, prior_of(best, result.run_id))
+    group = store.group(result.system, agent_type)
+    assert group is not None  # noqa: S101 - just offered
+    if group.kind == "linear" and result.routing is not None and result.routing.night is not None:
+        offer_routed(store, result, result.routing, agent_type=agent_type)
     former = champion_of(store, result.system)
     opponent: tuple[str, Mapping[str, Json], NightlyPrior | None] | None = None
     if former is not None:
@@ -54,8 +62,6 @@ def put_on_offer(
     if opponent is None or opponent[0] == best.candidate_id:
         return promoted, None
     champion = offered(*opponent)
-    group = store.group(result.system, agent_type)
-    assert group is not None  # noqa: S101 - just offered
     if group.kind != "beta" or champion == promoted:
         return promoted, None
     alpha = 0.05 if gate is None else gate.alpha
@@ -69,6 +75,52 @@ def put_on_offer(
         holdback=holdback,
     )
     return promoted, champion
+
+
+def offer_routed(
+    store: RuntimeStore, result: RunResult, routing: Routing, *, agent_type: str = "default"
+) -> list[str]:
+    """Offer the candidates between which routing by case earns, as linear arms that know the run's cases.
+
+    Rewards that such arms have are learned again after the cases.
+
+    Args:
+        store: the runtime state.
+        result: of the run.
+        routing: of the run; it earns.
+        agent_type: whose requests.
+
+    Returns:
+        Names of the arms.
+
+    Raises:
+        ArmChangedError: the arms on offer are not linear.
+        ConfigurationError: the system's settings do not allow linear arms.
+    """
+    assert routing.night is not None  # noqa: S101 - it earns
+    settings = read_settings(result.system, store.settings_text(result.system))
+    if store.group(result.system, agent_type) is None and settings.kind != "linear":
+        if settings.mode != "regret" or settings.rewards_per_false_alarm is not None:
+            raise ConfigurationError.of(
+                "mode",
+                "must be regret, without rewards_per_false_alarm, where requests are routed",
+                "Change it with `configure_runtime`.",
+                value=settings.mode,
+            )
+        linear = settings.model_copy(update={"kind": "linear"})
+        store.save_settings(result.system, linear.model_dump(mode="json"))
+    rows = {row.candidate_id: row for row in result.leaderboard}
+    of = (result.system, agent_type)
+    names = []
+    for candidate_id in routing.shares:
+        row = rows[candidate_id]
+        prior = _prior(row.mean, row.low, row.high, result.run_id)
+        names.append(_offered(store, of, candidate_id, row.params, prior, kind="linear"))
+    group = store.group(*of)
+    assert group is not None  # noqa: S101 - just offered
+    state = night_state(store.arms(group.group_id), routing.night, names)
+    begin_contextual(store, group.group_id, state)
+    return names
 
 
 def retire_champion(
@@ -107,8 +159,12 @@ def prior_of(report: CandidateReport, run_id: str) -> NightlyPrior | None:
         _, estimate = report.headline()
     except ValueError:
         return None
-    sd = max((estimate.high - estimate.low) / (2 * NORMAL), 1e-3)
-    return nightly_prior(min(max(estimate.mean, 0.0), 1.0), sd, run_id=run_id)
+    return _prior(estimate.mean, estimate.low, estimate.high, run_id)
+
+
+def _prior(mean: float, low: float, high: float, run_id: str) -> NightlyPrior:
+    sd = max((high - low) / (2 * NORMAL), 1e-3)
+    return nightly_prior(min(max(mean, 0.0), 1.0), sd, run_id=run_id)
 
 
 def _offered(
@@ -117,8 +173,18 @@ def _offered(
     name: str,
     params: Mapping[str, Json],
     prior: NightlyPrior | None,
+    *,
+    kind: ArmKind | None = None,
 ) -> str:
     """Offer an arm of a system and agent type, or bring back the one that has these parameters.
+
+    Args:
+        store: the runtime state.
+        of: system and agent type.
+        name: of a new arm.
+        params: its parameters.
+        prior: of a new arm.
+        kind: of the arms; ``None``: that on offer, or the settings'.
 
     Returns:
         Its name.
@@ -127,7 +193,10 @@ def _offered(
     known = [] if group is None else store.arms(group.group_id)
     same = _with_params(known, params)
     offer = offer_of(dict(params), same[0].arm_id if same else name, None if same else prior)
-    kind = "beta" if group is None else group.kind
+    if kind is None:
+        kind = (
+            read_settings(of[0], store.settings_text(of[0])).kind if group is None else group.kind
+        )
     store.offer(*of, [offer], trust=TRUST, kind=kind)
     return offer.arm_id
 

@@ -92,6 +92,7 @@ class Systems:
         user_id: str,
         agent_type: str | None = None,
         context: Mapping[str, Json] | None = None,
+        text: str | None = None,
         request_key: str | None = None,
     ) -> ArmSelection:
         """Return the choice of an arm; without an active arm the first default serves.
@@ -100,7 +101,7 @@ class Systems:
             NoArmsError: there is neither an arm nor a default.
             RequestReusedError: the key stands for another request.
         """
-        request = ArmRequest(user_id=user_id, context=context, key=request_key)
+        request = ArmRequest(user_id=user_id, context=context, text=text, key=request_key)
         return ArmSelection(lambda: self.bandit(system, agent_type), request)
 
     def update(self, system: str, given: Reward) -> RewardUpdate:

@@ -1,6 +1,8 @@
 """Conversations: every answer is logged before it ends; marks, comparisons, what is taken back."""
 
 import asyncio
+import json
+import math
 import random
 import threading
 
@@ -209,6 +211,21 @@ def test_a_system_with_arms_gives_each_answer_by_one_and_names_the_decision(chat
     assert chats.runtime.decision(found[-1].decision_id).reward == 0.75
     for answer, decision in zip(found, decisions, strict=True):
         assert answer.sampling["temperature"] == decision.params["temperature"]
+
+
+def test_linear_arms_read_the_last_message_and_store_none_of_it(chats):
+    arms = tuple(RuntimeArm(arm_id=f"arm{n}", params={"temperature": n / 10}) for n in range(2))
+    config = RuntimeConfig(system="system", kind="linear", default_arms=arms, seed=1)
+    Systems(chats.runtime).configure(config)
+
+    async def use(chat):
+        return (await said(Conversation(chat, user_id="ada"), "Wann blühen Rosen?"))[1]
+
+    decision = chats.runtime.decision(chats.run(use).decision_id)
+    context = json.loads(decision.context_json)
+    assert context["text.script"] == "latin"
+    assert context["text.length"] == pytest.approx(math.log(16))
+    assert "Rosen" not in decision.context_json
 
 
 def test_a_stand_in_is_named_as_the_model_and_teaches_no_arm(chats):

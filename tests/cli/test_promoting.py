@@ -52,6 +52,11 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
     assert "Better than the defaults: +" in report
     assert f"convergence promote {first['label']}" in report
 
+    assert "Routing by case would earn nothing that these cases can show" in report
+    unrouted = cli("arms", "route", first["label"])
+    assert unrouted.code == 100
+    assert "would earn nothing" in unrouted.out
+
     refused = cli("promote", first["label"])
     assert refused.code == 2
     assert "--yes" in refused.err
@@ -162,3 +167,42 @@ def test_a_runs_look_is_stored_once(tmp_path: Path):
         assert looks_before(store, third) == {"a": 1, "b": 2, "c": 1}, "more cases: another look"
         assert looks_before(store, replace(first, system="other")) == {}
         assert looks(store, "other") == []
+
+
+TWO_ROLES = """
+def answer(case, params):
+    is_law = "clause" in case["question"]
+    return {"result": "yes" if (params["kind"] == "a") == is_law else "no"}
+"""
+
+
+def test_requests_are_routed_where_cases_need_different_settings(here: Path, cli: Runner):
+    (here / "roles.py").write_text(TWO_ROLES)
+    questions = ["Which clause of the contract binds us?", "Why does this loop not compile?"]
+    cases = [
+        {"id": f"c{n:02d}", "input": {"question": f"{questions[n % 2]} {n}"}, "expected": "yes"}
+        for n in range(40)
+    ]
+    (here / "cases.json").write_text(json.dumps(cases))
+    kind = {"type": "categorical", "choices": ["a", "b"], "default": "a"}
+    ended = optimized(
+        here / "run",
+        cli,
+        api__function=str(here / "roles.py") + ":answer",
+        search_space__parameters={"kind": kind},
+        evaluation__test_cases={"path": str(here / "cases.json"), "holdout": 0.25},
+        evaluation__metrics={"right": {"type": "exact_match"}},
+    )
+    routing = ended["routing"]
+    assert isinstance(routing, dict)
+    assert routing["n_cases"] == 30
+    assert routing["gain"] == pytest.approx(0.5, abs=0.1)
+    assert routing["low"] > 0.2
+    report = cli("report", ended["label"]).out
+    assert "Routing by case would earn +0." in report
+    assert f"convergence arms route {ended['label']}" in report
+    routed = cli("arms", "route", "--json")
+    assert routed.code == 0, routed.err
+    arms = cli("arms", "list", "known", "--json").json["arms"]
+    assert sorted(arm["params"]["kind"] for arm in arms) == ["a", "b"]
+    assert {arm["arm_id"] for arm in arms} == set(routed.json["arms"])

@@ -9,7 +9,7 @@ import pytest
 
 from convergence.service.policy import PolicyMount
 from convergence.service.server import Service, ServiceOptions
-from convergence_core.feedback.text_features import HASHED_NGRAMS
+from convergence_core.judges.text_features import HASHED_NGRAMS
 from tasks.policy.prompt_mutator import PromptMutator
 from tasks.policy.served_policy import ServedPolicy
 from tasks.store.policy.experience_store import ExperienceStore

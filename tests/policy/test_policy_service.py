@@ -11,7 +11,7 @@ import pytest
 
 from convergence.service.policy import PolicyMount
 from convergence.service.server import Service, ServiceOptions
-from convergence_core.feedback.text_features import HASHED_NGRAMS
+from convergence_core.judges.text_features import HASHED_NGRAMS
 from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from tasks.policy.prompt_mutator import PromptMutator
 from tasks.policy.served_policy import ServedPolicy

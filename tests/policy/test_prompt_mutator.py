@@ -8,7 +8,7 @@ import pytest
 
 from convergence_core.config import Configuration
 from convergence_core.errors import PolicyRequestError
-from convergence_core.feedback.text_features import HASHED_NGRAMS
+from convergence_core.judges.text_features import HASHED_NGRAMS
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer

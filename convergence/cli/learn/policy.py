@@ -104,7 +104,7 @@ def policy_settings(
     """
     import yaml  # noqa: PLC0415 - where a key is set
 
-    from convergence_core.feedback.text_features import HASHED_NGRAMS  # noqa: PLC0415 - as above
+    from convergence_core.judges.text_features import HASHED_NGRAMS  # noqa: PLC0415 - as above
     from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS  # noqa: PLC0415 - brings NumPy
     from convergence_core.policy.settings import PPOConfig  # noqa: PLC0415 - brings NumPy
     from tasks.policy.records import PolicySettings  # noqa: PLC0415 - as above

@@ -19,7 +19,7 @@ from convergence_core.feedback.safety import (
     safety_flags,
     train_safety_classifier,
 )
-from convergence_core.feedback.text_features import Floats, hashed_ngrams
+from convergence_core.judges.text_features import Floats, hashed_ngrams
 from tasks.store.feedback.counts import comparable_raters, store_consensus
 from tasks.store.feedback.dataset import interactions_of
 from tasks.store.feedback.feedback_store import FeedbackStore

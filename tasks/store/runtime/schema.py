@@ -7,7 +7,7 @@ A *group* is one system and one agent type: it shares its arms and its posterior
 only. ``exports`` holds the ranges that went to parquet, each written down before its files. ``fresh``
 decisions drew their arm; the others repeat the arm that a user or a session has. ``cost`` is what a request of the arm is said to cost,
 ``costs`` the sum of ``n_costs`` that came with rewards; ``state_json`` holds what contextual arms had learned after
-the reward ``state_seq``, so that a process need not begin at the first. A row of ``guards`` watches a
+the reward ``state_seq``, so that a process need not begin at the first, and what a night knew. A row of ``guards`` watches a
 promotion since the policy version ``since``.
 """
 

@@ -111,3 +111,13 @@ def save_contextual_state(
             "AND revision = ?",
             (canonical_json(dict(state)), seq, group.group_id, seq, group.revision),
         )
+
+
+def begin_contextual(store: RuntimeStore, group_id: int, state: Mapping[str, Json]) -> None:
+    """Begin contextual arms at a night's state; all rewards are learned after it."""
+    with store.database.transaction() as connection:
+        connection.execute(
+            "UPDATE groups SET state_json = ?, state_seq = 0 WHERE id = ?",
+            (canonical_json(dict(state)), group_id),
+        )
+        revise(connection, group_id)

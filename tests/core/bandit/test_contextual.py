@@ -10,7 +10,7 @@ from scipy.stats import multivariate_t
 
 from convergence_core.bandit import contextual, features
 from convergence_core.bandit.contextual import SCALE, SHAPE, SHARPNESS, TAUS, ContextualArms
-from convergence_core.bandit.features import checked_features
+from convergence_core.bandit.features import request_features
 
 LEVELS = {"arms": 5, "features": 3, "pairs": 2, "users": 4}
 
@@ -119,7 +119,7 @@ def test_a_state_goes_on_as_if_it_had_never_been_saved():
         assert posterior.of([0, 1]).means == pytest.approx(expected.means)
         assert posterior.of([0, 1]).sds == pytest.approx(expected.sds)
         assert posterior.means[:, 2] == pytest.approx(0.9), "the arm without rewards"
-    with pytest.raises(ValueError, match="version 2"):
+    with pytest.raises(ValueError, match="version 3"):
         ContextualArms.from_json({"version": 1}, [0.5], [1.0])
 
 
@@ -223,7 +223,7 @@ def test_a_first_number_of_another_size_than_the_rest_breaks_nothing(first: floa
 
 def test_what_is_no_feature_is_refused():
     with pytest.raises(ValueError, match=r"context\.x must be finite"):
-        checked_features({"x": float("nan")})
+        request_features({"x": float("nan")})
     with pytest.raises(ValueError, match=r"context\.x must be a number, text or boolean"):
-        checked_features({"x": [1]})
-    assert checked_features({"a": None, "b": True}) == {"a": None, "b": True}
+        request_features({"x": [1]})
+    assert request_features({"a": None, "b": True}) == {"a": None, "b": True}

@@ -12,7 +12,7 @@ from convergence_core.feedback.answer_reward import (
     user_style,
 )
 from convergence_core.feedback.safety import SafetyFlag
-from convergence_core.feedback.text_features import (
+from convergence_core.judges.text_features import (
     MOST_WORDS,
     N_FEATURES,
     hashed_ngrams,

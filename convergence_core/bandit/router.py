@@ -1,0 +1,168 @@
+"""Gain of routing by case over the single best candidate, and the router that a night learns.
+
+Each case of a run has rewards of several candidates, so another choice per case is estimated by the rewards
+that it would have met. Cases are cut into ``N_FOLDS`` parts, similar ones together. The regressions of
+``contextual`` learn all parts but one; on that one each case goes to the candidate of highest expectation, and
+is compared with the candidate that is best on average over the others:
+
+    gain = mean of r(case, routed) - r(case, single)                                               (1)
+
+So no case judges a choice that it took part in (V. Chernozhukov et al., "Double/debiased machine learning",
+2018, sec. 3; S. Athey, S. Wager, "Policy learning with observational data", 2021). The interval is that of the
+promotion gate for one look.
+
+Candidates that the search dropped early are left out, and of those that are left the best ``MOST_CANDIDATES``
+by mean are compared. At most ``MOST_ARMS`` are routed between: they are added as long as the mean over cases of
+the highest expectation grows by ``LEAST_GROWTH``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.bandit.contextual import ContextualArms
+from convergence_core.bandit.features import Feature
+from convergence_core.bandit.propensities import Floats
+from convergence_core.bandit.report import Routing
+from convergence_core.gate.intervals import grouped
+from convergence_core.gate.paired import PairedGate
+
+N_FOLDS = 10
+MOST_CANDIDATES = 24
+MOST_ARMS = 4
+LEAST_GROWTH = 0.002
+"""Expected reward for which another arm is added."""
+LEAST_UNITS = 20
+"""Independent cases below which nothing is estimated."""
+COVERAGE = 0.8
+"""Share of the cases that a candidate must have answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CaseTable:
+    """Rewards of candidates on cases."""
+
+    contexts: Sequence[Mapping[str, Feature]]
+    """Features of each case, (n,)."""
+    candidates: Sequence[str]
+    """Ids, (n_candidates,)."""
+    rewards: Floats
+    """In [0, 1], (n, n_candidates); NaN: not answered."""
+    groups: Sequence[str | None]
+    """Of similar cases, (n,); ``None``: the case is independent."""
+    weights: Floats
+    """Of the cases, (n,)."""
+
+    def comparable(self) -> "CaseTable":
+        """Return the table of the candidates that answered most cases, the best first."""
+        share = np.isfinite(self.rewards).mean(axis=0)
+        kept = np.flatnonzero(share >= COVERAGE)
+        means = [np.nanmean(self.rewards[:, k]) for k in kept]
+        kept = kept[np.argsort(means, kind="stable")[::-1][:MOST_CANDIDATES]]
+        return CaseTable(
+            contexts=self.contexts,
+            candidates=[self.candidates[k] for k in kept],
+            rewards=self.rewards[:, kept],
+            groups=self.groups,
+            weights=self.weights,
+        )
+
+
+def routing_of(table: CaseTable, *, rng: np.random.Generator, level: float = 0.95) -> Routing:
+    """Return what routing would earn on a run's cases.
+
+    Args:
+        table: of the search cases; at least one case and one candidate.
+        rng: parts the cases.
+        level: of the interval.
+    """
+    table = table.comparable()
+    n, n_groups = len(table.contexts), len(_units(table.groups))
+    counts = {"n_cases": n, "n_groups": n_groups, "n_candidates": len(table.candidates)}
+    missing = ""
+    if len(table.candidates) < 2:
+        missing = "fewer than two settings answered most cases"
+    elif n_groups < LEAST_UNITS:
+        missing = f"it takes {LEAST_UNITS} independent cases, and the run has {n_groups}"
+    elif len({tuple(sorted(context.items(), key=str)) for context in table.contexts}) < 2:
+        missing = "no text, field or tag tells the cases apart"
+    if missing:
+        return Routing(**counts, level=level, missing=missing)
+    single, routed = _held_out(table, rng)
+    both = np.isfinite(single) & np.isfinite(routed)
+    groups = [group for group, is_known in zip(table.groups, both, strict=True) if is_known]
+    gains, weights = grouped((routed - single)[both], table.weights[both], groups)
+    verdict = PairedGate().judge(gains, weights, level=(1.0 - level) / 2.0)
+    chosen, arms = _router(table)
+    shares = np.bincount(chosen, minlength=len(arms)) / n
+    columns = [k for k, share in zip(arms, shares, strict=True) if share > 0.0]
+    night = None
+    if verdict.low > 0.0 and len(columns) > 1:
+        night = ContextualArms.of_table(table.contexts, table.rewards[:, columns]).to_json()
+    return Routing(
+        **counts,
+        level=level,
+        single=float(np.average(single[both], weights=table.weights[both])),
+        gain=verdict.mean,
+        low=verdict.low,
+        high=verdict.high,
+        shares={table.candidates[k]: float(s) for k, s in zip(arms, shares, strict=True) if s > 0.0},
+        night=night,
+    )  # fmt: skip
+
+
+def _units(groups: Sequence[str | None]) -> dict[tuple[int, str], list[int]]:
+    """Return the cases of each independent unit."""
+    units: dict[tuple[int, str], list[int]] = {}
+    for i, group in enumerate(groups):
+        units.setdefault((i, "") if group is None else (-1, group), []).append(i)
+    return units
+
+
+def _held_out(table: CaseTable, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return each case's reward of the single best and of the routed candidate, by others' cases; (n,) each."""
+    units = list(_units(table.groups).values())
+    fold_of = rng.permutation(len(units)) % N_FOLDS
+    single, routed = np.full((2, len(table.contexts)), np.nan)
+    for fold in range(N_FOLDS):
+        out = [i for unit, f in zip(units, fold_of, strict=True) if f == fold for i in unit]
+        rest = sorted(set(range(len(table.contexts))) - set(out))
+        arms = ContextualArms.of_table(
+            [table.contexts[i] for i in rest], table.rewards[rest]
+        )  # fmt: skip
+        expected = _expected(arms, [table.contexts[i] for i in rest])
+        picked = portfolio(expected)
+        best = picked[0]
+        there = _expected(arms, [table.contexts[i] for i in out])[:, picked]
+        single[out] = table.rewards[out, best]
+        routed[out] = table.rewards[out, np.array(picked)[there.argmax(axis=1)]]
+    return single, routed
+
+
+def _router(table: CaseTable) -> tuple[np.ndarray, list[int]]:
+    """Return the place among the arms that each case goes to by all cases, and the arms."""
+    arms = ContextualArms.of_table(table.contexts, table.rewards)
+    expected = _expected(arms, table.contexts)
+    picked = portfolio(expected)
+    return expected[:, picked].argmax(axis=1), picked
+
+
+def _expected(arms: ContextualArms, contexts: Sequence[Mapping[str, Feature]]) -> Floats:
+    return np.array([arms.posterior(context).mean_sd[0] for context in contexts])
+
+
+def portfolio(expected: Floats) -> list[int]:
+    """Return the columns to route between, the best on average first.
+
+    Args:
+        expected: reward of each case and candidate, (n, n_candidates).
+    """
+    picked = [int(expected.mean(axis=0).argmax())]
+    while len(picked) < MOST_ARMS:
+        top = expected[:, picked].max(axis=1)
+        growth = np.maximum(expected - top[:, None], 0.0).mean(axis=0)
+        if growth.max() < LEAST_GROWTH:
+            break
+        picked.append(int(growth.argmax()))
+    return picked
