@@ -1,4 +1,4 @@
-"""Contextual arms beside linear Thompson sampling, on eight streams of requests.
+"""Contextual arms beside linear Thompson sampling, on seven streams of requests.
 
     python -m benchmarks.contextual --seeds 6
 
@@ -104,12 +104,6 @@ def quadratic(rng: np.random.Generator) -> Stream:
     return Stream(contexts=named(x), means=np.clip(0.75 + 0.3 * near, 0.05, 0.95))
 
 
-def irrelevant(rng: np.random.Generator) -> Stream:
-    """Two of 20 numbers matter to three arms."""
-    x = rng.normal(size=(N, 20))
-    return Stream(contexts=named(x), means=expit(x[:, :2] @ rng.normal(0.0, 1.0, size=(2, 3))))
-
-
 STREAMS: dict[str, Callable[[np.random.Generator], Stream]] = {
     "clicks": clicks,
     "xor": xor,
@@ -117,7 +111,6 @@ STREAMS: dict[str, Callable[[np.random.Generator], Stream]] = {
     "users": users,
     "logistic": logistic,
     "quadratic": quadratic,
-    "irrelevant": irrelevant,
     "parity of three": lambda rng: xor(rng, 3),
 }
 

@@ -70,11 +70,8 @@ def costs(drawn: np.ndarray, contexts: list, quality: Floats, usd: Floats) -> li
     target = SHARE * singles[:, 1].max()
     enough = singles[singles[:, 1] >= target, 0].min()
     curves = (singles, routed(predicted, q, c, price), routed(q, q, c, c))
-    return [
-        singles[singles[:, 1].argmax(), 0],
-        enough,
-        *(cost_at(curve, target) for curve in curves),
-    ]
+    best = singles[singles[:, 1].argmax(), 0]
+    return [best, enough, *(cost_at(curve, target) for curve in curves)]
 
 
 def main() -> None:
@@ -83,20 +80,15 @@ def main() -> None:
     cases, quality, usd = read_exam()
     contexts = [request_features(context) for context in case_contexts(cases)]
     rng, n = np.random.default_rng(0), len(cases)
-    values = costs(np.arange(n), contexts, quality, usd)
-    draws = np.array(
-        [
-            costs(rng.integers(n, size=n), contexts, quality, usd)
-            for _ in range(arguments.resamples)
-        ]
-    )
+    drawn = [np.arange(n), *rng.integers(n, size=(arguments.resamples, n))]
+    values, *draws = np.array([costs(d, contexts, quality, usd) for d in drawn])
     low, high = np.nanpercentile(draws, [2.5, 97.5], axis=0)
     print(f"\n{describe_machine()}\n")
     print(header("method", "USD a problem", "95 % interval"))
     names = ("best model", "cheapest single model", "random mix", "routed by case", "oracle")
     for name, value, least, most in zip(names, values, low, high, strict=True):
         print(row(name, f"{value:.4f}", f"{least:.4f} to {most:.4f}"))
-    low, high = np.nanpercentile(draws[:, 3] / draws[:, 2], [2.5, 97.5])
+    low, high = np.nanpercentile([draw[3] / draw[2] for draw in draws], [2.5, 97.5])
     print(row("routed over mix", f"{values[3] / values[2]:.2f}", f"{low:.2f} to {high:.2f}"))
 
 

@@ -2,14 +2,14 @@
 
 Each case of a run has rewards of several candidates, so another choice per case is estimated by the rewards
 that it would have met. Cases are cut into ``N_FOLDS`` parts, similar ones together. The regressions of
-``contextual`` learn all parts but one; on that one each case goes to the candidate of highest expectation, and
-is compared with the candidate that is best on average over the others:
+``contextual`` learn all parts but one, and on that one each case goes to the candidate of highest expectation:
 
-    gain = mean of r(case, routed) - r(case, single)                                               (1)
+    gain = mean of r(case, routed by the other parts) - r(case, single)                            (1)
 
-So no case judges a choice that it took part in (V. Chernozhukov et al., "Double/debiased machine learning",
-2018, sec. 3; S. Athey, S. Wager, "Policy learning with observational data", 2021). The interval is that of the
-promotion gate for one look.
+So no case judges a route that it took part in (V. Chernozhukov et al., "Double/debiased machine learning",
+2018, sec. 3; S. Athey, S. Wager, "Policy learning with observational data", 2021). The single candidate is the
+best by all cases, which favours it: by the other parts alone, of two alike the worse on this part would be it.
+The interval is that of the promotion gate for one look.
 
 Candidates that the search dropped early are left out, and of those that are left the best ``MOST_CANDIDATES``
 by mean are compared. At most ``MOST_ARMS`` are routed between: they are added as long as the mean over cases of
@@ -56,14 +56,14 @@ class CaseTable:
 
     def comparable(self) -> "CaseTable":
         """Return the table of the candidates that answered most cases, the best first."""
-        share = np.isfinite(self.rewards).mean(axis=0)
-        kept = np.flatnonzero(share >= COVERAGE)
-        means = [np.nanmean(self.rewards[:, k]) for k in kept]
+        rewards = np.where(np.isfinite(self.rewards), self.rewards, np.nan)
+        kept = np.flatnonzero(np.isfinite(rewards).mean(axis=0) >= COVERAGE)
+        means = [np.nanmean(rewards[:, k]) for k in kept]
         kept = kept[np.argsort(means, kind="stable")[::-1][:MOST_CANDIDATES]]
         return CaseTable(
             contexts=self.contexts,
             candidates=[self.candidates[k] for k in kept],
-            rewards=self.rewards[:, kept],
+            rewards=rewards[:, kept],
             groups=self.groups,
             weights=self.weights,
         )
@@ -89,12 +89,12 @@ def routing_of(table: CaseTable, *, rng: np.random.Generator, level: float = 0.9
         missing = "no text, field or tag tells the cases apart"
     if missing:
         return Routing(**counts, level=level, missing=missing)
-    single, routed = _held_out(table, rng)
+    chosen, arms = _router(table)
+    single, routed = table.rewards[:, arms[0]], _held_out(table, rng)
     both = np.isfinite(single) & np.isfinite(routed)
     groups = [group for group, is_known in zip(table.groups, both, strict=True) if is_known]
     gains, weights = grouped((routed - single)[both], table.weights[both], groups)
     verdict = PairedGate().judge(gains, weights, level=(1.0 - level) / 2.0)
-    chosen, arms = _router(table)
     shares = np.bincount(chosen, minlength=len(arms)) / n
     columns = [k for k, share in zip(arms, shares, strict=True) if share > 0.0]
     night = None
@@ -120,24 +120,20 @@ def _units(groups: Sequence[str | None]) -> dict[tuple[int, str], list[int]]:
     return units
 
 
-def _held_out(table: CaseTable, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return each case's reward of the single best and of the routed candidate, by others' cases; (n,) each."""
+def _held_out(table: CaseTable, rng: np.random.Generator) -> Floats:
+    """Return the reward of each case's candidate by a router of other cases, (n,)."""
     units = list(_units(table.groups).values())
     fold_of = rng.permutation(len(units)) % N_FOLDS
-    single, routed = np.full((2, len(table.contexts)), np.nan)
+    routed = np.full(len(table.contexts), np.nan)
     for fold in range(N_FOLDS):
         out = [i for unit, f in zip(units, fold_of, strict=True) if f == fold for i in unit]
         rest = sorted(set(range(len(table.contexts))) - set(out))
-        arms = ContextualArms.of_table(
-            [table.contexts[i] for i in rest], table.rewards[rest]
-        )  # fmt: skip
-        expected = _expected(arms, [table.contexts[i] for i in rest])
-        picked = portfolio(expected)
-        best = picked[0]
+        contexts = [table.contexts[i] for i in rest]
+        arms = ContextualArms.of_table(contexts, table.rewards[rest])
+        picked = portfolio(_expected(arms, contexts))
         there = _expected(arms, [table.contexts[i] for i in out])[:, picked]
-        single[out] = table.rewards[out, best]
         routed[out] = table.rewards[out, np.array(picked)[there.argmax(axis=1)]]
-    return single, routed
+    return routed
 
 
 def _router(table: CaseTable) -> tuple[np.ndarray, list[int]]:

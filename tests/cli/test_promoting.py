@@ -55,7 +55,7 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
     assert "Routing by case would earn nothing that these cases can show" in report
     unrouted = cli("arms", "route", first["label"])
     assert unrouted.code == 100
-    assert "would earn nothing" in unrouted.out
+    assert "would earn nothing" in unrouted.err
 
     refused = cli("promote", first["label"])
     assert refused.code == 2
@@ -183,14 +183,14 @@ def test_requests_are_routed_where_cases_need_different_settings(here: Path, cli
         {"id": f"c{n:02d}", "input": {"question": f"{questions[n % 2]} {n}"}, "expected": "yes"}
         for n in range(40)
     ]
-    (here / "cases.json").write_text(json.dumps(cases))
+    (here / "questions.json").write_text(json.dumps(cases))
     kind = {"type": "categorical", "choices": ["a", "b"], "default": "a"}
     ended = optimized(
-        here / "run",
+        here,
         cli,
-        api__function=str(here / "roles.py") + ":answer",
+        api__function="roles.py:answer",
         search_space__parameters={"kind": kind},
-        evaluation__test_cases={"path": str(here / "cases.json"), "holdout": 0.25},
+        evaluation__test_cases={"path": "questions.json", "holdout": 0.25},
         evaluation__metrics={"right": {"type": "exact_match"}},
     )
     routing = ended["routing"]

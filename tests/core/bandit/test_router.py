@@ -95,7 +95,7 @@ def test_without_an_estimate_it_says_why(n: int, changed: dict[str, Any], words:
 
 def test_missing_cells_count_for_no_one():
     rewards = table(80, 1, by_topic=True).rewards
-    rewards[::7, 0] = np.nan
+    rewards[::7, 0], rewards[5, 1] = np.nan, np.inf
     routing = routed(table(80, 1, by_topic=True, rewards=rewards))
     assert not routing.missing
     assert np.all(np.isfinite([routing.single, routing.gain, routing.low, routing.high]))
