@@ -9,6 +9,7 @@ qualities. Points for several prices are joined by lotteries as well. Intervals 
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from benchmarks.machine import describe_machine, options
 from benchmarks.tables import header, row
 from convergence_core.bandit.contextual import ContextualArms
-from convergence_core.bandit.features import case_contexts, request_features
+from convergence_core.bandit.features import Feature, case_contexts, request_features
 from convergence_core.bandit.propensities import Floats
 from convergence_core.records import Case
 
@@ -24,6 +25,7 @@ EXAM = Path(__file__).parents[1] / "data/recorded-exam"
 PRICES = [0.0, *np.geomspace(0.01, 100.0, 60)]
 """Quality that a dollar is worth."""
 SHARE = 0.95
+Contexts = Sequence[Mapping[str, Feature]]
 
 
 def read_exam() -> tuple[list[Case], Floats, Floats]:
@@ -55,7 +57,7 @@ def routed(values: Floats, quality: Floats, usd: Floats, cost: Floats) -> Floats
     return np.array([(usd[pick].mean(), quality[pick].mean()) for pick in picks])
 
 
-def costs(drawn: np.ndarray, contexts: list, quality: Floats, usd: Floats) -> list[float]:
+def costs(drawn: np.ndarray, contexts: Contexts, quality: Floats, usd: Floats) -> list[float]:
     """Return the cost of each method on the problems drawn; folds part problems, not draws of them."""
     q, c = quality[drawn], usd[drawn]
     predicted, price = np.empty_like(q), np.empty_like(q)

@@ -17,7 +17,7 @@ the highest expectation grows by ``LEAST_GROWTH``.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class CaseTable:
         kept = kept[np.argsort(means, kind="stable")[::-1][:MOST_CANDIDATES]]
         return CaseTable(
             contexts=self.contexts,
-            candidates=[self.candidates[k] for k in kept],
+            candidates=[self.candidates[int(k)] for k in kept],
             rewards=rewards[:, kept],
             groups=self.groups,
             weights=self.weights,
@@ -79,7 +79,9 @@ def routing_of(table: CaseTable, *, rng: np.random.Generator, level: float = 0.9
     """
     table = table.comparable()
     n, n_groups = len(table.contexts), len(_units(table.groups))
-    counts = {"n_cases": n, "n_groups": n_groups, "n_candidates": len(table.candidates)}
+    counted = Routing(
+        n_cases=n, n_groups=n_groups, n_candidates=len(table.candidates), level=level
+    )
     missing = ""
     if len(table.candidates) < 2:
         missing = "fewer than two settings answered most cases"
@@ -88,21 +90,22 @@ def routing_of(table: CaseTable, *, rng: np.random.Generator, level: float = 0.9
     elif len({tuple(sorted(context.items(), key=str)) for context in table.contexts}) < 2:
         missing = "no text, field or tag tells the cases apart"
     if missing:
-        return Routing(**counts, level=level, missing=missing)
+        return replace(counted, missing=missing)
     chosen, arms = _router(table)
     single, routed = table.rewards[:, arms[0]], _held_out(table, rng)
     both = np.isfinite(single) & np.isfinite(routed)
     groups = [group for group, is_known in zip(table.groups, both, strict=True) if is_known]
-    gains, weights = grouped((routed - single)[both], table.weights[both], groups)
+    gains, weights = grouped(
+        (routed - single)[both].tolist(), table.weights[both].tolist(), groups
+    )
     verdict = PairedGate().judge(gains, weights, level=(1.0 - level) / 2.0)
     shares = np.bincount(chosen, minlength=len(arms)) / n
     columns = [k for k, share in zip(arms, shares, strict=True) if share > 0.0]
     night = None
     if verdict.low > 0.0 and len(columns) > 1:
         night = ContextualArms.of_table(table.contexts, table.rewards[:, columns]).to_json()
-    return Routing(
-        **counts,
-        level=level,
+    return replace(
+        counted,
         single=float(np.average(single[both], weights=table.weights[both])),
         gain=verdict.mean,
         low=verdict.low,
