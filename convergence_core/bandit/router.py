@@ -1,4 +1,4 @@
-"""Gain of routing by case over the single best candidate, and the router that a night learns.
+"""Gain of routing by case, and the router that a night learns.
 
 Each case of a run has rewards of several candidates, so another choice per case is estimated by the rewards
 that it would have met. Cases are cut into ``N_FOLDS`` parts, similar ones together. The regressions of

@@ -1,5 +1,6 @@
 """Contextual arms, served end to end."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,7 +133,10 @@ def shares_of(state: RuntimeStore, text: str) -> float:
     """Return the mean propensity of arm `a` for a question."""
     bandit = Bandit(state, "bot", seed=0)
     chosen = [bandit.select("u", context={"text": text, "session_id": "s"}) for _ in range(8)]
-    return float(np.mean([c.propensity if c.arm_id == "a" else 1 - c.propensity for c in chosen]))
+    shares = [c.propensity or math.nan for c in chosen]
+    return float(
+        np.mean([p if c.arm_id == "a" else 1 - p for p, c in zip(shares, chosen, strict=True)])
+    )
 
 
 def test_what_a_run_knows_of_its_cases_routes_the_first_request_and_is_doubted(
