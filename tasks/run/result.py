@@ -11,7 +11,6 @@ from convergence_core.bandit.router import CaseTable, routing_of
 from convergence_core.config import Configuration
 from convergence_core.evidence import Archive
 from convergence_core.explanation.explain import explain
-from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.prompts.state import text_id_of
 from convergence_core.records import Params, Ranked, fields_of
 from convergence_core.result import MetricInfo, ResultStatus, RoleCost, RunResult, Within
@@ -137,13 +136,7 @@ def collect(
     result = replace(result, prompts=prompt_report(run.store, result, _given_texts(loaded)))
     if not explains:
         return result
-    effects, explanation = _explained(run, recommendation, view, fitted)
-    return replace(
-        result,
-        effects=effects,
-        explanation=explanation,
-        routing=_routing(run, search.archive, level),
-    )
+    return _with_reasons(result, run, recommendation, view, fitted)
 
 
 def _routing(run: Run, archive: Archive, level: float) -> Routing:
@@ -321,12 +314,16 @@ def _with_winner(
     )
 
 
-def _explained(
-    run: Run, recommendation: Recommendation, view: View, goals: FittedGoals | None
-) -> tuple[tuple[Effect, ...], Explanation]:
-    """Return why the recommendation is what it is; the same for the same evidence."""
+def _with_reasons(
+    result: RunResult,
+    run: Run,
+    recommendation: Recommendation,
+    view: View,
+    goals: FittedGoals | None,
+) -> RunResult:
+    """Return the result with why the recommendation is what it is, and what routing would earn."""
     sampler = make_sampler(run.configuration, view.space)
-    return explain(
+    effects, explanation = explain(
         run.past.surrogate,
         view.search.archive,
         recommendation,
@@ -336,3 +333,5 @@ def _explained(
         rules=sampler.rules if isinstance(sampler, ThompsonSampler) else None,
         goals=goals,
     )
+    routing = _routing(run, view.search.archive, view.level)
+    return replace(result, effects=effects, explanation=explanation, routing=routing)

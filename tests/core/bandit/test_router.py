@@ -157,7 +157,7 @@ def test_a_night_survives_moved_numbers_new_features_and_saving():
     assert before[1] > before[2], "in the order of the arms on offer"
     for number in range(40):
         text = " ".join(rng.choice(TOPICS["code"].split(), 200))
-        given = {"text": text, "words": number, "plan": "ab"[number % 2]}
+        given: dict[str, Json] = {"text": text, "words": number, "plan": "ab"[number % 2]}
         arms.tell(number % 3, 0.5, request_features(given))
     context = request_features({"text": TOPICS["code"], "words": 3, "plan": "a"})
     while not arms.is_fitted:
