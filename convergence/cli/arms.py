@@ -55,15 +55,20 @@ def list_arms(
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """List arms with their posterior means, retired ones included."""
+    """List arms with their posterior means, retired ones included, and the ramp under way."""
+    from tasks.store.runtime.watches import guards_of  # noqa: PLC0415 - SQLite
+
     with open_runtime(store, config) as state:
         arms, root = _systems(state).arms(system, agent_type), state.root
+        watched = [guard for _, guard in guards_of(state, system) if guard.decision == "watching"]
 
     def show() -> None:
-        columns = _columns(CandidateNames(root))
-        console.show(console.table_of(arms, columns, right=("mean", "rewards", "cost")))
+        names = CandidateNames(root)
+        console.show(console.table_of(arms, _columns(names), right=("mean", "rewards", "cost")))
+        for guard in watched:
+            console.answer(names(guard.sentence({})))
 
-    console.emit({"arms": arms}, show)
+    console.emit({"arms": arms, "guards": watched}, show)
 
 
 @app.command()
@@ -179,10 +184,7 @@ def _show_fold(report: "FoldReport", names: CandidateNames) -> None:
     for name, watched in report.guards.items():
         console.answer(f"{name}: {names(watched.sentence)}")
     for alarm in report.alarms:
-        console.answer(
-            f"Drift: {alarm.what} of {alarm.system} went from {alarm.before:.3g} to "
-            f"{alarm.after:.3g}"
-        )
+        console.answer(names(alarm.sentence))
 
 
 def _systems(state: Any) -> "Systems":

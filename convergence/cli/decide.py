@@ -1,8 +1,7 @@
 """``promote``, ``rollback``, ``gates``: champions and the gates' decisions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +15,6 @@ from convergence_core.records import fields_of
 
 if TYPE_CHECKING:
     from convergence_core.result import RunResult
-    from tasks.store.runtime.rows import Champion, GateLook, StoredAlarm
 
 MOST_REASON = 500
 """Characters of a person's reason that are kept."""
@@ -25,10 +23,14 @@ MOST_REASON = 500
 def promote(  # noqa: PLR0917 - Typer's options
     run: options.FinishedRun = None,
     yes: options.Yes = False,
+    ramp: Annotated[
+        str,
+        typer.Option(metavar="PERCENTS", help="Its shares of the requests, step by step."),
+    ] = "5,25,50,100",
     holdback: Annotated[
         float,
         typer.Option(
-            min=0.01, max=0.5, help="Share of the requests that the current champion keeps."
+            min=0.01, max=0.5, help="Share that the current champion keeps at the last step."
         ),
     ] = 0.1,
     tolerance: Annotated[
@@ -44,7 +46,7 @@ def promote(  # noqa: PLR0917 - Typer's options
             help="Promote settings that are likely better, but not proven. REASON is kept.",
         ),
     ] = None,
-    serve: Annotated[bool, typer.Option(help="Activate it for requests, under a guard.")] = True,
+    serve: Annotated[bool, typer.Option(help="Activate it for requests, under a ramp.")] = True,
     agent_type: Annotated[str, typer.Option(help="Agent type of the requests.")] = "default",
     store: options.Store = None,
     config: options.Config = None,
@@ -52,17 +54,19 @@ def promote(  # noqa: PLR0917 - Typer's options
 ) -> None:
     """Put a run's settings into production as the champion, if the promotion gate allows it.
 
-    Requests get them as an arm whose prior is the run's measurement. The former champion, or the
-    defaults, keep a share of the requests until a guard confirms the promotion or rolls it back.
+    Requests get them as an arm whose prior is the run's measurement. Their share rises step by step
+    while no guardrail gets worse against the former champion, or the defaults; else they roll back.
 
     Exit code 100: gate not passed, or not decided yet; `--unproven` overrides the latter.
     """
     from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
     from tasks.run.adoption import adopt, describe_obstacle, obstacle  # noqa: PLC0415 - brings NumPy
     from tasks.run.run import FLOW_RUN_TAG  # noqa: PLC0415 - as above
+    from tasks.serving.promotion import read_ramp  # noqa: PLC0415 - as above
 
     record = finished_run(locations.open_store(store, config), run)
     result = RunResult.from_json(record.summary_json or "")
+    steps = read_ramp(ramp, holdback)
     reason = _grounds(result, unproven)
     best = result.best
     assert best is not None  # noqa: S101 - the gate compared it
@@ -80,6 +84,7 @@ def promote(  # noqa: PLR0917 - Typer's options
                 agent_type=agent_type,
                 holdback=holdback,
                 tolerance=tolerance,
+                ramp=steps,
             )
     answered = {"promoted": why is None, "run": result.label, "decision": decision}
     if why is None:
@@ -90,10 +95,13 @@ def promote(  # noqa: PLR0917 - Typer's options
         }
         text = f"{best.label} is the champion of {result.system} now."
         if rival is not None:
+            shares = [f"{100 * share:g} %" for share in (*steps, 1.0 - holdback)]
             text += (
-                f"\nLive. The old settings keep {100 * holdback:.0f} % of the requests as control; "
-                "`convergence fold` compares them."
+                f"\nLive at {shares[0]} of the requests; the old settings get the rest as control. "
+                "`convergence fold` compares them: it "
             )
+            text += f"advances to {', '.join(shares[1:])}, or " if steps else "confirms, or "
+            text += "rolls back. `convergence gates` shows where it is."
     else:
         text = describe_obstacle(why, result)
     console.emit(answered, text)
@@ -181,39 +189,37 @@ def gates(
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """List decisions of the promotion gates, drift alarms, and the champion of each system."""
+    """List decisions of the promotion gates, alarms, ramps, and the champion of each system."""
     from tasks.report.phrases import ledgers  # noqa: PLC0415 - brings NumPy
     from tasks.store.runtime.promotions import champion_of, looks  # noqa: PLC0415 - SQLite
-    from tasks.store.runtime.watches import alarms  # noqa: PLC0415 - as above
+    from tasks.store.runtime.watches import alarms, guards_of  # noqa: PLC0415 - as above
 
     with locations.open_runtime(store, config) as state:
         verdicts, drifts = looks(state, system), alarms(state, system)
         names = sorted({look.system for look in verdicts} | ({system} if system else set()))
         champions = {name: champion_of(state, name) for name in names}
+        served = [system] if system else sorted({name for name, _ in state.systems()})
+        watched = [guard for name in served for _, guard in guards_of(state, name)]
         root = state.root
-    left = ledgers(verdicts)
-    console.emit(
-        {"looks": verdicts, "alarms": drifts, "champions": champions, "alpha_left": left},
-        lambda: _show_gates(verdicts, drifts, champions, left, root),
-    )
+    found = {
+        "looks": verdicts,
+        "alarms": drifts,
+        "guards": watched,
+        "champions": champions,
+        "alpha_left": ledgers(verdicts),
+    }
+    console.emit(found, lambda: _show_gates(found, CandidateNames(root)))
 
 
-def _show_gates(
-    verdicts: "Sequence[GateLook]",
-    drifts: "Sequence[StoredAlarm]",
-    champions: "Mapping[str, Champion | None]",
-    left: "Mapping[str, str]",
-    root: Path,
-) -> None:
-    for alarm in drifts:
-        console.answer(
-            f"Drift {_minute(alarm.created_us)}: {alarm.what} of {alarm.system}/{alarm.agent_type} "
-            f"went from {alarm.before:.3g} to {alarm.after:.3g}"
-        )
+def _show_gates(found: "Mapping[str, Any]", names: CandidateNames) -> None:
+    verdicts = found["looks"]
+    for alarm in found["alarms"]:
+        console.answer(f"{_minute(alarm.created_us)} {names(alarm.sentence)}")
+    for guard in found["guards"]:
+        console.answer(names(guard.sentence({})))
     if not verdicts:
         console.say("No promotion gate has decided yet.")
         return
-    names = CandidateNames(root)
     console.show(
         console.table_of(
             verdicts, _look_columns(names), right=("observations", "evidence (of needed)")
@@ -223,9 +229,9 @@ def _show_gates(
         console.answer(f"Assumptions on traffic: {TRAFFIC}")
     if any(look.kind == "holdout" for look in verdicts):
         console.answer(f"Assumptions on held-out cases: {CASES}")
-    for text in left.values():
+    for text in found["alpha_left"].values():
         console.answer(text)
-    for name, champion in champions.items():
+    for name, champion in found["champions"].items():
         text = (
             "none yet"
             if champion is None

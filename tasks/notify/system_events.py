@@ -18,6 +18,7 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.store.runtime.rows import StoredAlarm
 
 DRIFT: Final = "convergence.drift"
+SAMPLE_RATIO: Final = "convergence.sample_ratio"
 BUDGET: Final = "convergence.budget"
 GATE: Final = "convergence.gate.passed"
 SHARE: Final = "convergence.share"
@@ -30,13 +31,12 @@ def resource_of(system: str) -> str:
 
 
 def emit_alarms(alarms: Sequence[StoredAlarm]) -> None:
-    """Emit one event for each alarm of drift."""
+    """Emit one event for each alarm: ``convergence.drift``, or of the shares of arms."""
     for alarm in alarms:
         _emit(
-            DRIFT,
+            DRIFT if alarm.kind == "drift" else SAMPLE_RATIO,
             alarm.system,
-            f"Drift: {alarm.what} of {alarm.system} went from {alarm.before:.3g} to "
-            f"{alarm.after:.3g}.",
+            alarm.sentence,
             fields_of(alarm, "arm_id", "before", "after", "n", "created_us"),
             {"convergence.agent-type": alarm.agent_type},
         )

@@ -126,7 +126,7 @@ def _system(source: PageSource, system: str, records: Sequence[RunRecord]) -> Pa
 
 
 def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
-    """Yield what waits for a person: the latest run of each system, and alarms of drift."""
+    """Yield what waits for a person: the latest run of each system, and alarms."""
     seen: set[str] = set()
     runtime = source.runtime()
     for record in records:
@@ -188,9 +188,5 @@ def _drift(source: PageSource) -> Iterator[Page]:
     newest = max((alarm.created_us for alarm in drift), default=0)
     for alarm in drift:
         if alarm.created_us >= newest - _RECENT * _DAY_US:
-            sentence = (
-                f"Drift: {alarm.what} of {alarm.system}/{alarm.agent_type} went from "
-                f"{alarm.before:.3g} to {alarm.after:.3g}."
-            )
-            yield {"kind": "drift", "sentence": sentence, "command": None, "run_id": None,
+            yield {"kind": "drift", "sentence": alarm.sentence, "command": None, "run_id": None,
                    "system": alarm.system}  # fmt: skip

@@ -14,7 +14,7 @@ from tasks.serving.systems import Systems
 from tasks.store.runtime.promotions import champion_of, champions, looks, previous_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import alarms
+from tasks.store.runtime.watches import alarms, guards_of
 
 BEGIN = "convergence promote"
 _DECISIONS = (
@@ -76,7 +76,7 @@ def production(source: PageSource, system: str) -> Page:
         else {"candidate_id": champion.candidate_id, "name": source.champion_name(champion)},
         "arms": arms,
         "history": _history(runtime, system),
-        **_watched(runtime, system, gates["guards"], names),
+        **_watched(runtime, system, names),
         "promotions": [
             {
                 "at": time_of(champion.created_us),
@@ -117,29 +117,16 @@ def _names(source: PageSource, served: Systems, system: str) -> dict[str, str]:
     return names
 
 
-def _watched(
-    runtime: RuntimeStore,
-    system: str,
-    guards: Sequence[Mapping[str, Any]],
-    names: Mapping[str, str],
-) -> Page:
-    """Return alarms of drift, guards over promotions, and looks of gates."""
+def _watched(runtime: RuntimeStore, system: str, names: Mapping[str, str]) -> Page:
+    """Return alarms, and guards over promotions."""
     return {
         "drift": [
-            {
-                "sentence": f"Drift: {alarm.what} of {alarm.agent_type} went from {alarm.before:.3g} to "
-                f"{alarm.after:.3g} after {plural(alarm.n, 'reward')}.",
-                "at": time_of(alarm.created_us),
-            }
+            {"sentence": _named(names, alarm.sentence), "at": time_of(alarm.created_us)}
             for alarm in alarms(runtime, system)
         ],
         "guards": [
-            {
-                "sentence": f"{_name(names, guard['promoted'])} is live ({guard['decision']}). The old "
-                f"settings, {_name(names, guard['champion'])}, keep {whole_percent(guard['holdback'])} of "
-                "requests as control.",
-            }
-            for guard in guards
+            {"sentence": guard.sentence({k: clean(v) for k, v in names.items()})}
+            for _, guard in guards_of(runtime, system)
         ],
     }
 

@@ -4,7 +4,7 @@ The first is read once when the run begins, so that a resumed run has the same.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
@@ -18,7 +18,7 @@ from convergence_core.space import Space
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store, store_path
 from tasks.run.run import FLOW_RUN_TAG, is_open
-from tasks.serving.promotion import HOLDBACK, offer_champion, put_on_offer, retire_champion
+from tasks.serving.promotion import HOLDBACK, RAMP, offer_champion, put_on_offer, retire_champion
 from tasks.store.clock import wall_clock_us
 from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion
 from tasks.store.runtime.rows import Champion
@@ -109,6 +109,7 @@ def adopt(
     agent_type: str = "default",
     holdback: float = HOLDBACK,
     tolerance: float = 0.0,
+    ramp: Sequence[float] = RAMP,
 ) -> tuple[str | None, str | None]:
     """Make the search's best the champion; there must be no obstacle.
 
@@ -116,10 +117,11 @@ def adopt(
         store: the runtime state.
         result: of the run.
         reason: for the list of champions.
-        serve: put it on offer to requests, under a guard.
+        serve: put it on offer to requests, under a ramp.
         agent_type: whose requests.
         holdback: as ``put_on_offer``.
         tolerance: as ``put_on_offer``.
+        ramp: as ``put_on_offer``.
 
     Returns:
         As ``put_on_offer``; twice ``None`` where it is not served.
@@ -129,7 +131,12 @@ def adopt(
     arms: tuple[str | None, str | None] = (None, None)
     if serve:
         arms = put_on_offer(
-            store, result, agent_type=agent_type, holdback=holdback, tolerance=tolerance
+            store,
+            result,
+            agent_type=agent_type,
+            holdback=holdback,
+            tolerance=tolerance,
+            ramp=ramp,
         )
     champion = Champion(
         system=result.system,

@@ -23,6 +23,7 @@ from tasks.serving.contextual_fold import NOT_FEATURES, ContextualFold, features
 from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
 from tasks.serving.offers import arm_id_of, decision_id, prob_best
 from tasks.serving.operations import Operation, RewardUpdate, performed
+from tasks.serving.sample_ratio import caveat_of
 from tasks.serving.settings import EXPLORE_AFTER_ALARM, RuntimeConfig, read_settings
 from tasks.store.database import Connection
 from tasks.store.runtime.rows import (
@@ -169,7 +170,7 @@ class Bandit:
         test = self._evidence.test(group.group_id, arms)
         if test is None:
             raise NoArmsError(f"`{self.system}` has no two arms to compare")
-        return evidence_of(test, arms)
+        return evidence_of(test, arms, caveat_of(self._store, self.system, self.agent_type))
 
     def uniform(self) -> float:
         """Return the next number in [0, 1) to choose by."""
@@ -345,8 +346,8 @@ class Bandit:
         explore = self.settings.even_share
         if group.n < group.explore_until:
             explore = max(explore, EXPLORE_AFTER_ALARM)
-        shares = self._shares(group, all_arms, test)
-        policy = Policy.of(self._with_holdback(group, arms, shares), n=group.n, explore=explore)
+        shares, is_ramp = self._guarded(group, arms, self._shares(group, all_arms, test))
+        policy = Policy.of(shares, n=group.n, explore=0.0 if is_ramp else explore)
         out = [] if test is None else np.flatnonzero(test.eliminated).tolist()
         design = design_of(all_arms, [all_arms[index].arm_id for index in out])
         design["revision"] = group.revision
@@ -367,17 +368,24 @@ class Bandit:
             arms=arms,
         )
 
-    def _with_holdback(
+    def _guarded(
         self, group: Group, arms: Sequence[StoredArm], shares: np.ndarray
-    ) -> np.ndarray:
-        """Return the shares, with that of a former champion while a guard watches."""
+    ) -> tuple[np.ndarray, bool]:
+        """Return the shares while a guard watches, and whether they are those of a step of its ramp.
+
+        On the ramp promoted arm and control share all requests; at its last step the control keeps
+        the hold-back.
+        """
         guard = active_guard(self._store, group.group_id)
         names = [arm.arm_id for arm in arms]
         if guard is None or not {guard.promoted, guard.champion} <= set(names):
-            return shares
+            return shares, False
         kept = np.zeros(len(arms))
-        kept[names.index(guard.champion)] = guard.holdback
-        return np.asarray((1.0 - guard.holdback) * shares / shares.sum() + kept)
+        kept[names.index(guard.champion)] = 1.0 - guard.shares[0]
+        if not guard.steps:
+            return np.asarray((1.0 - guard.holdback) * shares / shares.sum() + kept), False
+        kept[names.index(guard.promoted)] = guard.shares[0]
+        return kept, True
 
     def _shares(
         self, group: Group, all_arms: Sequence[StoredArm], test: BestArmTest | None

@@ -109,7 +109,9 @@ class EvidenceFold:
         return test.with_gains(known[1], outcomes)
 
 
-def evidence_of(test: BestArmTest, arms: Sequence[StoredArm]) -> TrafficEvidence:
+def evidence_of(
+    test: BestArmTest, arms: Sequence[StoredArm], caveat: str = TRAFFIC
+) -> TrafficEvidence:
     """Return what a test shows, by the names of its arms."""
     return TrafficEvidence(
         arms=tuple(arm.arm_id for arm in arms),
@@ -122,6 +124,7 @@ def evidence_of(test: BestArmTest, arms: Sequence[StoredArm]) -> TrafficEvidence
         regret=test.regret(),
         n_open=int(test.n_open),
         n_to_verdict=even_plan(test).n_to_verdict,
+        caveat=caveat,
     )
 
 

@@ -10,6 +10,8 @@ from tasks.serving.bandit import Bandit
 from tasks.serving.evidence import TrafficEvidence
 from tasks.serving.guard import GuardLook, look
 from tasks.serving.rated_answers import send_rewards
+from tasks.serving.sample_ratio import check_shares
+from tasks.serving.settings import read_settings
 from tasks.serving.systems import Systems
 from tasks.store.feedback.export import export_feedback
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
@@ -41,7 +43,7 @@ class FoldReport:
     guards: dict[str, GuardLook]
     """System and agent type → the look of the guard over its promotion."""
     alarms: tuple[StoredAlarm, ...]
-    """Alarms of drift that were not reported yet."""
+    """Alarms that were not reported yet."""
 
 
 def fold_store(path: Path) -> FoldReport:
@@ -62,6 +64,10 @@ def fold_store(path: Path) -> FoldReport:
         evidence: dict[str, TrafficEvidence] = {}
         guards: dict[str, GuardLook] = {}
         for system, agent_type in store.systems():
+            group = store.group(system, agent_type)
+            settings = read_settings(system, store.settings_text(system))
+            if group is not None:
+                check_shares(store, group, missing_reward=settings.missing_reward)
             watched = look(store, system, agent_type)
             if watched is not None:
                 guards[f"{system}/{agent_type}"] = watched

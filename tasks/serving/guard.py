@@ -1,21 +1,27 @@
-"""Guard of a promotion: the promoted arm against the champion before it.
+"""Ramp of a promotion, guarded against the former champion.
 
-From the policy version after the promotion on, every version is one look of ``Guard``, whose stakes
-rest on what was known when the version was made. While it watches, the former champion keeps a share
-of the requests, without which nothing could be compared. A verdict acts: *rollback* brings the champion
-back and takes the promoted arm off offer, *confirmed* ends the watch.
+From the policy version after the promotion on, every version is one look of a ``Guard`` by guardrail,
+whose stakes rest on what was known when the version was made. At each step of the ramp the promoted arm
+gets a stated share of the requests, at the last one all but the control's. A verdict acts: *advance*
+takes the next step, *rollback* brings the champion back and takes the promoted arm off offer, *confirmed*
+ends the watch.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from convergence_core.caveats import TRAFFIC
-from convergence_core.gate.guard import Guard, gains_against_champion
+from convergence_core.gate.guard import RISK, Guard, allowed, gains_against_champion
+from convergence_core.gate.guardrails import REWARD
 from convergence_core.records import fields_of
+from convergence_core.result.number_text import whole_percent
+from tasks.serving.sample_ratio import caveat_of
 from tasks.serving.settings import read_settings
-from tasks.store.runtime.promotions import save_look, set_champion
+from tasks.store.runtime.promotions import save_look
 from tasks.store.runtime.rows import (
     Champion,
     GateLook,
@@ -25,7 +31,15 @@ from tasks.store.runtime.rows import (
     StoredPolicy,
 )
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import active_guard, end_guard
+from tasks.store.runtime.watches import active_guard, move_guard, numbers_of, save_fences
+
+Numbers = Mapping[tuple[int, str], Sequence[Mapping[str, float]]]
+"""Policy version and arm → numbers of each reward, by name."""
+Outcomes = tuple[str, float, dict[str, Any]]
+"""Guardrail, how far a step may bring it down over all requests, and arguments of its gains."""
+_SHOWN = ("n", "log_e_worse", "log_threshold_worse", "log_e_better", "log_threshold", "verdict")
+MOST_FENCED = 1_000
+"""Latest values of the control that fences rest on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,25 +49,26 @@ class GuardLook:
     promoted: str
     champion: str
     decision: str
-    """``watching``, ``rollback`` or ``confirmed``."""
+    """``watching``, ``advance``, ``rollback``, ``confirmed``, or ``ended`` without a control."""
+    shares: tuple[float, ...]
+    """Shares of the promoted arm that were left, the present one first."""
     n: int
     """Rewards of both since."""
-    log_e_worse: float
-    """Evidence that the promoted one is worse by more than the tolerance, nats."""
-    log_e_better: float
-    """Evidence that it is not, nats."""
-    log_threshold: float
+    guardrails: Mapping[str, Mapping[str, Any]]
+    """Name → number of values, evidence and needed evidence of both nulls, nats, and verdict."""
     caveat: str = TRAFFIC
     """What a verdict takes for granted."""
 
     @property
     def sentence(self) -> str:
         """What was found; with a verdict, what it takes for granted."""
-        sentence = (
-            f"promoted {self.promoted} against {self.champion}: {self.decision} "
-            f"after {self.n:,} rewards, evidence {self.log_e_worse:.2f} that it is worse and "
-            f"{self.log_e_better:.2f} that it is not, of {self.log_threshold:.2f}"
-        )
+        step = f"{self.promoted} at {whole_percent(self.shares[0])} against {self.champion}"
+        if self.decision == "advance":
+            step += f": advance to {whole_percent(self.shares[1])}"
+        else:
+            step += f": {self.decision}"
+        rails = "; ".join(_sentence(name, rail) for name, rail in self.guardrails.items())
+        sentence = f"promoted {step} after {self.n:,} rewards; {rails}"
         return sentence if self.decision == "watching" else f"{sentence}. {self.caveat}"
 
 
@@ -67,38 +82,71 @@ def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
     if group is None or guard is None:
         return None
     settings = read_settings(system, store.settings_text(system))
+    arms = store.arms(group.group_id)
+    pair = (guard.promoted, guard.champion)
+    numbers: dict[tuple[int, str], list[dict[str, float]]] = defaultdict(list)
+    if guard.guardrails:
+        for version, arm_id, named in numbers_of(store, group.group_id, pair, after=guard.since):
+            numbers[version, arm_id].append(named)
     judged = judge(
         guard,
         store.policies(group.group_id),
         store.tallies(group.group_id, settings.missing_reward),
-        store.arms(group.group_id),
+        arms,
+        numbers,
+        caveat=caveat_of(store, system, agent_type),
     )
-    if not judged.n:
+    fence(store, group.group_id, group.version, guard)
+    if not judged.n and judged.decision == "watching":
         return judged
-    acts = judged.decision != "watching" and end_guard(
-        store, group.group_id, guard, judged.decision
+    stored = GateLook(
+        system=system,
+        kind="guard",
+        candidate_id=judged.promoted,
+        champion_id=judged.champion,
+        run_id=None,
+        **fields_of(judged, "decision", "n"),
+        log_e=max(rail["log_e_worse"] for rail in judged.guardrails.values()),
+        log_threshold=judged.guardrails[REWARD]["log_threshold_worse"],
+        details={
+            "agent_type": agent_type,
+            **fields_of(guard, "alpha", "tolerance"),
+            **fields_of(judged, "shares", "guardrails", "caveat"),
+        },
+        created_us=store.now_us(),
     )
-    if acts and judged.decision == "rollback":
-        _roll_back(store, system, agent_type, judged)
-    save_look(
-        store,
-        GateLook(
-            system=system,
-            kind="guard",
-            candidate_id=judged.promoted,
-            champion_id=judged.champion,
-            run_id=None,
-            **fields_of(judged, "decision", "n", "log_threshold"),
-            log_e=max(judged.log_e_worse, judged.log_e_better),
-            details={
-                "agent_type": agent_type,
-                **fields_of(judged, "log_e_worse", "log_e_better", "caveat"),
-                **fields_of(guard, "alpha", "tolerance"),
-            },
-            created_us=store.now_us(),
-        ),
-    )
+    if judged.decision == "watching":
+        save_look(store, stored)
+        return judged
+    former = next(arm for arm in arms if arm.arm_id == judged.champion)
+    restored = _restored(stored, former) if judged.decision == "rollback" else None
+    move_guard(store, group.group_id, guard, judged.decision, look=stored, restored=restored)
     return judged
+
+
+def _restored(look: GateLook, former: StoredArm) -> Champion:
+    return Champion(
+        system=look.system,
+        candidate_id=former.arm_id,
+        params=former.params,
+        run_id=former.run_id,
+        reason=f"rollback from {look.candidate_id} by the guard",
+        created_us=look.created_us,
+    )
+
+
+def fence(store: RuntimeStore, group_id: int, version: int, guard: StoredGuard) -> None:
+    """Fence the guardrails that have no fences yet, from the next policy version on."""
+    if all(rail.is_fenced for rail in guard.guardrails):
+        return
+    pair = (guard.champion, guard.champion)
+    control = numbers_of(store, group_id, pair, after=0, most=MOST_FENCED)
+    earlier = [named for known, _, named in control if known <= version]
+    rails = [
+        rail.fenced([named[rail.name] for named in earlier if rail.name in named], version)
+        for rail in guard.guardrails
+    ]
+    save_fences(store, guard, rails)
 
 
 def judge(
@@ -106,60 +154,103 @@ def judge(
     policies: Sequence[StoredPolicy],
     tallies: Sequence[RewardTally],
     arms: Sequence[StoredArm],
+    numbers: Numbers | None = None,
+    *,
+    caveat: str = TRAFFIC,
 ) -> GuardLook:
-    """Return what the rewards of fresh decisions say since the promotion."""
+    """Return what the rewards of fresh decisions, and the numbers with them, say since the promotion."""
     pair = (guard.promoted, guard.champion)
-    index = {arm.arm_id: k for k, arm in enumerate(arms)}
-    watch = Guard(alpha=guard.alpha)
+    n_guardrails = 1 + len(guard.guardrails)
+    names = (REWARD, *(rail.name for rail in guard.guardrails))
+    guards = {name: Guard(alpha=guard.alpha, n_guardrails=n_guardrails) for name in names}
+    present = {arm.arm_id for arm in arms if not arm.is_retired}
+    by_version: dict[int, list[RewardTally]] = defaultdict(list)
+    for tally in tallies:
+        if tally.arm_id in pair:
+            by_version[tally.version].append(tally)
     for policy in sorted(policies, key=lambda policy: policy.version):
         if policy.version <= guard.since or not set(pair) <= set(policy.arms):
             continue
-        pair_tallies = [t for t in tallies if t.version == policy.version and t.arm_id in pair]
-        if not pair_tallies:
-            continue
         share = dict(zip(policy.arms, policy.shares, strict=True))
-        means = policy.design["means"]
-        assert isinstance(means, list)  # noqa: S101 - of a stored design
-        counts = np.array([tally.n for tally in pair_tallies])
-        watch = watch.tell(
-            gains_against_champion(
-                is_promoted=np.repeat([t.arm_id == guard.promoted for t in pair_tallies], counts),
-                rewards=np.repeat(
-                    np.array([t.reward for t in pair_tallies], dtype=np.float64), counts
-                ),
-                shares=np.full(
-                    counts.sum(),
-                    share[guard.promoted] / (share[guard.promoted] + share[guard.champion]),
-                ),
-                means=(
-                    float(str(means[index[guard.promoted]])),
-                    float(str(means[index[guard.champion]])),
-                ),
-                tolerance=guard.tolerance,
-            )
+        p = share[guard.promoted] / (share[guard.promoted] + share[guard.champion])
+        now = by_version[policy.version]
+        outcomes_now = (
+            _rewards(guard, policy, now, arms),
+            *_numbers(guard, policy, now, numbers or {}),
         )
+        for name, risk, outcomes in outcomes_now:
+            gains = gains_against_champion(
+                **outcomes,
+                shares=np.full(outcomes["rewards"].size, p),
+                allowed=allowed(risk, guard.shares[1]) if guard.steps else None,
+            )
+            guards[name] = guards[name].tell(gains)
+    decision = "watching"
+    if not set(pair) <= present:
+        decision = "ended"
+    elif any(evidence.is_worse for evidence in guards.values()):
+        decision = "rollback"
+    elif all(evidence.is_safe for evidence in guards.values()):
+        decision = "advance" if guard.steps else "confirmed"
     return GuardLook(
         promoted=guard.promoted,
         champion=guard.champion,
-        **fields_of(watch, "decision", "n", "log_e_worse", "log_e_better"),
-        log_threshold=-float(np.log(guard.alpha)),
+        decision=decision,
+        shares=guard.shares,
+        n=guards[REWARD].n,
+        guardrails={name: fields_of(evidence, *_SHOWN) for name, evidence in guards.items()},
+        caveat=caveat,
     )
 
 
-def _roll_back(store: RuntimeStore, system: str, agent_type: str, judged: GuardLook) -> None:
-    group = store.group(system, agent_type)
-    assert group is not None  # noqa: S101 - it was watched
-    arms = {arm.arm_id: arm for arm in store.arms(group.group_id)}
-    former = arms[judged.champion]
-    store.retire(system, agent_type, judged.promoted)
-    set_champion(
-        store,
-        Champion(
-            system=system,
-            candidate_id=judged.champion,
-            params=former.params,
-            run_id=former.run_id,
-            reason=f"rollback from {judged.promoted} by the guard",
-            created_us=store.now_us(),
-        ),
+def _rewards(
+    guard: StoredGuard,
+    policy: StoredPolicy,
+    tallies: Sequence[RewardTally],
+    arms: Sequence[StoredArm],
+) -> Outcomes:
+    index = {arm.arm_id: k for k, arm in enumerate(arms)}
+    means = policy.design["means"]
+    assert isinstance(means, list)  # noqa: S101 - of a stored design
+    counts = [tally.n for tally in tallies]
+    rewards = np.array([tally.reward for tally in tallies], dtype=np.float64)
+    outcomes = {
+        "is_promoted": np.repeat([t.arm_id == guard.promoted for t in tallies], counts),
+        "rewards": np.repeat(rewards, counts),
+        "means": tuple(float(str(means[index[a]])) for a in (guard.promoted, guard.champion)),
+        "tolerance": guard.tolerance,
+    }
+    return REWARD, max(guard.tolerance, RISK), outcomes
+
+
+def _numbers(
+    guard: StoredGuard, policy: StoredPolicy, tallies: Sequence[RewardTally], numbers: Numbers
+) -> Iterator[Outcomes]:
+    """Yield the outcomes of the fenced guardrails; a reward without the number is left out."""
+    n_open = {t.arm_id: t.n for t in tallies if t.reward is None}
+    for rail in guard.guardrails:
+        if not rail.is_fenced or policy.version <= rail.since:
+            continue
+        values: dict[str, list[float]] = {}
+        for arm_id in (guard.promoted, guard.champion):
+            rows = numbers.get((policy.version, arm_id), ())
+            known = [rail.scaled(row[rail.name]) for row in rows if rail.name in row]
+            values[arm_id] = known + [np.nan] * n_open.get(arm_id, 0)
+        promoted, control = values.values()
+        outcomes = {
+            "is_promoted": np.repeat([True, False], [len(promoted), len(control)]),
+            "rewards": np.array(promoted + control, dtype=np.float64),
+            "means": (rail.centre, rail.centre),
+            "tolerance": rail.tolerance,
+        }
+        yield rail.name, rail.tolerance, outcomes
+
+
+def _sentence(name: str, rail: Mapping[str, Any]) -> str:
+    if not rail["n"]:
+        return f"{name} has no values yet"
+    return (
+        f"{name} {rail['verdict']}, with evidence {rail['log_e_worse']:.2f} of "
+        f"{rail['log_threshold_worse']:.2f} against it and {rail['log_e_better']:.2f} of "
+        f"{rail['log_threshold']:.2f} for it"
     )

@@ -1,24 +1,29 @@
 """Promotion at run time: the candidate on offer with its prior and guard."""
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 
 from convergence_core.bandit.priors import TRUST, NightlyPrior, nightly_prior
 from convergence_core.bandit.report import Routing
 from convergence_core.errors import ConfigurationError
+from convergence_core.gate.guardrails import Guardrail
 from convergence_core.records import Json, canonical_json
 from convergence_core.result import CandidateReport, RunResult
 from tasks.serving.contextual_fold import night_state
+from tasks.serving.guard import fence
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import read_settings
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.rows import ArmKind, Champion, StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import active_guard, begin_contextual, begin_guard, end_guard
+from tasks.store.runtime.watches import active_guard, begin_contextual, begin_guard, move_guard
 
 NORMAL = 1.959964
 """Standard deviations on either side that hold 95 % of a normal distribution."""
 HOLDBACK = 0.1
+RAMP = (0.05, 0.25, 0.5)
+"""Shares of the requests that a promoted arm gets before it gets all but the hold-back."""
 
 
 def put_on_offer(
@@ -28,6 +33,7 @@ def put_on_offer(
     agent_type: str = "default",
     holdback: float = HOLDBACK,
     tolerance: float = 0.0,
+    ramp: Sequence[float] = RAMP,
 ) -> tuple[str, str | None]:
     """Offer the search's best and the candidate it replaces, and begin to watch it.
 
@@ -38,8 +44,9 @@ def put_on_offer(
         store: the runtime state.
         result: of the run whose candidate is promoted.
         agent_type: whose requests.
-        holdback: share of the requests that the former champion keeps while the guard watches.
+        holdback: share of the requests that the former champion keeps at the last step.
         tolerance: how much worse than it the promoted one may be.
+        ramp: shares of the promoted one before the last step; empty: it is the only one.
 
     Returns:
         The arm that is promoted, and the one it is watched against; ``None`` if there is none.
@@ -65,6 +72,7 @@ def put_on_offer(
     if group.kind != "beta" or champion == promoted:
         return promoted, None
     alpha = 0.05 if gate is None else gate.alpha
+    margins = read_settings(result.system, store.settings_text(result.system)).guardrails
     begin_guard(
         store,
         group.group_id,
@@ -73,7 +81,12 @@ def put_on_offer(
         alpha=alpha,
         tolerance=tolerance,
         holdback=holdback,
+        steps=ramp,
+        guardrails=[Guardrail(name=name, margin=x) for name, x in sorted(margins.items())],
     )
+    guard = active_guard(store, group.group_id)
+    if guard is not None:
+        fence(store, group.group_id, group.version, guard)
     return promoted, champion
 
 
@@ -123,6 +136,22 @@ def offer_routed(
     return names
 
 
+def read_ramp(text: str, holdback: float) -> tuple[float, ...]:
+    """Return the shares of a ramp in percent, such as ``5,25,50,100``, that leave more than the hold-back.
+
+    Raises:
+        ConfigurationError: they do not rise to 100.
+    """
+    try:
+        steps = [float(part) / 100.0 for part in text.split(",")]
+    except ValueError:
+        steps = []
+    if steps[-1:] != [1.0] or not all(a < b for a, b in itertools.pairwise([0.0, *steps])):
+        fix = "Write e.g. 5,25,50,100."
+        raise ConfigurationError.of("--ramp", "must rise to 100", fix, value=text[:80])
+    return tuple(step for step in steps if step < 1.0 - holdback)
+
+
 def retire_champion(
     store: RuntimeStore, system: str, champion: Champion, *, agent_type: str = "default"
 ) -> str | None:
@@ -136,7 +165,7 @@ def retire_champion(
         return None
     guard = active_guard(store, group.group_id)
     if guard is not None:
-        end_guard(store, group.group_id, guard, "ended")
+        move_guard(store, group.group_id, guard, "ended")
     on_offer = [arm for arm in store.arms(group.group_id) if not arm.is_retired]
     champion_arm = _with_params(on_offer, champion.params)
     if not champion_arm or len(on_offer) == 1:

@@ -6,8 +6,9 @@ The store keeps them, so that every process that serves or folds goes by the lat
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from convergence_core.gate.guardrails import REWARD
 from tasks.store.runtime.rows import ArmKind
 
 EXPLORE_AFTER_ALARM = 0.2
@@ -81,6 +82,9 @@ class RuntimeConfig(_Part):
     says nothing about its arm."""
     rewards_per_false_alarm: float | None = Field(default=None, ge=20)
     """Watch for drift, with so many rewards between false alarms at least. ``None``: do not."""
+    guardrails: dict[str, float] = {}
+    """Numbers that a promotion may not make worse: ``cost`` or a key of ``signals`` → by how much its mean
+    may rise, or fall if below 0."""
     seed: int | None = Field(default=None, ge=0)
     """Same seed and same rewards, same choices. ``None`` means from the machine's entropy."""
 
@@ -90,6 +94,17 @@ class RuntimeConfig(_Part):
         if self.floor is not None:
             return self.floor
         return 0.002 if self.kind == "linear" else 0.02
+
+    @field_validator("guardrails")
+    @classmethod
+    def _has_margins(cls, guardrails: dict[str, float]) -> dict[str, float]:
+        for name, margin in guardrails.items():
+            if not margin or name == REWARD:
+                raise ValueError(
+                    f"guardrails must be names but `{REWARD}`, with a margin other than 0, but got "
+                    f"{name}: {margin}. The reward's margin is `convergence promote --tolerance`."
+                )
+        return guardrails
 
     @model_validator(mode="after")
     def _states_what_is_missing(self) -> "RuntimeConfig":

@@ -6,7 +6,7 @@ commit.
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from convergence_core.bandit.priors import TRUST, nightly_prior
@@ -20,7 +20,7 @@ from tasks.serving.settings import RuntimeArm, RuntimeConfig, read_settings
 from tasks.store.runtime.promotions import champion_of, looks
 from tasks.store.runtime.rows import ArmOffer, Decision, Group, Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import alarms, guards
+from tasks.store.runtime.watches import alarms, guards_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +172,8 @@ class Systems:
         gate_looks, champion = looks(self.store, system), champion_of(self.store, system)
         if not kinds and not gate_looks and champion is None:
             return None
-        evidence, watched = {}, []
+        evidence = {}
         for kind in kinds:
-            group = self.known_group(system, kind)
-            watched += [
-                {**as_dict(guard), "agent_type": kind}
-                for guard in guards(self.store, group.group_id)
-            ]
             bandit = self.bandit(system, kind)
             try:
                 evidence[kind] = as_dict(bandit.evidence())
@@ -186,7 +181,10 @@ class Systems:
                 continue  # one arm has none to be compared with
         return {
             "evidence": evidence,
-            "guards": watched,
+            "guards": [
+                {**asdict(guard), "agent_type": kind}
+                for kind, guard in guards_of(self.store, system)
+            ],
             "alarms": [as_dict(alarm) for alarm in alarms(self.store, system)],
             "looks": [as_dict(look) for look in gate_looks],
             "champion": None if champion is None else as_dict(champion),

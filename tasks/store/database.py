@@ -243,6 +243,8 @@ class Schema:
     """Setting that locates the database."""
     versions: str = ""
     """Table that holds the version in PostgreSQL."""
+    added: tuple[str, ...] = ()
+    """Statements that bring the tables of the version before this one up to it."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -283,9 +283,10 @@ class PostgresDatabase(Closing):
             connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
             connection.execute(f"CREATE TABLE IF NOT EXISTS {versions}(version int NOT NULL)")
             version = self._version(connection)
-            if not version:
-                for table in schema.tables:
-                    driver.execute(translated_ddl(table.script, schema.names).encode())
+            created = [table.script for table in schema.tables]
+            if version != schema.version:
+                for script in schema.added if version else created:
+                    driver.execute(translated_ddl(script, schema.names).encode())
                 connection.execute(f"INSERT INTO {versions} VALUES (?)", (schema.version,))  # noqa: S608 - a constant
 
     def _version(self, connection: PostgresConnection) -> int:
@@ -297,7 +298,8 @@ class PostgresDatabase(Closing):
         schema = self._schema
         versions = f"SELECT coalesce(max(version), 0) FROM {schema.names[0]}"  # noqa: S608 - a constant
         version = int(connection.execute(versions).fetchone()[0])
-        if version not in {0, schema.version}:
+        is_before = bool(schema.added) and version == schema.version - 1
+        if version not in {0, schema.version} and not is_before:
             raise StoreFormatError(
                 f"{self._name} has version {version}, and this version reads {schema.version}. Use "
                 f"the convergence-optimizer that wrote it, or set `{schema.key}` to another database."

@@ -106,7 +106,8 @@ class SqliteDatabase(Closing):
             self._connection.set_busy_timeout(_BUSY_MS)
             self._connection.pragma("cache_size", -_CACHE_KIB)
             version = self._connection.pragma("user_version")
-            if version not in {0, self._schema.version}:
+            is_before = bool(self._schema.added) and version == self._schema.version - 1
+            if version not in {0, self._schema.version} and not is_before:
                 raise StoreFormatError(
                     f"the {self._schema.noun} {self.path} has version {version}, and this version "
                     f"reads {self._schema.version}. Use the convergence-optimizer that wrote it, or "
@@ -126,8 +127,9 @@ class SqliteDatabase(Closing):
                 self._connection.pragma("synchronous", "extra")
             if version != self._schema.version:
                 with self._connection:
-                    for table in self._schema.tables:
-                        self._connection.execute(table.script)
+                    created = [table.script for table in self._schema.tables]
+                    for script in self._schema.added if is_before else created:
+                        self._connection.execute(script)
                     self._connection.pragma("user_version", self._schema.version)
         with writing(self.path):
             sync_folder(self.path.parent)

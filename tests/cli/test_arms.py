@@ -66,7 +66,7 @@ def test_a_fold_tells_what_it_saw(store: Path, cli: Runner):
             bandit.update(bandit.select("u").decision_id, 1.0)
     told = cli("fold", "--store", store).out
     assert "6 decisions and 6 rewards exported" in told
-    assert "promoted b against a: watching" in told
+    assert "promoted b at 50 % against a: watching" in told
     found = cli("fold", "--json", "--store", store).json
     assert (found["decisions"], found["rewards"]) == (0, 0)
     assert found["guards"]["bot/default"]["decision"] == "watching"

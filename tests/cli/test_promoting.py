@@ -70,7 +70,9 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
     told = json.loads(adopted.out)
     assert told["params"] == winner["params"]
     assert told["arm_id"] == winner["candidate_id"]
-    on_offer = {arm["arm_id"]: arm for arm in cli("arms", "list", "known", "--json").json["arms"]}
+    arms = cli("arms", "list", "known", "--json").json
+    assert [guard["decision"] for guard in arms["guards"]] == ["watching"]
+    on_offer = {arm["arm_id"]: arm for arm in arms["arms"]}
     assert set(on_offer) == {told["arm_id"], told["watched_against"]}
     assert on_offer[told["arm_id"]]["prior"]["weight"] > 0
     assert "already" in cli("promote", first["label"], "--yes").err
@@ -89,6 +91,7 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
     listed = json.loads(cli("gates", "--json").out)
     assert listed["looks"][0]["decision"] == "promote"
     assert listed["champions"]["known"] is not None
+    assert listed["guards"][0]["steps"] == [0.05, 0.25, 0.5]
     assert "Champion of known" in cli("gates").out
     if not promotes:
         nothing = cli("rollback", "known", "--yes")

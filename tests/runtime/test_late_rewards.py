@@ -10,6 +10,7 @@ from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedReq
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
+from tasks.store.runtime import runtime_store, watches
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.rebuilt_counts import rebuilt
 
@@ -164,3 +165,16 @@ def test_delays_by_outcome_and_arm_make_no_false_winner(delay: int, window: int 
 def test_a_difference_is_found_although_rewards_come_late():
     winners = [named(seed, 3, window=12, gap=0.2) for seed in range(10)]
     assert winners.count(1) >= 8, winners
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [(runtime_store._OPEN, (1, 0)), (watches._COUNTS + watches._REWARDED, (1, 0, 0))],
+)
+def test_rewards_of_decisions_are_found_by_their_index(
+    tmp_path: Path, statement: str, values: tuple[int, ...]
+):
+    """Without it, time grows with the square of the traffic."""
+    with RuntimeStore(tmp_path) as store:
+        plan = store.fetch(f"EXPLAIN QUERY PLAN {statement}", values)
+    assert any("one_reward" in str(step) for step in plan), plan

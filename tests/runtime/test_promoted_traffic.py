@@ -3,11 +3,22 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from convergence_core.errors import ConfigurationError
 from convergence_core.result import CandidateReport, Estimate
+from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
-from tasks.serving.promotion import offer_champion, prior_of, put_on_offer, retire_champion
+from tasks.serving.operations import RewardUpdate, performed
+from tasks.serving.promotion import (
+    offer_champion,
+    prior_of,
+    put_on_offer,
+    read_ramp,
+    retire_champion,
+)
 from tasks.store.runtime.promotions import set_champion
-from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.rows import Champion, Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard
 from tests.support.results import bare_result
@@ -44,6 +55,7 @@ def test_the_winner_serves_with_its_prior_and_is_watched_against_the_defaults(tm
         assert guard is not None
         assert (guard.promoted, guard.champion) == ("w", "b")
         assert (guard.holdback, guard.tolerance) == (0.2, 0.01)
+        assert guard.shares == (0.05, 0.25, 0.5, 0.8)
 
 
 def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
@@ -65,6 +77,34 @@ def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
         assert retire_champion(store, "bot", reigning) == "v"
         assert names(store) == {"w": False, "b": False, "v": True}
         assert active_guard(store, 1) is None
+
+
+def test_a_ramp_is_read_in_percent_and_leaves_the_hold_back():
+    assert read_ramp("5,25,50,100", 0.1) == (0.05, 0.25, 0.5)
+    assert read_ramp("5,25,50,100", 0.5) == (0.05, 0.25)
+    assert read_ramp("100", 0.1) == ()
+    for text in ("5,25", "25,5,100", "0,100", "5,x,100", ""):
+        with pytest.raises(ConfigurationError, match="`--ramp` must rise to 100"):
+            read_ramp(text, 0.1)
+
+
+def test_guardrails_of_the_settings_have_fences_from_the_promotion_on(tmp_path: Path):
+    with RuntimeStore(tmp_path / "s") as store:
+        store.save_settings("bot", {"guardrails": {"latency_ms": 100.0, "error": 0.01}})
+        store.offer("bot", "default", [offer_of({"x": 0.6}, "b")], trust=0.5)
+        bandit = Bandit(store, "bot")
+        for n in range(20):
+            given = Reward(
+                decision_id=bandit.select("u").decision_id, reward=1.0, signals={"latency_ms": n}
+            )
+            performed(store, RewardUpdate(store, "bot", given))
+        put_on_offer(store, RESULT)
+        guard = active_guard(store, 1)
+        assert guard is not None
+        rails = {rail.name: rail for rail in guard.guardrails}
+        assert rails["latency_ms"].is_fenced
+        assert rails["latency_ms"].since == guard.since
+        assert not rails["error"].is_fenced
 
 
 def test_contextual_arms_are_offered_and_not_watched(tmp_path: Path):

@@ -96,7 +96,7 @@ def test_a_journal_that_could_not_sync_is_not_used_again(tmp_path, monkeypatch):
     [
         (SQLITE_JOURNAL, 3, "bb88bee6d576"),
         (POSTGRES_JOURNAL, 2, "3b6081057d6a"),
-        (RUNTIME, 4, "c67feff60487"),
+        (RUNTIME, 5, "47170da6f921"),
         (FEEDBACK, 6, "710b945af828"),
         (POLICY, 2, "765203fe6e21"),
     ],

@@ -23,6 +23,7 @@ from tasks.serving.systems import Systems
 from tasks.store.runtime.promotions import champion_of, set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import begin_guard
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import READER, store_of, tokens
@@ -99,6 +100,10 @@ def served(project) -> RuntimeStore:
             reason=f"promoted {name}", created_us=1,
         )  # fmt: skip
         set_champion(store, champion)
+    begin_guard(
+        store, 1, promoted="b", champion="a", alpha=0.05, tolerance=0.0, holdback=0.1,
+        steps=(0.05, 0.25),
+    )  # fmt: skip
     return store
 
 
@@ -115,6 +120,11 @@ def test_production_shows_arms_shares_rewards_and_evidence(project, opened: Open
     assert "Regret so far" in page["sentences"][0]
     assert page["live"].startswith("Live since 1970-01-01 00:00:00 UTC: kind b, with ")
     assert page["can_roll_back"]
+    assert page["guards"] == [
+        {
+            "sentence": "b gets 5 % of the requests, a the rest as control. Next: 25 %, 90 %.",
+        }
+    ]
     assert [one["sentence"] for one in page["promotions"]][-1] == "kind b: promoted b"
     assert viewer.page("overview")["systems"][0]["champion"]["candidate_id"] == "b" * 16
 

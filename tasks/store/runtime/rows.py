@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict
 
 from convergence_core.field_types import Amount, Name, Share, StrictNumber, storable
+from convergence_core.gate.guardrails import Guardrail
 from convergence_core.records import Json, fields_of
 from tasks.secrets.process_redaction import stored_json
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 LookKind = Literal["holdout", "traffic", "guard"]
 ArmKind = Literal["beta", "linear"]
+AlarmKind = Literal["drift", "sample_ratio", "missing_rewards"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +154,8 @@ class Reward:
     """``None`` if a default arm served."""
     reward: StrictNumber | None = None
     """In [0, 1]."""
-    signals: Annotated[Mapping[str, Share], AfterValidator(storable)] | None = None
-    """Measured parts of the reward, by the names of the system's `reward_metrics`."""
+    signals: Annotated[Mapping[str, StrictNumber], AfterValidator(storable)] | None = None
+    """Measured numbers, by the names of the system's `reward_metrics`, in [0, 1], and `guardrails`."""
     engagement_score: Share | None = None
     grading_score: Share | None = None
     metadata: Annotated[Mapping[str, Any], AfterValidator(storable)] | None = None
@@ -162,13 +164,16 @@ class Reward:
     """Cost of the request, in the system's unit."""
 
     def __post_init__(self) -> None:
-        """Validate the cost.
+        """Validate the numbers.
 
         Raises:
-            ValueError: the cost is negative or not finite.
+            ValueError: the cost is negative or not finite, or a signal not finite.
         """
         if self.cost is not None and not 0.0 <= self.cost < math.inf:
             raise ValueError(f"a cost must be a number of 0 or more, but got {self.cost}")
+        for name, number in (self.signals or {}).items():
+            if not math.isfinite(number):
+                raise ValueError(f"signals.{name} must be a finite number, but got {number}")
 
     @property
     def details_json(self) -> str | None:
@@ -228,7 +233,7 @@ class Champion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAlarm:
-    """Alarm of drift."""
+    """Alarm of drift, or of shares that depart from the logged propensities."""
 
     seq: int
     system: str
@@ -236,17 +241,29 @@ class StoredAlarm:
     arm_id: str | None
     """``None`` for all arms together."""
     before: float
-    """Approximate mean reward before the change."""
+    """Approximate mean reward before the change; share of the decisions or rewards that was expected."""
     after: float
-    """Mean reward since the change."""
+    """Mean reward since the change; realised share."""
     n: int
-    """Rewards of the arm, or of all arms, between the start of monitoring and the alarm."""
+    """Rewards of the arm or of all arms, or decisions, between the start of monitoring and the alarm."""
     created_us: int
+    kind: AlarmKind = "drift"
 
     @property
-    def what(self) -> str:
-        """Name of what changed."""
-        return "all arms" if self.arm_id is None else f"arm {self.arm_id}"
+    def sentence(self) -> str:
+        """The alarm in words."""
+        arm = "all arms" if self.arm_id is None else f"arm {self.arm_id}"
+        where = f"of {self.system}/{self.agent_type}"
+        if self.kind == "drift":
+            return (
+                f"Drift: {arm} {where} went from {self.before:.3g} to {self.after:.3g} after "
+                f"{self.n:,} rewards."
+            )
+        what = "decisions" if self.kind == "sample_ratio" else "rewards"
+        return (
+            f"Sample ratio: {arm} {where} has {100 * self.after:.1f} % of {self.n:,} {what}, where its "
+            f"propensities expect {100 * self.before:.1f} %."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +279,27 @@ class StoredGuard:
     alpha: float
     tolerance: float
     holdback: float
-    """Share of requests that the champion keeps during monitoring."""
+    """Share of requests that the champion keeps at the last step."""
     decision: str
-    """``watching``, ``rollback`` or ``confirmed``."""
+    """``watching``, ``rollback``, ``confirmed`` or ``ended``."""
+    steps: tuple[float, ...] = ()
+    """Shares of the promoted arm before the last step, the present one first."""
+    guardrails: tuple[Guardrail, ...] = ()
+    """Numbers watched beside the reward."""
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Shares of the promoted arm that are left, the present one first."""
+        return (*self.steps, 1.0 - self.holdback)
+
+    def sentence(self, names: Mapping[str, str]) -> str:
+        """Return its state in words, with these names of arms."""
+        promoted, champion = (names.get(arm, arm) for arm in (self.promoted, self.champion))
+        if self.decision != "watching":
+            return f"{promoted} against {champion}: {self.decision}."
+        left = ", ".join(f"{100 * share:.0f} %" for share in self.shares[1:])
+        steps = f" Next: {left}." if left else ""
+        return (
+            f"{promoted} gets {100 * self.shares[0]:.0f} % of the requests, {champion} the rest as "
+            f"control.{steps}"
+        )

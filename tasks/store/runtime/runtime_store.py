@@ -23,7 +23,7 @@ from tasks.store.runtime.rows import (
     StoredPolicy,
 )
 from tasks.store.runtime.schema import ARMS, DECISIONS, GROUPS, POLICIES, RUNTIME, RUNTIME_FILE
-from tasks.store.runtime.writes import MOST_MISSING, revise, reward_missing
+from tasks.store.runtime.writes import MOST_MISSING, retire, revise, reward_missing
 from tasks.store.shared_database import SharedStore, has_shared
 
 _GROUP = f"{GROUPS.select} WHERE system = ? AND agent_type = ?"
@@ -53,7 +53,8 @@ _TALLIES = (
 _WITHOUT_REWARD = (
     "SELECT d.version, d.arm_id, {}, count(*) FROM decisions d WHERE d.fresh = 1 AND d.group_id = ? "
     "AND {} AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
-    "AND r.status = 'ok') GROUP BY d.version, d.arm_id ORDER BY d.version, d.arm_id"
+    "AND r.status IN ('ok', 'late') AND r.status = 'ok') "  # the first makes SQLite use `one_reward`
+    "GROUP BY d.version, d.arm_id ORDER BY d.version, d.arm_id"
 )
 _OPEN = _WITHOUT_REWARD.format("NULL", "(d.expires_us IS NULL OR d.expires_us > ?)")
 _EXPIRED = _WITHOUT_REWARD.format("?", "d.expires_us <= ?")
@@ -123,14 +124,7 @@ class RuntimeStore(SharedStore):
         """Retire an arm, keep its data, and return whether it was active."""
         with self.database.transaction() as connection:
             group = _known(connection, system, agent_type)
-            connection.execute(
-                "UPDATE arms SET retired_us = ? "
-                "WHERE group_id = ? AND arm_id = ? AND retired_us IS NULL",
-                (self.now_us(), group.group_id, arm_id),
-            )
-            changed = connection.changes() > 0
-            revise(connection, group.group_id)
-        return changed
+            return retire(connection, group.group_id, arm_id, self.now_us())
 
     def arms(self, group_id: int) -> list[StoredArm]:
         """Return all arms of a group, including retired ones, in order of arrival."""

@@ -8,7 +8,7 @@ only. ``exports`` holds the ranges that went to parquet, each written down befor
 decisions drew their arm; the others repeat the arm that a user or a session has. ``cost`` is what a request of the arm is said to cost,
 ``costs`` the sum of ``n_costs`` that came with rewards; ``state_json`` holds what contextual arms had learned after
 the reward ``state_seq``, so that a process need not begin at the first, and what a night knew. A row of ``guards`` watches a
-promotion since the policy version ``since``.
+promotion since the policy version ``since``; ``steps_json`` are the shares of its ramp that are left.
 """
 
 from typing import Final
@@ -67,14 +67,15 @@ ALARMS = RecordTable(
     StoredAlarm,
     "seq INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, arm_id TEXT NOT NULL, before REAL NOT NULL, "
     "after REAL NOT NULL, n INTEGER NOT NULL, created_us INTEGER NOT NULL, "
-    "is_told INTEGER NOT NULL DEFAULT 0",
+    "is_told INTEGER NOT NULL DEFAULT 0, kind TEXT NOT NULL DEFAULT 'drift'",
 )
 GUARDS = RecordTable(
     "guards",
     StoredGuard,
     "seq INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, promoted TEXT NOT NULL, champion TEXT NOT NULL, "
     "since INTEGER NOT NULL, alpha REAL NOT NULL, tolerance REAL NOT NULL, holdback REAL NOT NULL, "
-    "decision TEXT NOT NULL, created_us INTEGER NOT NULL",
+    "decision TEXT NOT NULL, created_us INTEGER NOT NULL, steps_json TEXT NOT NULL DEFAULT '[]', "
+    "guardrails_json TEXT NOT NULL DEFAULT '[]'",
 )
 LOOKS = RecordTable("looks", GateLook, "seq INTEGER PRIMARY KEY, *")
 CHAMPIONS = RecordTable("champions", Champion, "seq INTEGER PRIMARY KEY, *")
@@ -103,10 +104,15 @@ _TABLES = (
 )
 RUNTIME: Final = Schema(
     noun="runtime state",
-    version=4,
+    version=5,
     tables=_TABLES,
     loss="arms, decisions, rewards and champions are gone with it",
     kept="What was acknowledged is kept.",
     key=VARIABLE,
     versions="runtime",
+    added=(
+        "ALTER TABLE alarms ADD COLUMN kind TEXT NOT NULL DEFAULT 'drift'",
+        "ALTER TABLE guards ADD COLUMN steps_json TEXT NOT NULL DEFAULT '[]'",
+        "ALTER TABLE guards ADD COLUMN guardrails_json TEXT NOT NULL DEFAULT '[]'",
+    ),
 )

@@ -1,16 +1,49 @@
 """Alarms of drift, guards of promotions, and learned state of contextual arms."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
+from convergence_core.gate.guardrails import Guardrail
 from convergence_core.records import Json, canonical_json
-from tasks.store.runtime.rows import Group, StoredAlarm, StoredGuard
+from tasks.store.database import insert_sql
+from tasks.store.runtime.rows import AlarmKind, Champion, GateLook, Group, StoredAlarm, StoredGuard
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.schema import ALARMS, GUARDS
-from tasks.store.runtime.writes import revise
+from tasks.store.runtime.schema import ALARMS, CHAMPIONS, GUARDS, LOOKS
+from tasks.store.runtime.writes import retire, revise
 
 _ALARMS = (
     "SELECT a.seq, g.system, g.agent_type, nullif(a.arm_id, ''), a.before, a.after, a.n, "
-    "a.created_us FROM alarms a JOIN groups g ON g.id = a.group_id"
+    "a.created_us, a.kind FROM alarms a JOIN groups g ON g.id = a.group_id"
+)
+_ALARM = insert_sql("alarms", ("group_id", "arm_id", "before", "after", "n", "created_us", "kind"))
+_LATEST = "SELECT coalesce(max(created_us), 0) FROM alarms WHERE group_id = ? AND kind = ?"
+_COUNTS = (
+    "SELECT d.version, d.arm_id, count(*) FROM decisions d WHERE d.group_id = ? AND d.fresh = 1 "
+    "AND d.version > 0 AND d.created_us > ?"
+)
+_REWARDED = (
+    " AND d.expires_us <= ? AND EXISTS (SELECT 1 FROM rewards r "
+    "WHERE r.decision_id = d.decision_id AND r.status IN ('ok', 'late') AND r.status = 'ok')"
+)
+_DETAILS = (
+    "SELECT d.version, d.arm_id, r.details_json FROM rewards r "
+    "JOIN decisions d ON d.decision_id = r.decision_id WHERE d.group_id = ? AND d.arm_id IN (?, ?) "
+    "AND d.version > ? AND d.fresh = 1 AND r.status = 'ok' AND r.details_json IS NOT NULL "
+    "ORDER BY r.seq DESC LIMIT ?"
+)
+_BEGIN = (
+    "INSERT INTO guards(group_id, promoted, champion, since, alpha, tolerance, holdback, decision, "
+    "created_us, steps_json, guardrails_json) SELECT id, ?, ?, version, ?, ?, ?, 'watching', ?, ?, ? "
+    "FROM groups WHERE id = ?"
+)
+_MOVE = (
+    "UPDATE guards SET decision = ?, steps_json = ? "
+    "WHERE seq = ? AND decision = 'watching' AND steps_json = ?"
+)
+_REIGNS = (
+    "SELECT 1 FROM arms WHERE group_id = ? AND arm_id = ? AND params_json = "
+    "(SELECT params_json FROM champions WHERE system = ? ORDER BY seq DESC LIMIT 1)"
 )
 
 
@@ -41,44 +74,135 @@ def begin_guard(
     alpha: float,
     tolerance: float,
     holdback: float,
+    steps: Sequence[float] = (),
+    guardrails: Sequence[Guardrail] = (),
 ) -> None:
     """Watch a promotion from the next policy version on; the watch before it ends."""
+    rails = canonical_json([asdict(rail) for rail in guardrails])
     with store.database.transaction() as connection:
         connection.execute(
             "UPDATE guards SET decision = 'ended' WHERE group_id = ? AND decision = 'watching'",
             (group_id,),
         )
         connection.execute(
-            "INSERT INTO guards(group_id, promoted, champion, since, alpha, tolerance, holdback, "
-            "decision, created_us) VALUES (?, ?, ?, (SELECT version FROM groups WHERE id = ?), "
-            "?, ?, ?, 'watching', ?)",
-            (group_id, promoted, champion, group_id, alpha, tolerance, holdback, store.now_us()),
-        )
+            _BEGIN,
+            (promoted, champion, alpha, tolerance, holdback, store.now_us(),
+             canonical_json(list(steps)), rails, group_id),
+        )  # fmt: skip
         revise(connection, group_id)
 
 
 def active_guard(store: RuntimeStore, group_id: int) -> StoredGuard | None:
     """Return the guard that watches a group, ``None`` if none does."""
-    watching = [guard for guard in guards(store, group_id) if guard.decision == "watching"]
-    return watching[-1] if watching else None
+    rows = store.fetch(
+        f"{GUARDS.select} WHERE group_id = ? AND decision = 'watching'", (group_id,)
+    )
+    return GUARDS.record(rows[-1]) if rows else None
 
 
-def guards(store: RuntimeStore, group_id: int) -> list[StoredGuard]:
-    """Return every guard that a group had, oldest first."""
-    rows = store.fetch(f"{GUARDS.select} WHERE group_id = ? ORDER BY seq", (group_id,))
-    return GUARDS.records(rows)
+def guards_of(store: RuntimeStore, system: str) -> list[tuple[str, StoredGuard]]:
+    """Return agent type and guard of every promotion of a system, oldest first."""
+    rows = store.fetch(
+        f"SELECT g.agent_type, {GUARDS.columns_of('w')} FROM guards w "  # noqa: S608 - constants
+        "JOIN groups g ON g.id = w.group_id WHERE g.system = ? ORDER BY w.seq",
+        (system,),
+    )
+    return [(kind, GUARDS.record(row)) for kind, *row in rows]
 
 
-def end_guard(store: RuntimeStore, group_id: int, guard: StoredGuard, decision: str) -> bool:
-    """Store a guard's verdict; return ``False`` if another process was first."""
+def move_guard(
+    store: RuntimeStore,
+    group_id: int,
+    guard: StoredGuard,
+    decision: str,
+    *,
+    look: GateLook | None = None,
+    restored: Champion | None = None,
+) -> bool:
+    """Store a guard's verdict and what follows, all or nothing; ``False`` if another process was first.
+
+    Args:
+        store: the runtime state.
+        group_id: whose guard.
+        guard: as it was judged.
+        decision: ``advance`` takes the next step; any other one ends the watch.
+        look: the look behind it.
+        restored: champion of a rollback, which retires the promoted arm; it takes the place of the
+            promoted one only, not of a later champion.
+    """
+    steps = canonical_json(list(guard.steps))
+    left = canonical_json(list(guard.steps[decision == "advance" :]))
+    state = "watching" if decision == "advance" else decision
+    with store.database.transaction() as connection:
+        connection.execute(_MOVE, (state, left, guard.seq, steps))
+        if not connection.changes():
+            return False
+        if restored is not None:
+            reigns = (group_id, guard.promoted, restored.system)
+            if connection.execute(_REIGNS, reigns).fetchone() is not None:
+                connection.execute(CHAMPIONS.insert, CHAMPIONS.values(restored))
+            retire(connection, group_id, guard.promoted, store.now_us())
+        if look is not None:
+            connection.execute(LOOKS.insert, LOOKS.values(look))
+        revise(connection, group_id)
+    return True
+
+
+def save_fences(store: RuntimeStore, guard: StoredGuard, rails: Sequence[Guardrail]) -> None:
+    """Keep the fences of a guard's guardrails, unless another process was first."""
+    known = canonical_json([asdict(rail) for rail in guard.guardrails])
     with store.database.transaction() as connection:
         connection.execute(
-            "UPDATE guards SET decision = ? WHERE seq = ? AND decision = 'watching'",
-            (decision, guard.seq),
+            "UPDATE guards SET guardrails_json = ? WHERE seq = ? AND guardrails_json = ?",
+            (canonical_json([asdict(rail) for rail in rails]), guard.seq, known),
         )
-        was_first = connection.changes() > 0
-        revise(connection, group_id)
-    return was_first
+
+
+def numbers_of(
+    store: RuntimeStore, group_id: int, arms: tuple[str, str], *, after: int, most: int = 2**31
+) -> list[tuple[int, str, dict[str, float]]]:
+    """Return version, arm, and numbers that came with rewards of two arms, latest first.
+
+    Args:
+        store: the runtime state.
+        group_id: whose.
+        arms: both.
+        after: policy version of the decisions, at least one more.
+        most: rewards.
+    """
+    rows = []
+    for version, arm_id, text in store.fetch(_DETAILS, (group_id, *arms, after, most)):
+        details = json.loads(text)
+        numbers = {**(details.get("signals") or {}), "cost": details.get("cost")}
+        rows.append((version, arm_id, {k: x for k, x in numbers.items() if x is not None}))
+    return rows
+
+
+def counts_since_alarm(
+    store: RuntimeStore, group_id: int, kind: AlarmKind
+) -> list[tuple[int, str, int]]:
+    """Return fresh decisions by version and arm since the last alarm of a kind.
+
+    ``missing_rewards`` counts those that got a reward in their window, which has passed.
+    """
+    ((since,),) = store.fetch(_LATEST, (group_id, kind))
+    rewarded, values = (_REWARDED, (store.now_us(),)) if kind == "missing_rewards" else ("", ())
+    statement = f"{_COUNTS}{rewarded} GROUP BY d.version, d.arm_id ORDER BY d.version, d.arm_id"
+    return store.fetch(statement, (group_id, since, *values))
+
+
+def save_alarm(
+    store: RuntimeStore,
+    group_id: int,
+    kind: AlarmKind,
+    arm_id: str,
+    *,
+    shares: tuple[float, float],
+    n: int,
+) -> None:
+    """Store an alarm of shares, expected and realised."""
+    with store.database.transaction() as connection:
+        connection.execute(_ALARM, (group_id, arm_id, *shares, n, store.now_us(), kind))
 
 
 def requests_after(

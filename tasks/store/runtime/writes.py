@@ -52,6 +52,7 @@ _RESTART = (
     "UPDATE arms SET base_alpha = ?, base_beta = ?, alpha = ?, beta = ?, prior_json = NULL, "
     "base_seq = (SELECT max(seq) FROM rewards) WHERE group_id = ? AND arm_id = ?"
 )
+_RETIRE = "UPDATE arms SET retired_us = ? WHERE group_id = ? AND arm_id = ? AND retired_us IS NULL"
 _EXPLORE = "UPDATE groups SET explore_until = n + ?, trust = 0 WHERE id = ?"
 _SETTINGS = "SELECT settings_json FROM systems WHERE system = ?"
 _ABSENT = (
@@ -179,6 +180,14 @@ def reward_missing(connection: Connection, system: str, group_id: int, now: int)
             connection, system, Reward(decision_id=decision_id), missing, int(expires_us) - 1
         )
     return len(rows)
+
+
+def retire(connection: Connection, group_id: int, arm_id: str, now: int) -> bool:
+    """Retire an arm, keep its data, and return whether it was active."""
+    connection.execute(_RETIRE, (now, group_id, arm_id))
+    changed = connection.changes() > 0
+    revise(connection, group_id)
+    return changed
 
 
 def revise(connection: Connection, group_id: int) -> None:

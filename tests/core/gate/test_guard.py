@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.gate.guard import Guard, gains_against_champion
+from convergence_core.gate.guard import Guard, allowed, gains_against_champion
+from convergence_core.gate.guardrails import Guardrail
 
 
 def looked(
@@ -33,11 +34,11 @@ def looked(
 def watched(
     means: tuple[float, float], rng: np.random.Generator, *, looks: int, tolerance: float = 0.0
 ) -> Guard:
-    """Return the guard at its decision, or after these looks."""
+    """Return the guard at its first verdict, or after these looks."""
     guard = Guard()
     for _ in range(looks):
         guard = looked(guard, means, rng, tolerance=tolerance)
-        if guard.decision != "watching":
+        if guard.is_worse or guard.is_safe:
             break
     return guard
 
@@ -73,18 +74,18 @@ def test_both_kinds_of_evidence_are_one_at_most_in_expectation_at_the_edge_of_th
 
 
 @pytest.mark.parametrize(
-    ("means", "tolerance", "decision"),
+    ("means", "tolerance", "verdict"),
     [
-        ((0.3, 0.7), 0.0, "rollback"),
-        ((0.8, 0.5), 0.0, "confirmed"),
-        ((0.6, 0.6), 0.15, "confirmed"),
+        ((0.3, 0.7), 0.0, "worse"),
+        ((0.8, 0.5), 0.0, "safe"),
+        ((0.6, 0.6), 0.15, "safe"),
     ],
 )
-def test_worse_promotions_go_back_and_better_or_tolerated_ones_are_confirmed(
-    means, tolerance, decision
+def test_worse_promotions_are_worse_and_better_or_tolerated_ones_are_safe(
+    means, tolerance, verdict
 ):
-    rng = np.random.default_rng(1)
-    assert watched(means, rng, looks=200, tolerance=tolerance).decision == decision
+    guard = watched(means, np.random.default_rng(1), looks=200, tolerance=tolerance)
+    assert (guard.is_worse, guard.is_safe) == (verdict == "worse", verdict == "safe")
 
 
 @pytest.mark.slow
@@ -95,7 +96,7 @@ def test_a_decline_that_begins_late_is_found_nearly_as_soon_as_one_from_the_star
         guard = Guard(alpha=0.05)
         for look in range(n_good + 200):
             means = (0.72, 0.7) if look < n_good else (0.4, 0.7)
-            guard = replace(looked(guard, means, rng), decision="watching")
+            guard = replace(looked(guard, means, rng), is_worse=False)
             if guard.log_e_worse >= np.log(20.0):
                 return look - n_good + 1
         raise AssertionError("never found")
@@ -111,21 +112,56 @@ def test_equal_arms_seldom_go_back_over_a_long_watch():
     rng, n_runs = np.random.default_rng(6), 150
     back = confirmed = 0
     for _ in range(n_runs):
-        decision = watched((0.6, 0.6), rng, looks=40).decision
-        back += decision == "rollback"
-        confirmed += decision == "confirmed"
+        guard = watched((0.6, 0.6), rng, looks=40)
+        back += guard.is_worse
+        confirmed += guard.is_safe
     # Significance 1e-3 for each kind of error.
     for wrong in (back, confirmed):
         test = stats.binomtest(wrong, n_runs, 0.05, alternative="greater")
         assert test.pvalue > 1e-3, f"{wrong} of {n_runs}, 5% allowed"
 
 
-def test_the_first_verdict_stays():
+def test_a_verdict_stays():
     back = watched((0.2, 0.8), np.random.default_rng(0), looks=100)
-    assert back.decision == "rollback"
-    later = looked(back, (0.9, 0.1), np.random.default_rng(1))
-    assert later.decision == "rollback"
+    assert back.is_worse
+    later = looked(back, (0.9, 0.1), np.random.default_rng(1), n=2_000)
+    assert later.is_worse
+    assert later.is_safe
     assert later.n > back.n
+
+
+def test_guardrails_share_the_error_of_a_rollback_and_not_that_of_a_step():
+    alone, shared = Guard(alpha=0.05), Guard(alpha=0.05, n_guardrails=4)
+    assert shared.log_threshold_worse - alone.log_threshold_worse == pytest.approx(np.log(4.0))
+    assert shared.log_threshold == alone.log_threshold == pytest.approx(np.log(20.0))
+
+
+@pytest.mark.parametrize("margin", [30.0, -30.0])
+def test_a_number_is_cut_at_tukeys_outer_fences_of_the_control(margin: float):
+    control = [100.0 + n for n in range(101)]
+    rail = Guardrail(name="latency_ms", margin=margin).fenced(control, since=7)
+    assert rail.since == 7
+    assert rail.high - rail.low == pytest.approx(75.0 + 150.0 + 60.0)
+    assert rail.centre == pytest.approx(np.mean([rail.scaled(x) for x in control]))
+    assert rail.scaled(150.0) - rail.scaled(150.0 + margin) == pytest.approx(rail.tolerance)
+    assert rail.scaled(1e300) == (0.0 if margin > 0 else 1.0)
+    assert rail.scaled(-1e300) == (1.0 if margin > 0 else 0.0)
+
+
+def test_fences_wait_for_values_and_stand_around_a_constant():
+    rail = Guardrail(name="error", margin=0.01)
+    assert not rail.fenced([0.0] * 19, since=0).is_fenced
+    errors = rail.fenced([0.0] * 20, since=0)
+    assert (errors.low, errors.high) == (0.0, 1.02)
+    assert errors.scaled(0.0) - errors.scaled(1.0) == pytest.approx(1 / 1.02)
+    huge = rail.fenced([1e300] * 30, since=0)
+    assert huge.is_fenced
+    assert np.isfinite([huge.centre, huge.scaled(0.0)]).all()
+
+
+def test_a_step_allows_the_margin_over_its_share_of_the_requests():
+    assert allowed(0.05, 0.25) == pytest.approx(0.2)
+    assert allowed(0.3, 0.1) == 0.9
 
 
 def test_a_look_without_rewards_changes_nothing():

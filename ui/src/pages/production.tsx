@@ -1,4 +1,4 @@
-/* Production: the arms of a system, their evidence, drift and guards; promote and roll back. */
+/* Production: the arms of a system, their evidence, alarms and ramps; promote and roll back. */
 import { useData } from "../api";
 import { Card, Empty, Show, Table } from "../parts";
 import { PlotChart, type Plot } from "../plot";
@@ -57,15 +57,15 @@ function System({ system }: { system: string }) {
                     { key: "e", title: "Evidence", by: (a) => a.log_e, show: (a) => a.log_e === null ? "–" : a.log_threshold === null ? three(Math.exp(a.log_e)) : <>{evidence(a.log_e, a.log_threshold)}{<><div class="bar"><i style={{ width: `${Math.max(0, Math.min(100, (100 * a.log_e) / a.log_threshold))}%` }} /></div></>}</> },
                     { key: "left", title: "Requests left", n: true, by: (a) => a.n_to_verdict, show: (a) => count(a.n_to_verdict) },
                     { key: "v", title: "Verdict", show: (a) => <One text={a.verdict} max={200} /> },
-                    { key: "w", title: "", show: (a) => a.is_champion || a.status === "retired" || session.data?.why_not ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={system} ask={`From the next decision, ${a.name} is the champion of ${system}. A guard rolls it back if it does worse.`} done={loaded.again} /> },
+                    { key: "w", title: "", show: (a) => a.is_champion || a.status === "retired" || session.data?.why_not ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={system} ask={`From the next decision, ${a.name} is the champion of ${system}. Its share rises step by step; it rolls back if it does worse.`} done={loaded.again} /> },
                   ]}
                 />
               )}
             </Card>
             {d.history.length > 1 && <History of={d} />}
             <div class="grid">
-              <List title="Drift" rows={d.drift} none="No alarms." />
-              <List title="Guards" rows={d.guards} none="No promotion is under guard." />
+              <List title="Alarms" rows={d.drift} none="No alarms." />
+              <List title="Ramps" rows={d.guards} none="No promotion is on a ramp." />
               <List title="Promotions" rows={d.promotions} none="No promotions yet." />
             </div>
           </>

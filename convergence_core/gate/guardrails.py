@@ -1,0 +1,71 @@
+"""Guardrails: numbers that a promotion may not make worse.
+
+A number without bounds is cut at Tukey's outer fences (J. Tukey, "Exploratory data analysis", 1977) of
+earlier values z of the control, higher is worse, with quartiles q1 and q3, and scaled to [0, 1]:
+
+    low = max(min z, q1 - 3 (q3 - q1)),    high = q3 + 3 (q3 - q1) + 2 margin                      (1)
+    x = (high - min(max(z, low), high)) / (high - low)                                             (2)
+
+A cut changes differences by at most themselves: what is worse by at most the margin, is so when cut.
+What lies beyond the fences counts as at them.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+REWARD: Final = "reward"
+"""Name of the reward as a guardrail."""
+MIN_VALUES: Final = 20
+"""Values of the control that fences need."""
+_LARGEST: Final = 1e100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guardrail:
+    """A number that comes with the reward."""
+
+    name: str
+    """``cost``, or a key of ``signals``."""
+    margin: float
+    """By how much its mean may rise; below 0: by how much it may fall."""
+    low: float = 0.0
+    """Fences of the number, or of its negative if it may fall; equal: not known yet."""
+    high: float = 0.0
+    centre: float = 0.5
+    """Expected value, scaled."""
+    since: int = 0
+    """Policy version after which the fences hold."""
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the fences are known."""
+        return self.high > self.low
+
+    @property
+    def tolerance(self) -> float:
+        """The margin, scaled, at most 0.5."""
+        return abs(self.margin) / (self.high - self.low)
+
+    def fenced(self, control: Sequence[float], since: int) -> "Guardrail":
+        """Return the guardrail with fences by values of the control; with too few, or with fences, as it is."""
+        if len(control) < MIN_VALUES or self.is_fenced:
+            return self
+        z = [self._worse(value) for value in control]
+        first, _, third = statistics.quantiles(z, n=4, method="inclusive")
+        spread = 3.0 * (third - first)
+        low, high = max(min(z), first - spread), third + spread  # (eq. 1)
+        if not spread:  # mostly one value, such as 0 errors: its range
+            low, high = min(z), max(*z, min(z) + 1.0, min(z) + abs(min(z)))
+        rail = replace(self, low=low, high=high + 2.0 * abs(self.margin), since=since)
+        return replace(rail, centre=statistics.fmean(map(rail.scaled, control)))
+
+    def scaled(self, value: float) -> float:
+        """Return a value in [0, 1], higher is better."""
+        z = min(max(self._worse(value), self.low), self.high)
+        return (self.high - z) / (self.high - self.low)  # (eq. 2)
+
+    def _worse(self, value: float) -> float:
+        z = min(max(value, -_LARGEST), _LARGEST)
+        return z if self.margin > 0.0 else -z

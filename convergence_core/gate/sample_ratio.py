@@ -1,0 +1,61 @@
+"""Sample ratio: whether the arms' realised shares agree with their propensities.
+
+While each decision takes arm i with its logged probability p, whatever came before, each bet
+
+    wealth = mean over c of prod (1 + lambda_c ([A = i] - p)),    lambda_c = c / p or -c / (1 - p)  (1)
+
+on more or on fewer decisions than expected is a martingale from 1 (``betting``), and so is the mean
+over all arms and both sides. So it ever reaches ``1 / alpha`` with probability at most ``alpha``,
+however often one looks. M. Lindon, A. Malek, "Anytime-valid inference for multinomial count data",
+NeurIPS 2022, bet by a Dirichlet prior on fixed shares; these bets allow shares of each policy version.
+
+The same holds for the decisions that got a reward, unless rewards are missing more often from one arm.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from convergence_core.gate.betting import FRACTIONS, LOG_START, Floats, log_mean_wealth
+
+ALPHA: Final = 0.01
+"""Largest probability of a false alarm, over all time."""
+
+
+def log_e_of_shares(counts: Floats, propensities: Floats) -> Floats:
+    """Return the evidence of each arm that its share departs from its propensity, nats, (n_arms,).
+
+    Their mean, not the largest, is evidence of the whole: ``departs``.
+
+    Args:
+        counts: decisions by policy version and arm, (n_versions, n_arms).
+        propensities: the arms' probabilities in each version, (n_versions, n_arms).
+
+    Example:
+        >>> even = np.full((1, 2), 0.5)
+        >>> departs(log_e_of_shares(np.array([[60.0, 40.0]]), even))
+        False
+        >>> departs(log_e_of_shares(np.array([[80.0, 20.0]]), even))
+        True
+    """
+    total = counts.sum(axis=1, keepdims=True)
+    p = np.where(propensities < 1.0, propensities, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        above = _log_wealth(counts, total - counts, p)
+        below = _log_wealth(total - counts, counts, 1.0 - p)
+    impossible = ((propensities <= 0.0) & (counts > 0.0)).any(axis=0)
+    both = np.logaddexp(above, below) - np.log(2.0)
+    return np.where(impossible, np.inf, both)
+
+
+def departs(log_e: Floats, alpha: float = ALPHA) -> bool:
+    """Return whether the arms' evidence together is sure."""
+    return bool(log_mean_wealth(log_e) - np.log(log_e.size) >= -np.log(alpha))
+
+
+def _log_wealth(hits: Floats, misses: Floats, p: Floats) -> Floats:
+    """Return the logarithm of the wealth of bets on more hits than p, (n_arms,)."""
+    gains = hits[..., None] * np.log1p(FRACTIONS * (1.0 / p[..., None] - 1.0))
+    gains += misses[..., None] * np.log1p(-FRACTIONS)
+    stakes = ((p > 0.0) & (p < 1.0))[..., None]
+    return log_mean_wealth(LOG_START + np.where(stakes, gains, 0.0).sum(axis=0))  # (eq. 1)
