@@ -55,7 +55,7 @@ def list_arms(
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """List arms with their posterior means, retired ones included, and the ramp under way."""
+    """List arms with their posterior means, retired ones included, and the ramp."""
     from tasks.store.runtime.watches import guards_of  # noqa: PLC0415 - SQLite
 
     with open_runtime(store, config) as state:
