@@ -195,11 +195,13 @@ def test_a_number_that_gets_worse_beyond_its_margin_rolls_back(tmp_path: Path):
 def test_a_guardrail_without_values_holds_the_ramp(tmp_path: Path):
     with promoted(tmp_path / "s", steps=(0.5,), margins={"latency_ms": 100.0}) as store:
         some = {OLD: {"other": 1.0}, NEW: {"other": 1.0}}
+        found = None
         for block in range(6):
             answered(store, 50, some, seed=block)
             found = look(store, "bot", "default")
             assert found is not None
             assert found.decision == "watching"
+        assert found is not None
         assert "reward safe" in found.sentence
         assert "latency_ms has no values yet" in found.sentence
         values = {name: {"latency_ms": 100.0} for name in (OLD, NEW)}
@@ -210,6 +212,7 @@ def test_a_guardrail_without_values_holds_the_ramp(tmp_path: Path):
             assert found is not None
             if found.decision == "advance":
                 break
+        assert found is not None
         assert found.decision == "advance"
 
 
@@ -251,7 +254,7 @@ def test_a_rollback_leaves_a_later_champion_alone(tmp_path: Path):
 
 def _killed(path: Path) -> None:
     """Be killed after all of a rollback is written but its commit."""
-    watches.revise = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+    setattr(watches, "revise", lambda *_: os.kill(os.getpid(), signal.SIGKILL))  # noqa: B010
     with RuntimeStore(path) as store:
         move_guard(store, 1, now(store), "rollback", restored=champion(OLD))
 
