@@ -346,8 +346,13 @@ class Bandit:
         explore = self.settings.even_share
         if group.n < group.explore_until:
             explore = max(explore, EXPLORE_AFTER_ALARM)
-        shares, is_ramp = self._guarded(group, arms, self._shares(group, all_arms, test))
-        policy = Policy.of(shares, n=group.n, explore=0.0 if is_ramp else explore)
+        shares = self._shares(group, all_arms, test)
+        watched = self._watched(group, arms, shares, explore)
+        policy = (
+            Policy.of(shares, n=group.n, explore=explore)
+            if watched is None
+            else Policy.of(watched, n=group.n, explore=0.0)
+        )
         out = [] if test is None else np.flatnonzero(test.eliminated).tolist()
         design = design_of(all_arms, [all_arms[index].arm_id for index in out])
         design["revision"] = group.revision
@@ -368,24 +373,26 @@ class Bandit:
             arms=arms,
         )
 
-    def _guarded(
-        self, group: Group, arms: Sequence[StoredArm], shares: np.ndarray
-    ) -> tuple[np.ndarray, bool]:
-        """Return the shares while a guard watches, and whether they are those of a step of its ramp.
+    def _watched(
+        self, group: Group, arms: Sequence[StoredArm], shares: np.ndarray, explore: float
+    ) -> np.ndarray | None:
+        """Return the shares while a guard watches; ``None`` if none does.
 
-        On the ramp promoted arm and control share all requests; at its last step the control keeps
-        the hold-back.
+        On the ramp promoted arm and control share all requests. At its last step the control gets
+        the hold-back, and the other arms share the rest as the bandit does.
         """
         guard = active_guard(self._store, group.group_id)
         names = [arm.arm_id for arm in arms]
         if guard is None or not {guard.promoted, guard.champion} <= set(names):
-            return shares, False
-        kept = np.zeros(len(arms))
-        kept[names.index(guard.champion)] = 1.0 - guard.shares[0]
-        if not guard.steps:
-            return np.asarray((1.0 - guard.holdback) * shares / shares.sum() + kept), False
-        kept[names.index(guard.promoted)] = guard.shares[0]
-        return kept, True
+            return None
+        control, promoted = names.index(guard.champion), names.index(guard.promoted)
+        is_other = np.arange(len(arms)) != control
+        others = np.where(is_other, shares, 0.0)
+        if guard.steps or not others.any():
+            others = np.eye(len(arms))[promoted]
+        else:
+            others = (1.0 - explore) * others / others.sum() + explore * is_other / is_other.sum()
+        return np.where(is_other, guard.shares[0] * others, 1.0 - guard.shares[0])
 
     def _shares(
         self, group: Group, all_arms: Sequence[StoredArm], test: BestArmTest | None
