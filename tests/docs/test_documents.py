@@ -153,7 +153,7 @@ def test_the_readme_leads_from_a_prompt_to_a_request_in_production(tmp_path: Pat
     folder = tmp_path / "my-prompt"
     in_shell(promote, folder)
     (folder / "service.py").write_text(blocks(README, "python")[0], encoding="utf-8")
-    # The control keeps a tenth of the requests: all of six with a probability of 1e-6.
+    # The control gets a tenth of the requests: all of six with a probability of 1e-6.
     selected = in_shell("for i in 1 2 3 4 5 6; do python service.py; done", folder)
     assert "angry, happy, neutral or sad" in selected
 
