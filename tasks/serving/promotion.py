@@ -148,7 +148,7 @@ def read_ramp(text: str, holdback: float) -> tuple[float, ...]:
         steps = []
     if steps[-1:] != [1.0] or not all(a < b for a, b in itertools.pairwise([0.0, *steps])):
         fix = "Write e.g. 5,25,50,100."
-        raise ConfigurationError.of("--ramp", "must rise to 100", fix, value=text[:80])
+        raise ConfigurationError.of("--ramp", "must rise to 100", fix, value=text)
     return tuple(step for step in steps if step < 1.0 - holdback)
 
 

@@ -70,6 +70,7 @@ ALLOWED = {
     "convergence/runtime/functions.py": {"repr(defect['input'])[:80]"},
     "convergence_core/evidence.py": {"str(value)[:80]"},
     "convergence_core/bandit/drift.py": {"str(value)[:80]"},
+    "convergence_core/bandit/features.py": {"text[:MOST_CHARACTERS]"},
     "convergence_core/config/evaluation_rules.py": {"str(error)[:80]"},
     "convergence_core/config/source.py": {"text[:40]"},
     "convergence_core/config/secrecy.py": {"text[:_MAX_SHOWN - 2]"},
@@ -88,7 +89,8 @@ ALLOWED = {
     "tasks/serving/offers.py": {"text[16:20]", "text[20:]"},
 }  # fmt: skip
 """What is cut and is no answer, error or output of others: values of a configuration, which was
-checked to hold no secret, states and digests of our own, and what the store keeps redacted."""
+checked to hold no secret, states and digests of our own, texts of which only features are kept, and
+what the store keeps redacted."""
 
 
 def is_text(node: ast.expr) -> bool:

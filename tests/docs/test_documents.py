@@ -270,7 +270,7 @@ def test_documents_name_no_machine_and_no_package_index():
 
 def test_the_runtime_example_runs_as_printed(tmp_path: Path):
     text = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
-    serving, _ = blocks(text, "python")
+    serving, _, _ = blocks(text, "python")
     (tmp_path / "serve.py").write_text(serving, encoding="utf-8")
     printed = in_shell(
         "PYTHONPATH=$CHECKOUT python serve.py".replace("$CHECKOUT", str(ROOT)), tmp_path
