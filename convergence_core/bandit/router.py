@@ -57,8 +57,10 @@ class CaseTable:
     def comparable(self) -> "CaseTable":
         """Return the table of the candidates that answered most cases, the best first."""
         rewards = np.where(np.isfinite(self.rewards), self.rewards, np.nan)
-        kept = np.flatnonzero(np.isfinite(rewards).mean(axis=0) >= COVERAGE)
-        means = [np.nanmean(rewards[:, k]) for k in kept]
+        is_known = np.isfinite(rewards)
+        kept = np.flatnonzero(is_known.mean(axis=0) >= COVERAGE)
+        weights = self.weights[:, None] * is_known[:, kept]
+        means = np.average(np.nan_to_num(rewards[:, kept]), axis=0, weights=weights)
         kept = kept[np.argsort(means, kind="stable")[::-1][:MOST_CANDIDATES]]
         return CaseTable(
             contexts=self.contexts,
@@ -92,15 +94,17 @@ def routing_of(table: CaseTable, *, rng: np.random.Generator, level: float = 0.9
     if missing:
         return replace(counted, missing=missing)
     chosen, arms = _router(table)
-    single, routed = table.rewards[:, arms[0]], _held_out(table, rng)
+    single, routed = table.rewards[:, 0], _held_out(table, rng)
     both = np.isfinite(single) & np.isfinite(routed)
     groups = [group for group, is_known in zip(table.groups, both, strict=True) if is_known]
     gains, weights = grouped(
         (routed - single)[both].tolist(), table.weights[both].tolist(), groups
     )
     verdict = PairedGate().judge(gains, weights, level=(1.0 - level) / 2.0)
-    shares = np.bincount(chosen, minlength=len(arms)) / n
-    columns = [k for k, share in zip(arms, shares, strict=True) if share > 0.0]
+    counts = np.bincount(chosen, weights=table.weights, minlength=len(arms))
+    share_of = {k: float(count / counts.sum()) for k, count in zip(arms, counts, strict=True)}
+    # The arms of ``night`` stand in the order of ``shares``, whose keys are sorted when they are stored.
+    columns = sorted((k for k in arms if share_of[k] > 0.0), key=lambda k: table.candidates[k])
     night = None
     if verdict.low > 0.0 and len(columns) > 1:
         night = ContextualArms.of_table(table.contexts, table.rewards[:, columns]).to_json()
@@ -110,9 +114,9 @@ def routing_of(table: CaseTable, *, rng: np.random.Generator, level: float = 0.9
         gain=verdict.mean,
         low=verdict.low,
         high=verdict.high,
-        shares={table.candidates[k]: float(s) for k, s in zip(arms, shares, strict=True) if s > 0.0},
+        shares={table.candidates[k]: share_of[k] for k in columns},
         night=night,
-    )  # fmt: skip
+    )
 
 
 def _units(groups: Sequence[str | None]) -> dict[tuple[int, str], list[int]]:
@@ -133,7 +137,7 @@ def _held_out(table: CaseTable, rng: np.random.Generator) -> Floats:
         rest = sorted(set(range(len(table.contexts))) - set(out))
         contexts = [table.contexts[i] for i in rest]
         arms = ContextualArms.of_table(contexts, table.rewards[rest])
-        picked = portfolio(_expected(arms, contexts))
+        picked = portfolio(_expected(arms, contexts), table.weights[rest])
         there = _expected(arms, [table.contexts[i] for i in out])[:, picked]
         routed[out] = table.rewards[out, np.array(picked)[there.argmax(axis=1)]]
     return routed
@@ -143,7 +147,7 @@ def _router(table: CaseTable) -> tuple[np.ndarray, list[int]]:
     """Return the place among the arms that each case goes to by all cases, and the arms."""
     arms = ContextualArms.of_table(table.contexts, table.rewards)
     expected = _expected(arms, table.contexts)
-    picked = portfolio(expected)
+    picked = portfolio(expected, table.weights)
     return expected[:, picked].argmax(axis=1), picked
 
 
@@ -151,16 +155,17 @@ def _expected(arms: ContextualArms, contexts: Sequence[Mapping[str, Feature]]) -
     return np.array([arms.posterior(context).mean_sd[0] for context in contexts])
 
 
-def portfolio(expected: Floats) -> list[int]:
+def portfolio(expected: Floats, weights: Floats) -> list[int]:
     """Return the columns to route between, the best on average first.
 
     Args:
         expected: reward of each case and candidate, (n, n_candidates).
+        weights: of the cases, (n,).
     """
-    picked = [int(expected.mean(axis=0).argmax())]
+    picked = [int(np.average(expected, axis=0, weights=weights).argmax())]
     while len(picked) < MOST_ARMS:
         top = expected[:, picked].max(axis=1)
-        growth = np.maximum(expected - top[:, None], 0.0).mean(axis=0)
+        growth = np.average(np.maximum(expected - top[:, None], 0.0), axis=0, weights=weights)
         if growth.max() < LEAST_GROWTH:
             break
         picked.append(int(growth.argmax()))

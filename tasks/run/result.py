@@ -9,7 +9,6 @@ from convergence_core.bandit.features import case_contexts, request_features
 from convergence_core.bandit.report import Routing
 from convergence_core.bandit.router import CaseTable, routing_of
 from convergence_core.config import Configuration
-from convergence_core.evidence import Archive
 from convergence_core.explanation.explain import explain
 from convergence_core.prompts.state import text_id_of
 from convergence_core.records import Params, Ranked, fields_of
@@ -139,24 +138,26 @@ def collect(
     return _with_reasons(result, run, recommendation, view, fitted)
 
 
-def _routing(run: Run, archive: Archive, level: float) -> Routing:
-    """Return what another candidate for each search case would earn."""
+def _routing(run: Run, view: View) -> Routing:
+    """Return what another candidate for each search case would earn, of those that keep the constraints."""
     cases = run.loaded.search_cases
     rows = {case.case_id: i for i, case in enumerate(cases)}
-    sums = np.zeros((2, len(cases), len(archive)))
-    for k, member in enumerate(archive):
-        for (case_id, _), reward in member.rewards.items():
+    members = view.search.archive.members
+    feasible = [name for name in members if view.standing[name].is_feasible]
+    sums = np.zeros((2, len(cases), len(feasible)))
+    for k, name in enumerate(feasible):
+        for (case_id, _), reward in members[name].rewards.items():
             if case_id in rows:
                 sums[:, rows[case_id], k] += reward, 1.0
     rewards = np.divide(sums[0], sums[1], out=np.full(sums[0].shape, np.nan), where=sums[1] > 0.0)
     table = CaseTable(
         contexts=[request_features(context) for context in case_contexts(cases)],
-        candidates=list(archive.members),
+        candidates=feasible,
         rewards=rewards,
         groups=[case.group for case in cases],
         weights=np.array([case.weight for case in cases]),
     )
-    return routing_of(table, rng=np.random.default_rng(0), level=level)
+    return routing_of(table, rng=np.random.default_rng(0), level=view.level)
 
 
 def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dict[str, Params]:
@@ -333,5 +334,4 @@ def _with_reasons(
         rules=sampler.rules if isinstance(sampler, ThompsonSampler) else None,
         goals=goals,
     )
-    routing = _routing(run, view.search.archive, view.level)
-    return replace(result, effects=effects, explanation=explanation, routing=routing)
+    return replace(result, effects=effects, explanation=explanation, routing=_routing(run, view))

@@ -11,7 +11,7 @@ from convergence_core.bandit.contextual import ContextualArms
 from convergence_core.bandit.features import case_contexts, request_features
 from convergence_core.bandit.report import Routing
 from convergence_core.bandit.router import CaseTable, portfolio, routing_of
-from convergence_core.records import Case, Json
+from convergence_core.records import Case, Json, canonical_json
 
 TOPICS = {
     "law": "contract court statute appeal clause evidence ruling liability",
@@ -103,8 +103,26 @@ def test_missing_cells_count_for_no_one():
 
 def test_arms_are_added_as_long_as_they_raise_what_is_expected():
     expected = np.array([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5], [0.6, 0.5, 0.5]])
-    assert portfolio(expected) == [0, 1], "the third is best for no case"
-    assert portfolio(expected[:, [2]]) == [0]
+    even = np.ones(3)
+    assert portfolio(expected, even) == [0, 1], "the third is best for no case"
+    assert portfolio(expected[:, [2]], even) == [0]
+
+
+def test_the_single_best_is_the_best_by_the_weights_of_the_cases():
+    is_heavy = np.arange(60) < 20
+    rewards = np.where(is_heavy[:, None], [1.0, 0.0], [0.2, 1.0])
+    weights = np.where(is_heavy, 10.0, 0.1)
+    routing = routed(table(60, 2, by_topic=False, rewards=rewards, weights=weights))
+    assert routing.single == pytest.approx(np.average(rewards[:, 0], weights=weights))
+
+
+def test_arms_and_their_knowledge_keep_one_order_through_the_store():
+    """Keys are sorted when they are stored, and the better of both comes last."""
+    routing = routed(table(200, 0, by_topic=True, candidates=["z", "b"]))
+    stored = json.loads(canonical_json({"shares": routing.shares, "night": routing.night}))
+    night = ContextualArms.from_json(stored["night"], [math.nan] * 2, [1.0] * 2)
+    law = night.posterior(request_features({"text": TOPICS["law"]})).mean_sd[0]
+    assert law[[*stored["shares"]].index("z")] > law[[*stored["shares"]].index("b")]
 
 
 def served_regret(night: ContextualArms | None, seed: int, n: int = 150) -> float:
