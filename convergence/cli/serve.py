@@ -1,6 +1,7 @@
 """``serve``: arms and rewards over HTTP."""
 
 import contextlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,6 +92,10 @@ def serve(  # noqa: PLR0917 - Typer's options
     if max_usd is not None and (offline or not chat):
         raise ConfigurationError.of(
             "--max-usd", "needs `--chat` without `--offline`", "Add --chat, or remove --max-usd."
+        )
+    if max_usd is not None and not math.isfinite(max_usd):
+        raise ConfigurationError.of(
+            "--max-usd", "must be finite", "Remove it for no limit.", value=max_usd
         )
     service_options = ServiceOptions(
         host=host,

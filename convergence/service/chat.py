@@ -63,7 +63,7 @@ _SETTINGS: Final = (
 _ENDING: Final = (
     "The service shut down before the answer was complete, so it is not logged. Try again."
 )
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CUT: Final = frozenset({"length", "max_tokens"})
 """Reasons for the end, in providers' words, of answers that were cut by their limit."""
 DEEPEST: Final = 64
@@ -174,7 +174,7 @@ class CompletionBody(BaseModel):
             raise ValueError(
                 f"`messages` and `tools` must be nested at most {DEEPEST} levels deep"
             )
-        if _SURROGATE.search(json.dumps(given, ensure_ascii=False, allow_nan=False)):
+        if SURROGATE.search(json.dumps(given, ensure_ascii=False, allow_nan=False)):
             raise ValueError("`messages` must be Unicode text, without halves of surrogate pairs")
         if self.messages[-1].role not in ("user", "tool"):
             raise ValueError("`messages` must end with a message of role `user` or `tool`")

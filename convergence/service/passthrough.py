@@ -3,6 +3,7 @@
 The calls are in the ledger and under the limits of a chat's; their answers are not logged, and no arm gives them.
 """
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from convergence.service.bodies import json_answer
 from convergence.service.chat import (
     DEEPEST,
     PREFIX,
+    SURROGATE,
     EventStream,
     is_deeper,
     refusal_of,
@@ -29,7 +31,7 @@ from convergence_core.field_types import Name
 from convergence_core.records import Json
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import LoggedChat
-from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.process_redaction import without_known_secrets
 from tasks.secrets.redaction import redact_json
 
 
@@ -54,6 +56,12 @@ class ProviderBody(BaseModel):
             raise ValueError("`background` must be left out: such an answer tells no cost")
         if is_deeper([self.input, self.model_extra or {}], DEEPEST):
             raise ValueError(f"the body must be nested at most {DEEPEST} levels deep")
+        try:
+            text = json.dumps([self.input, self.model_extra], ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            raise ValueError("the numbers of the body must be finite") from None
+        if SURROGATE.search(text):
+            raise ValueError("the body must be Unicode text, without halves of surrogate pairs")
         return self
 
 
@@ -82,8 +90,8 @@ class _ForwardedStream(EventStream):
 
 
 def without_keys(answer: Mapping[str, Json]) -> Any:
-    """Return a provider's answer without secrets: an error may repeat the key."""
-    return redact_json(dict(answer), redacted_text)
+    """Return a provider's answer without this project's secrets: an error may repeat the key."""
+    return redact_json(dict(answer), without_known_secrets)
 
 
 def passthrough_routes(chat: LoggedChat) -> APIRouter:
@@ -96,7 +104,8 @@ def passthrough_routes(chat: LoggedChat) -> APIRouter:
         try:
             if body.stream:
                 return _ForwardedStream(chat, path, sent)
-            return json_answer(await while_connected(request.receive, chat.forward(path, sent)))
+            answer = await while_connected(request.receive, chat.forward(path, sent))
+            return json_answer(without_keys(answer))
         except EvaluationFault as fault:
             raise refusal_of(fault) from None
 

@@ -90,6 +90,8 @@ def _message(message: Json) -> int | None:
         return _n_shown(message)
     if _MEDIA_KEYS & message.keys() or message.get("type", "text") not in _TEXT_TYPES:
         return None
+    if message.keys() == {"id"}:  # a reference to an earlier item, whose text the provider adds
+        return None
     nested = {k for k in ("content", "parts") if isinstance(message.get(k), (list, str))}
     return sum_of(*(_message(v) if k in nested else _n_shown({k: v}) for k, v in message.items()))
 

@@ -33,6 +33,10 @@ LEAST_EFFECT: Final = 0.04
 """Below it a game's cases cost more than they tell; cases as good as the user's reach .15 in the benchmark."""
 LEAST_SD: Final = 0.01
 """Of the noise, in reward."""
+MOST_SD: Final = 0.5
+"""Standard deviation of rewards that are 0 or 1 equally often: none in [0, 1] has a larger one."""
+LEAST_FREE: Final = 10
+"""Degrees of freedom of the residuals from which they tell the noise."""
 P_SURE: Final = 0.9
 """Probability of a statement on a game that acts on it."""
 UNDECIDED, KEPT, FADED, DROPPED = 0.5, 0.9, 0.25, 0.1
@@ -132,8 +136,8 @@ def effects(rewards: Sequence[CaseReward]) -> dict[str, GameEffect]:
         ['sums']
     """
     games = sorted({each.game for each in rewards if each.game is not None})
-    x, y = paired_trials(rewards, games)
-    mean, covariance = posterior(x, y, _noise_variance(x, y))
+    x, y, n_generations = paired_trials(rewards, games)
+    mean, covariance = posterior(x, y, _noise_variance(x, y, n_generations))
     return {
         game: GameEffect(
             game=game,
@@ -148,8 +152,10 @@ def effects(rewards: Sequence[CaseReward]) -> dict[str, GameEffect]:
 
 def paired_trials(
     rewards: Sequence[CaseReward], games: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Return X, (n_trials, n_games), and y, (n_trials,), of the trials with a case of a game and of the user.
+
+    Beside them stands the number of generations, each of which has one mean taken out.
 
     Args:
         rewards: see ``effects``.
@@ -172,10 +178,11 @@ def paired_trials(
         if mean is not None:
             trial = trials.setdefault((each.run_id, each.generation, each.candidate_id), {})
             trial.setdefault(each.game, []).append(each.reward - mean)
-    kept = [gaps for gaps in trials.values() if None in gaps and len(gaps) > 1]
-    x = [[fmean(gaps.get(game, (0.0,))) for game in games] for gaps in kept]
-    y = [fmean(gaps[None]) for gaps in kept]
-    return np.array(x).reshape(len(kept), len(games)), np.array(y)
+    both = {trial: gaps for trial, gaps in trials.items() if None in gaps and len(gaps) > 1}
+    x = [[fmean(gaps.get(game, (0.0,))) for game in games] for gaps in both.values()]
+    y = [fmean(gaps[None]) for gaps in both.values()]
+    n_generations = len({(run_id, generation) for run_id, generation, _ in both})
+    return np.array(x).reshape(len(both), len(games)), np.array(y), n_generations
 
 
 def posterior(
@@ -193,9 +200,10 @@ def posterior(
     return covariance @ (x.T @ y) / noise_variance, covariance
 
 
-def _noise_variance(x: np.ndarray, y: np.ndarray) -> float:
-    """Return s^2, at least ``LEAST_SD`` squared."""
-    n_free = len(y) - x.shape[1]
-    fitted = x @ np.linalg.lstsq(x, y, rcond=None)[0] if n_free > 0 else np.zeros_like(y)
-    squares = float(np.sum((y - fitted) ** 2))
-    return float(max(squares / max(n_free, 1), LEAST_SD**2))
+def _noise_variance(x: np.ndarray, y: np.ndarray, n_generations: int) -> float:
+    """Return s^2, at least ``LEAST_SD`` squared; the largest of a reward while too few trials tell it."""
+    n_free = len(y) - x.shape[1] - n_generations
+    if n_free < LEAST_FREE:
+        return MOST_SD**2
+    fitted = x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    return max(float(np.sum((y - fitted) ** 2)) / n_free, LEAST_SD**2)

@@ -119,13 +119,14 @@ class PaidAnswers:
             EvaluationFault: as the call's, or of type ``SPENT``: the day's limit refuses it.
             StoreError: the journal cannot be written.
         """
+        digest = sha256_hex(canonical_json(call.request))  # before a slot is taken: it may raise
         await self._slots.acquire()
         try:
             budget, reservation = await self._reserved(call)
         except BaseException:
             self._slots.release()
             raise
-        intent = self._intent(call, interaction_id)
+        intent = self._intent(call, digest, interaction_id)
         made = asyncio.create_task(self._made(call, intent, budget, reservation))
         self._calls.add(made)
         made.add_done_callback(self._ended)
@@ -172,7 +173,7 @@ class PaidAnswers:
             self._run_id = run_id
         return self._budget
 
-    def _intent(self, call: PaidCall, interaction_id: str) -> CallIntent:
+    def _intent(self, call: PaidCall, digest: str, interaction_id: str) -> CallIntent:
         return CallIntent(
             call_key=uuid4().hex,
             run_id=self._run_id,
@@ -181,7 +182,7 @@ class PaidAnswers:
             purpose=call.purpose,
             provider=call.provider,
             model=call.model,
-            request_sha256=sha256_hex(canonical_json(call.request)),
+            request_sha256=digest,
             lease_s=2 * call.timeout_s + LEASE_MARGIN_S,
             max_usd=call.worst.usd,
             max_tokens=call.worst.tokens,

@@ -15,6 +15,8 @@ from tasks.store.tables.parquet_store import ParquetStore
 
 CASES_TAG: Final = "game_cases"
 """Tag of a search: approved case → game, probability, whether it is used."""
+NUMBER_TAG: Final = "game_search"
+"""Tag of a search: its number among those of its system whose hard cases had coins."""
 _GAMES: Final = "SELECT DISTINCT 'game-' || play_id AS case_id, game FROM game_plays"
 _REWARDS: Final = """
     SELECT run_id, generation, candidate_id, case_id, reward FROM evaluations
@@ -25,7 +27,8 @@ _REWARDS: Final = """
 def case_tag(store: ParquetStore, system: str, loaded: Loaded) -> dict[str, str]:
     """Return the tag with the coins of a new search's hard cases; empty if it has none.
 
-    A coin is a function of the case, the seed and the number of the system's earlier searches with coins.
+    A coin is a function of the case, the seed and the search's number among those with coins. Cases of
+    plays that the store does not have count as cases of one more game, of which nothing is said.
 
     Args:
         store: holds the plays that found the cases, and earlier searches.
@@ -37,16 +40,17 @@ def case_tag(store: ParquetStore, system: str, loaded: Loaded) -> dict[str, str]
         return {}
     game_of = {str(row["case_id"]): str(row["game"]) for row in store.rows(_GAMES)}
     known = game_effects(store, system)
-    n_before = sum(CASES_TAG in record.tags for record in store.runs(system))
-    seed = f"{loaded.configuration.optimization.seed} {n_before}"
-    coins = {}
+    earlier = [int(record.tags.get(NUMBER_TAG, 0)) for record in store.runs(system)]
+    number = max(earlier, default=0) + 1
+    rows = {}
     for case_id in hard:
-        if case_id in game_of:
-            game = game_of[case_id]
-            probability = known[game].probability if game in known else UNDECIDED
-            coins[case_id] = Coin.of(case_id, game, probability, seed=seed)
-    rows = {name: [coin.game, coin.probability, coin.is_used] for name, coin in coins.items()}
-    return {CASES_TAG: canonical_json(rows)} if rows else {}
+        game = game_of.get(case_id, "")
+        probability = known[game].probability if game in known else UNDECIDED
+        coin = Coin.of(
+            case_id, game, probability, seed=f"{loaded.configuration.optimization.seed} {number}"
+        )
+        rows[case_id] = [coin.game, coin.probability, coin.is_used]
+    return {CASES_TAG: canonical_json(rows), NUMBER_TAG: str(number)}
 
 
 def coins_of(tags: Mapping[str, str]) -> dict[str, Coin]:
@@ -75,13 +79,16 @@ def game_effects(
         system: the searches' name.
         before_us: only those that began earlier, in microseconds since the epoch.
     """
-    runs = store.runs(system)
+    runs = [
+        record
+        for record in store.runs(system)
+        if before_us is None or record.started_us < before_us
+    ]
     gone = superseded(runs)
     coins = {
-        record.run_id: found
+        record.run_id: of_cases
         for record in runs
-        if record.run_id not in gone and (before_us is None or record.started_us < before_us)
-        if (found := coins_of(record.tags))
+        if record.run_id not in gone and (of_cases := coins_of(record.tags))
     }
     rewards = []
     for row in store.rows(_REWARDS, {"runs": [*coins]}) if coins else ():
@@ -96,4 +103,4 @@ def game_effects(
                 reward=float(str(row["reward"])),
             )
         )
-    return effects(rewards)
+    return {game: effect for game, effect in effects(rewards).items() if game}

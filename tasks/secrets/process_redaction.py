@@ -53,6 +53,11 @@ def redacted_text(text: str) -> str:
     return _redact(text)
 
 
+def without_known_secrets(text: str) -> str:
+    """Return a text without the secrets that this process knows; what only looks like one stays."""
+    return _redact.without_values(text)
+
+
 def stored_json(value: Json) -> str:
     """Return an external value as redacted JSON for storage."""
     return canonical_json(redact_json(value, redacted_text))

@@ -190,12 +190,13 @@ class Redactor(_Closed):
 
     def __call__(self, text: str) -> str:
         """Return the text with every secret, and every piece of one, replaced."""
-        text = self._without_values(text)
+        text = self.without_values(text)
         for pattern in _searched(text):
             text = pattern.sub(_masked, text)
         return text
 
-    def _without_values(self, text: str) -> str:
+    def without_values(self, text: str) -> str:
+        """Return the text without known secrets; what only looks like one stays."""
         if not self._forms or len(text) < MIN_SECRET_LENGTH:
             return text
         lower = folded(text)

@@ -280,6 +280,33 @@ def test_what_may_not_pass_through_is_refused_before_anyone_is_asked(talks, body
     assert talk.provider.requests == []
 
 
+@pytest.mark.parametrize("hostile", ["1e999", '"\\ud800"'])
+def test_bodies_that_are_no_json_text_are_refused_and_take_no_slot(talks, hostile):
+    talk = talks(max_usd=1.0)
+    with talk.client() as client:
+        for _ in range(65):
+            refused = client.post(
+                "/v1/embeddings",
+                content=f'{{"model": "e", "input": "x", "user": {hostile}}}',
+                headers={"content-type": "application/json"},
+            )
+            assert refused.status_code == 422
+        talk.answer = lambda _: Answer({"data": [], "usage": {"prompt_tokens": 1}})
+        assert client.post("/v1/embeddings", json={"model": "e", "input": "x"}).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_only_looks_like_a_secret_passes_and_the_projects_own_do_not(talks, stream):
+    talk = talks()
+    text = f'token = "abcdefgh12345678" {SECRETS["admin"]}'
+    piece = {"type": "response.output_text.delta", "delta": text}
+    talk.answer = lambda _: response_events(piece) if stream else Answer({"text": text})
+    with talk.client() as client:
+        answer = client.post("/v1/responses", json={"model": "m", "stream": stream}).text
+    assert "abcdefgh12345678" in answer
+    assert SECRETS["admin"] not in answer
+
+
 @pytest.mark.parametrize(("code", "status"), [(500, 502), (401, 502), (429, 503), (400, 422)])
 def test_what_the_provider_refuses_of_a_passed_body_is_a_problem(talks, code, status):
     talk = talks()

@@ -337,6 +337,7 @@ class TestPromptBound:
             [{"role": "user", "content": [{"type": "document", "source": {}}]}],
             {"contents": [{"parts": [{"inlineData": {"data": "AA"}}]}]},
             {"messages": [], "previous_response_id": "resp_1"},
+            {"input": [{"id": "msg_1"}]},
             {"contents": [], "cachedContent": "cachedContents/1"},
             {"input": "x", "prompt": {"id": "pmpt_1"}},
             {"messages": [], "tools": [{"type": "web_search_20250305", "name": "web_search"}]},

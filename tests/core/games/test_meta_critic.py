@@ -50,7 +50,8 @@ def test_candidates_are_compared_on_the_same_case_of_the_same_generation():
         # Without a case of the user's, or of a game, a trial says nothing.
         reward("x", "hard", 1.0, "a", generation=2), reward("y", "hard", 0.0, "a", generation=2),
     ]  # fmt: skip
-    x, y = paired_trials(rewards, ["a", "b"])
+    x, y, n_generations = paired_trials(rewards, ["a", "b"])
+    assert n_generations == 2
     assert x == pytest.approx(np.array([[0.5, 0.0], [-0.5, 0.0], [0.0, -0.2], [0.0, 0.2]]))
     assert y == pytest.approx([0.2, -0.2, 0.1, -0.1])
     found = effects(rewards)
@@ -107,6 +108,21 @@ def test_planted_games_are_told_apart_and_harmful_ones_dropped():
 
 
 TEXT = "the parcel left our store on monday and should reach you within five working days or so"
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("n_candidates", [2, 3, 8, 20])
+def test_a_game_that_says_nothing_is_decided_no_more_often_than_is_stated(n_candidates):
+    n_dropped, rng = 0, np.random.default_rng(n_candidates)
+    for _ in range(200):
+        scores = rng.integers(2, size=(2, n_candidates)).astype(float)
+        rewards = [
+            reward(f"c{k}", case, float(scores[row, k]), game)
+            for row, (case, game) in enumerate([("mine", None), ("hard", "a")])
+            for k in range(n_candidates)
+        ]
+        n_dropped += effects(rewards)["a"].is_dropped
+    assert n_dropped <= 32, "of 200; 20 are stated, and 32 is their 99.7 % quantile"
 
 
 def test_held_out_text_in_a_prompt_is_caught():
