@@ -95,7 +95,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         )
     if max_usd is not None and not math.isfinite(max_usd):
         raise ConfigurationError.of(
-            "--max-usd", "must be finite", "Remove it for no limit.", value=max_usd
+            "--max-usd", "must be finite", "Remove it for no limit.", value=str(max_usd)
         )
     service_options = ServiceOptions(
         host=host,

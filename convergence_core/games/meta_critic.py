@@ -206,4 +206,4 @@ def _noise_variance(x: np.ndarray, y: np.ndarray, n_generations: int) -> float:
     if n_free < LEAST_FREE:
         return MOST_SD**2
     fitted = x @ np.linalg.lstsq(x, y, rcond=None)[0]
-    return max(float(np.sum((y - fitted) ** 2)) / n_free, LEAST_SD**2)
+    return float(max(np.sum((y - fitted) ** 2) / n_free, LEAST_SD**2))
