@@ -56,6 +56,7 @@ def promote(  # noqa: PLR0917 - Typer's options
 
     Requests get them as an arm whose prior is the run's measurement. Their share rises step by step
     while no guardrail gets worse against the former champion, or the defaults; else they roll back.
+    Linear arms have no ramp, control or rollback.
 
     Exit code 100: gate not passed, or not decided yet; `--unproven` overrides the latter.
     """
@@ -63,6 +64,7 @@ def promote(  # noqa: PLR0917 - Typer's options
     from tasks.run.adoption import adopt, describe_obstacle, obstacle  # noqa: PLC0415 - brings NumPy
     from tasks.run.run import FLOW_RUN_TAG  # noqa: PLC0415 - as above
     from tasks.serving.promotion import read_ramp  # noqa: PLC0415 - as above
+    from tasks.store.runtime.rows import shares_text  # noqa: PLC0415 - brings pydantic
 
     record = finished_run(locations.open_store(store, config), run)
     result = RunResult.from_json(record.summary_json or "")
@@ -70,7 +72,7 @@ def promote(  # noqa: PLR0917 - Typer's options
     reason = _grounds(result, unproven)
     best = result.best
     assert best is not None  # noqa: S101 - the gate compared it
-    arm = rival = None
+    arm = rival = group = None
     decision = None if result.gate is None else result.gate.decision
     with locations.open_runtime(store, config) as state:
         why = obstacle(state, result)
@@ -86,6 +88,7 @@ def promote(  # noqa: PLR0917 - Typer's options
                 tolerance=tolerance,
                 ramp=steps,
             )
+            group = state.group(result.system, agent_type)
     answered = {"promoted": why is None, "run": result.label, "decision": decision}
     if why is None:
         answered |= {
@@ -95,13 +98,15 @@ def promote(  # noqa: PLR0917 - Typer's options
         }
         text = f"{best.label} is the champion of {result.system} now."
         if rival is not None:
-            shares = [f"{100 * share:g} %" for share in (*steps, 1.0 - holdback)]
+            shares = shares_text(steps, holdback)
             text += (
                 f"\nLive at {shares[0]} of the requests; the old settings get the rest as control. "
                 "`convergence fold` compares them: it "
             )
             text += f"advances to {', '.join(shares[1:])}, or " if steps else "confirms, or "
             text += "rolls back. `convergence gates` shows where it is."
+        elif arm is not None and group is not None and group.kind == "linear":
+            text += "\nIts arms are linear, which have no ramp: the bandit shares the requests at once."
     else:
         text = describe_obstacle(why, result)
     console.emit(answered, text)

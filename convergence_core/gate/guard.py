@@ -98,7 +98,7 @@ class Guard:
 
     def tell(self, gains: Gains) -> "Guard":
         """Return the guard after a look, with its verdicts."""
-        if not gains.n:
+        if not (gains.n or gains.worse.any() or gains.better.any()):
             return self
         k = self.n_looks + 1
         entering = LOG_START - np.log(k * (k + 1.0))  # (eq. 1)

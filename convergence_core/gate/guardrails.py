@@ -3,11 +3,11 @@
 A number without bounds is cut at Tukey's outer fences (J. Tukey, "Exploratory data analysis", 1977) of
 earlier values z of the control, higher is worse, with quartiles q1 and q3, and scaled to [0, 1]:
 
-    low = max(min z, q1 - 3 (q3 - q1)),    high = q3 + 3 (q3 - q1) + 2 margin                      (1)
+    low = q1 - 3 (q3 - q1),    high = q3 + 3 (q3 - q1) + 2 margin                                  (1)
     x = (high - min(max(z, low), high)) / (high - low)                                             (2)
 
-A cut changes differences by at most themselves: what is worse by at most the margin, is so when cut.
-What lies beyond the fences counts as at them.
+What lies beyond the fences counts as at them: verdicts are on means of cut values, and a cut of large
+gains or of large losses changes their difference.
 """
 
 import statistics
@@ -52,12 +52,13 @@ class Guardrail:
         """Return the guardrail with fences by values of the control; with too few, or with fences, as it is."""
         if len(control) < MIN_VALUES or self.is_fenced:
             return self
-        z = [self._worse(value) for value in control]
+        z = sorted(self._worse(value) for value in control)
         first, _, third = statistics.quantiles(z, n=4, method="inclusive")
         spread = 3.0 * (third - first)
-        low, high = max(min(z), first - spread), third + spread  # (eq. 1)
-        if not spread:  # mostly one value, such as 0 errors: its range
-            low, high = min(z), max(*z, min(z) + 1.0, min(z) + abs(min(z)))
+        low, high = first - spread, third + spread  # (eq. 1)
+        if not spread:  # mostly one value, such as 0 errors: the range without the worst 1 %
+            low = first - 4.0 * (first - z[0])
+            high = max(z[-1 - max(1, len(z) // 100)], z[0] + (abs(z[0]) or 1.0))
         rail = replace(self, low=low, high=high + 2.0 * abs(self.margin), since=since)
         return replace(rail, centre=statistics.fmean(map(rail.scaled, control)))
 

@@ -18,7 +18,6 @@ from convergence_core.caveats import TRAFFIC
 from convergence_core.gate.guard import RISK, Guard, allowed, gains_against_champion
 from convergence_core.gate.guardrails import REWARD
 from convergence_core.records import fields_of
-from convergence_core.result.number_text import whole_percent
 from tasks.serving.sample_ratio import caveat_of
 from tasks.serving.settings import read_settings
 from tasks.store.runtime.promotions import save_look
@@ -62,9 +61,10 @@ class GuardLook:
     @property
     def sentence(self) -> str:
         """What was found; with a verdict, what it takes for granted."""
-        step = f"{self.promoted} at {whole_percent(self.shares[0])} against {self.champion}"
+        present, *left = (f"{100 * share:.4g} %" for share in self.shares)
+        step = f"{self.promoted} at {present} against {self.champion}"
         if self.decision == "advance":
-            step += f": advance to {whole_percent(self.shares[1])}"
+            step += f": advance to {left[0]}"
         else:
             step += f": {self.decision}"
         rails = "; ".join(_sentence(name, rail) for name, rail in self.guardrails.items())
@@ -226,7 +226,7 @@ def _rewards(
 def _numbers(
     guard: StoredGuard, policy: StoredPolicy, tallies: Sequence[RewardTally], numbers: Numbers
 ) -> Iterator[Outcomes]:
-    """Yield the outcomes of the fenced guardrails; a reward without the number is left out."""
+    """Yield the outcomes of the fenced guardrails; a reward without the number counts at its worst."""
     n_open = {t.arm_id: t.n for t in tallies if t.reward is None}
     for rail in guard.guardrails:
         if not rail.is_fenced or policy.version <= rail.since:
@@ -234,7 +234,7 @@ def _numbers(
         values: dict[str, list[float]] = {}
         for arm_id in (guard.promoted, guard.champion):
             rows = numbers.get((policy.version, arm_id), ())
-            known = [rail.scaled(row[rail.name]) for row in rows if rail.name in row]
+            known = [rail.scaled(row[rail.name]) if rail.name in row else np.nan for row in rows]
             values[arm_id] = known + [np.nan] * n_open.get(arm_id, 0)
         promoted, control = values.values()
         outcomes = {

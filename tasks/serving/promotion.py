@@ -37,6 +37,9 @@ def put_on_offer(
 ) -> tuple[str, str | None]:
     """Offer the search's best and the candidate it replaces, and begin to watch it.
 
+    During a ramp the control stays: the champion before it. Where the control itself is promoted, the
+    ramp is rolled back. Linear arms are not watched.
+
     Arms that are on offer with the same parameters are taken as they are. Called before the new
     champion is set.
 
@@ -59,6 +62,11 @@ def put_on_offer(
     assert group is not None  # noqa: S101 - just offered
     if group.kind == "linear" and result.routing is not None and result.routing.night is not None:
         offer_routed(store, result, result.routing, agent_type=agent_type)
+    watch = active_guard(store, group.group_id)
+    if watch is not None and watch.champion == promoted:
+        move_guard(store, group.group_id, watch, "rollback")
+        store.retire(result.system, agent_type, watch.promoted)
+        return promoted, None
     former = champion_of(store, result.system)
     opponent: tuple[str, Mapping[str, Json], NightlyPrior | None] | None = None
     if former is not None:
@@ -68,7 +76,11 @@ def put_on_offer(
         opponent = baseline.candidate_id, baseline.params, prior_of(baseline, result.run_id)
     if opponent is None or opponent[0] == best.candidate_id:
         return promoted, None
-    champion = offered(*opponent)
+    on_offer = {arm.arm_id for arm in store.arms(group.group_id) if not arm.is_retired}
+    if watch is not None and watch.champion in on_offer:  # what is on its ramp is unconfirmed
+        champion = watch.champion
+    else:
+        champion = offered(*opponent)
     if group.kind != "beta" or champion == promoted:
         return promoted, None
     alpha = 0.05 if gate is None else gate.alpha

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.serving.offers import offer_of
 from tasks.store.runtime.promotions import (
     champion_of,
     champions,
@@ -99,6 +100,15 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
         assert "had a champion before" in nothing.err
 
 
+def test_linear_arms_have_no_ramp(here: Path, cli: Runner):
+    ended = optimized(here, cli, **with_holdout(here))
+    with RuntimeStore(here / "convergence-data") as store:
+        store.offer("known", "default", [offer_of({"x": 1}, "a")], trust=0.5, kind="linear")
+    done = cli("promote", ended["label"], "--yes")
+    assert done.code == 0, done.err
+    assert "Its arms are linear, which have no ramp" in " ".join(done.err.split())
+
+
 @pytest.mark.slow
 def test_without_held_out_cases_the_gate_judges_nothing(here: Path, cli: Runner):
     result = optimized(here, cli, **with_holdout(here, 0.0))
@@ -146,6 +156,10 @@ def test_rollbacks_go_back_one_champion_after_the_other(tmp_path: Path):
         assert champion_of(store, "s") == champion("d")
         assert len(champions(store, "s")) == 6
         assert champion_of(store, "other") is None
+        for name in ("w", "v"):
+            set_champion(store, champion(name))
+        set_champion(store, champion("d", "rollback from v by the guard"))
+        assert previous_champion(store, "s") == champion("a"), "v came during the ramp of w"
 
 
 def test_a_runs_look_is_stored_once(tmp_path: Path):

@@ -216,6 +216,50 @@ def test_a_guardrail_without_values_holds_the_ramp(tmp_path: Path):
         assert found.decision == "advance"
 
 
+@pytest.mark.parametrize("silent", [OLD, NEW])
+def test_a_number_that_one_arm_does_not_send_holds_the_ramp(tmp_path: Path, silent: str):
+    with promoted(tmp_path / "s", steps=(0.5,), margins={"latency_ms": 100.0}) as store:
+        sent = {OLD: {"latency_ms": 100.0}, NEW: {"latency_ms": 300.0}}
+        answered(store, 60, sent)
+        found = look(store, "bot", "default")
+        for block in range(8):
+            answered(store, 50, {**sent, silent: {}}, seed=block)
+            found = look(store, "bot", "default")
+            assert found is not None
+            assert found.decision == "watching"
+            assert found.guardrails["latency_ms"]["verdict"] == "open"
+        assert found is not None
+        assert found.guardrails["reward"]["verdict"] == "safe"
+
+
+def test_a_reward_that_the_settings_state_lacks_no_number(tmp_path: Path):
+    with promoted(tmp_path / "s") as store:
+        store.save_settings("bot", {"missing_reward": 0.0, "expires_after_s": 60.0})
+        bandit = Bandit(store, "bot")
+        chosen = [bandit.select("u") for _ in range(3)]
+        for decision, signals in zip(chosen, ({"ms": 1.0}, None), strict=False):
+            given = Reward(decision_id=decision.decision_id, reward=1.0, signals=signals)
+            performed(store, RewardUpdate(store, "bot", given))
+        with store.database.transaction() as connection:
+            connection.execute("UPDATE decisions SET expires_us = 1")
+        store.reward_missing("bot", 1)
+        rows = watches.numbers_of(store, 1, (OLD, NEW), after=0)
+        assert [named for _, _, named in rows] == [{}, {"ms": 1.0}]
+
+
+def test_a_ramp_reads_as_its_shares():
+    guard = StoredGuard(
+        seq=1, promoted=NEW, champion=OLD, since=0, alpha=0.05, tolerance=0.0, holdback=0.1,
+        decision="watching", steps=(0.004, 0.025),
+    )  # fmt: skip
+    assert guard.sentence({}) == (
+        "new gets 0.4 % of the requests, old the rest as control. Next: 2.5 %, all but 10 %."
+    )
+    assert replace(guard, steps=()).sentence({}) == (
+        "new, with any other arms, gets all but 10 % of the requests, old the rest as control."
+    )
+
+
 def test_without_a_control_on_offer_the_watch_ends(tmp_path: Path):
     with promoted(tmp_path / "s", steps=(0.05,)) as store:
         store.retire("bot", "default", OLD)
@@ -316,8 +360,7 @@ def ramps(
 ) -> tuple[list[tuple[str, float]], float]:
     """Return the verdict and the share at the end of simulated ramps, and the mean requests of the promoted.
 
-    Rewards are 0 or 1; the latency is log-normal, missing from a fifth of the rewards; both arms of a
-    request are those of the step's share.
+    Rewards are 0 or 1; the latency is log-normal; both arms of a request are those of the step's share.
     """
     arms = [
         StoredArm(
@@ -357,7 +400,7 @@ def ramps(
                             RewardTally(version=version, arm_id=name, reward=reward, n=n)
                         )
                 slow = rng.lognormal(np.log(delays[place]), 0.5, counts[place])
-                numbers[version, name] = [{"ms": x} if k % 5 else {} for k, x in enumerate(slow)]
+                numbers[version, name] = [{"ms": x} for x in slow]
                 seen[place] += good, counts[place]
             if version % 4 == 0:
                 decision = judge(guard, policies, tallies, arms, numbers).decision

@@ -20,7 +20,7 @@ from tasks.serving.promotion import (
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion, Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import active_guard
+from tasks.store.runtime.watches import active_guard, guards_of, move_guard
 from tests.support.results import bare_result
 
 
@@ -58,22 +58,57 @@ def test_the_winner_serves_with_its_prior_and_is_watched_against_the_defaults(tm
         assert guard.shares == (0.05, 0.25, 0.5, 0.8)
 
 
-def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
-    with RuntimeStore(tmp_path / "s") as store:
-        put_on_offer(store, RESULT)
-        first = Champion(
-            system="bot", candidate_id="w", params={"x": 0.8}, run_id="r", reason="promoted",
-            created_us=1,
-        )  # fmt: skip
-        set_champion(store, first)
-        second = replace(RESULT, winner=candidate("v", 0.9))
-        assert put_on_offer(store, second) == ("v", "w")
+FIRST = Champion(
+    system="bot", candidate_id="w", params={"x": 0.8}, run_id="r", reason="promoted", created_us=1
+)
+SECOND = replace(RESULT, winner=candidate("v", 0.9))
+
+
+def ramping(path: Path) -> RuntimeStore:
+    """Return a store where w is on its ramp against b."""
+    store = RuntimeStore(path)
+    put_on_offer(store, RESULT)
+    set_champion(store, FIRST)
+    return store
+
+
+def test_a_promotion_after_a_confirmed_one_is_watched_against_it(tmp_path: Path):
+    with ramping(tmp_path / "s") as store:
         guard = active_guard(store, 1)
         assert guard is not None
-        assert (guard.promoted, guard.champion) == ("v", "w"), "one guard watches at a time"
+        move_guard(store, 1, guard, "confirmed")
+        assert put_on_offer(store, SECOND) == ("v", "w")
+
+
+def test_a_promotion_without_a_control_left_is_watched_against_the_champion(tmp_path: Path):
+    with ramping(tmp_path / "s") as store:
+        store.retire("bot", "default", "b")
+        assert put_on_offer(store, SECOND) == ("v", "w")
+        assert names(store)["b"]
+
+
+def test_the_control_promoted_during_a_ramp_rolls_it_back(tmp_path: Path):
+    with ramping(tmp_path / "s") as store:
+        assert put_on_offer(store, replace(RESULT, winner=candidate("b", 0.6))) == ("b", None)
+        assert [guard.decision for _, guard in guards_of(store, "bot")] == ["rollback"]
+        assert names(store) == {"w": True, "b": False}
+
+
+def test_a_promotion_during_a_ramp_keeps_the_control(tmp_path: Path):
+    with ramping(tmp_path / "s") as store:
+        assert put_on_offer(store, SECOND) == ("v", "b"), "w is not confirmed"
+        reigning = replace(FIRST, candidate_id="v", params={"x": 0.9})
+        set_champion(store, reigning)
+        Bandit(store, "bot").select("u")
+        policy = store.policies(1)[-1]
+        assert dict(zip(policy.arms, policy.shares, strict=True)) == pytest.approx(
+            {"w": 0.0, "b": 0.95, "v": 0.05}
+        )
+        guard = active_guard(store, 1)
+        assert guard is not None
+        assert (guard.promoted, guard.champion) == ("v", "b"), "one guard watches at a time"
         # A person rolls it back.
-        reigning = replace(first, candidate_id="v", params={"x": 0.9})
-        offer_champion(store, "bot", first)
+        offer_champion(store, "bot", FIRST)
         assert retire_champion(store, "bot", reigning) == "v"
         assert names(store) == {"w": False, "b": False, "v": True}
         assert active_guard(store, 1) is None

@@ -122,7 +122,7 @@ def test_production_shows_arms_shares_rewards_and_evidence(project, opened: Open
     assert page["can_roll_back"]
     assert page["guards"] == [
         {
-            "sentence": "b gets 5 % of the requests, a the rest as control. Next: 25 %, 90 %.",
+            "sentence": "b gets 5 % of the requests, a the rest as control. Next: 25 %, all but 10 %.",
         }
     ]
     assert [one["sentence"] for one in page["promotions"]][-1] == "kind b: promoted b"

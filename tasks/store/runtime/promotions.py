@@ -77,6 +77,9 @@ def previous_champion(store: RuntimeStore, system: str) -> Champion | None:
     for champion in champions(store, system):
         if len(line) > 1 and champion.reason.startswith("rollback"):
             line.pop()
+            # Others were promoted during a ramp, and never confirmed.
+            while len(line) > 1 and line[-1].params != champion.params:
+                line.pop()
         else:
             line.append(champion)
     return line[-2] if len(line) > 1 else None

@@ -1,7 +1,7 @@
 """Rows of the runtime state as records."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -266,6 +266,11 @@ class StoredAlarm:
         )
 
 
+def shares_text(steps: Sequence[float], holdback: float) -> list[str]:
+    """Return the shares of a ramp in words."""
+    return [*(f"{100 * share:.4g} %" for share in steps), f"all but {100 * holdback:.4g} %"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredGuard:
     """Monitoring of a promotion."""
@@ -297,9 +302,7 @@ class StoredGuard:
         promoted, champion = (names.get(arm, arm) for arm in (self.promoted, self.champion))
         if self.decision != "watching":
             return f"{promoted} against {champion}: {self.decision}."
-        left = ", ".join(f"{100 * share:.0f} %" for share in self.shares[1:])
-        steps = f" Next: {left}." if left else ""
-        return (
-            f"{promoted} gets {100 * self.shares[0]:.0f} % of the requests, {champion} the rest as "
-            f"control.{steps}"
-        )
+        present, *left = shares_text(self.steps, self.holdback)
+        steps = f" Next: {', '.join(left)}." if left else ""
+        others = "" if left else ", with any other arms,"
+        return f"{promoted}{others} gets {present} of the requests, {champion} the rest as control.{steps}"

@@ -29,7 +29,8 @@ _REWARDED = (
 _DETAILS = (
     "SELECT d.version, d.arm_id, r.details_json FROM rewards r "
     "JOIN decisions d ON d.decision_id = r.decision_id WHERE d.group_id = ? AND d.arm_id IN (?, ?) "
-    "AND d.version > ? AND d.fresh = 1 AND r.status = 'ok' AND r.details_json IS NOT NULL "
+    "AND d.version > ? AND d.fresh = 1 AND r.status = 'ok' "
+    "AND (d.expires_us IS NULL OR r.received_us <> d.expires_us - 1) "  # without `missing_reward`
     "ORDER BY r.seq DESC LIMIT ?"
 )
 _BEGIN = (
@@ -161,7 +162,7 @@ def save_fences(store: RuntimeStore, guard: StoredGuard, rails: Sequence[Guardra
 def numbers_of(
     store: RuntimeStore, group_id: int, arms: tuple[str, str], *, after: int, most: int = 2**31
 ) -> list[tuple[int, str, dict[str, float]]]:
-    """Return version, arm, and numbers that came with rewards of two arms, latest first.
+    """Return version, arm, and numbers with each reward that came of two arms, latest first.
 
     Args:
         store: the runtime state.
@@ -172,7 +173,7 @@ def numbers_of(
     """
     rows = []
     for version, arm_id, text in store.fetch(_DETAILS, (group_id, *arms, after, most)):
-        details = json.loads(text)
+        details = json.loads(text or "{}")
         numbers = {**(details.get("signals") or {}), "cost": details.get("cost")}
         rows.append((version, arm_id, {k: x for k, x in numbers.items() if x is not None}))
     return rows

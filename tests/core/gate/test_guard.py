@@ -141,7 +141,7 @@ def test_a_number_is_cut_at_tukeys_outer_fences_of_the_control(margin: float):
     control = [100.0 + n for n in range(101)]
     rail = Guardrail(name="latency_ms", margin=margin).fenced(control, since=7)
     assert rail.since == 7
-    assert rail.high - rail.low == pytest.approx(75.0 + 150.0 + 60.0)
+    assert rail.high - rail.low == pytest.approx(150.0 + 50.0 + 150.0 + 60.0)
     assert rail.centre == pytest.approx(np.mean([rail.scaled(x) for x in control]))
     assert rail.scaled(150.0) - rail.scaled(150.0 + margin) == pytest.approx(rail.tolerance)
     assert rail.scaled(1e300) == (0.0 if margin > 0 else 1.0)
@@ -157,11 +157,37 @@ def test_fences_wait_for_values_and_stand_around_a_constant():
     huge = rail.fenced([1e300] * 30, since=0)
     assert huge.is_fenced
     assert np.isfinite([huge.centre, huge.scaled(0.0)]).all()
+    cost = Guardrail(name="cost", margin=1e-4).fenced([3e-4] * 20, since=0)
+    assert (cost.low, cost.high) == pytest.approx((3e-4, 8e-4))
+    outlier = rail.fenced([0.0] * 199 + [1e100], since=0)
+    assert (outlier.low, outlier.high) == (0.0, 1.02), "one value does not widen the fences"
+
+
+@pytest.mark.parametrize(
+    ("control", "promoted"),
+    [([5.0, 0.0] * 50, [20.0, 0.0, 0.0, 0.0]), (([5.0] + [0.0] * 9) * 10, [20.0] + [0.0] * 19)],
+)
+def test_more_revenue_from_fewer_sales_is_not_worse(control: list[float], promoted: list[float]):
+    rail = Guardrail(name="revenue", margin=-0.1).fenced(control, since=0)
+    assert np.mean([rail.scaled(value) for value in promoted]) > rail.centre
 
 
 def test_a_step_allows_the_margin_over_its_share_of_the_requests():
     assert allowed(0.05, 0.25) == pytest.approx(0.2)
     assert allowed(0.3, 0.1) == 0.9
+
+
+def test_a_look_at_pending_rewards_only_counts_them_at_their_worst():
+    def told(promoted: list[bool], rewards: list[float], guard: Guard) -> Guard:
+        gains = gains_against_champion(
+            is_promoted=promoted, rewards=rewards, shares=[0.5] * len(rewards), means=(0.6, 0.6)
+        )
+        return guard.tell(gains)
+
+    together = told([True, True], [np.nan, 1.0], Guard())
+    apart = told([True], [1.0], told([True], [np.nan], Guard()))
+    assert apart.log_e_better == pytest.approx(together.log_e_better)
+    assert apart.n == together.n == 1
 
 
 def test_a_look_without_rewards_changes_nothing():
