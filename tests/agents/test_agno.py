@@ -353,7 +353,13 @@ def make_workflow(params, context):
 
     with LoopbackServer(lead) as server:
         for name, n_calls in (("make_team", 4), ("make_workflow", 4)):
-            run(tmp_path / name, server, agents=agents, api__function=f"agents.py:{name}")
+            run(
+                tmp_path / name,
+                server,
+                agents=agents,
+                api__function=f"agents.py:{name}",
+                api__request={"timeout_seconds": 120},
+            )
             found = evaluations(tmp_path / name)
             assert {row["status"] for row in found} == {"ok"}
             assert {round(row["cost_usd"] / EACH_USD, 6) for row in found} == {n_calls}
