@@ -143,7 +143,8 @@ def _routing(run: Run, view: View) -> Routing:
     cases = run.loaded.search_cases
     rows = {case.case_id: i for i, case in enumerate(cases)}
     members = view.search.archive.members
-    feasible = [name for name in members if view.standing[name].is_feasible]
+    standing = view.standing.items()
+    feasible = [name for name, ranked in standing if ranked.is_feasible and name in members]
     sums = np.zeros((2, len(cases), len(feasible)))
     for k, name in enumerate(feasible):
         for (case_id, _), reward in members[name].rewards.items():
