@@ -28,6 +28,7 @@ from convergence_core.ports import WorstCase
 from convergence_core.records import Reply
 from tasks.calls.metric_calls import PaidCall
 from tasks.chat.paid_answers import PaidAnswers
+from tasks.secrets.process_redaction import redacted_text
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.journal.sqlite_journal import open_journal
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -298,12 +299,14 @@ def test_bodies_that_are_no_json_text_are_refused_and_take_no_slot(talks, hostil
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_only_looks_like_a_secret_passes_and_the_projects_own_do_not(talks, stream):
     talk = talks()
-    text = f'token = "abcdefgh12345678" {SECRETS["admin"]}'
+    looks = 'token = "q7Zp2LmX9vTs4RdK"'
+    assert redacted_text(looks) != looks
+    text = f"{looks} {SECRETS['admin']}"
     piece = {"type": "response.output_text.delta", "delta": text}
     talk.answer = lambda _: response_events(piece) if stream else Answer({"text": text})
     with talk.client() as client:
         answer = client.post("/v1/responses", json={"model": "m", "stream": stream}).text
-    assert "abcdefgh12345678" in answer
+    assert "q7Zp2LmX9vTs4RdK" in answer
     assert SECRETS["admin"] not in answer
 
 
