@@ -72,7 +72,9 @@ def are_apart(known: dict[str, GameEffect]) -> bool:
 def report_society(n_seeds: int) -> None:
     """Print what is known after 1, 3, 6 and 12 nights."""
     histories = [society(seed) for seed in range(n_seeds)]
-    print(f"\n{n_seeds} runs: mean P(keep), and in how many games are told apart and dropped")
+    print(
+        f"\n{n_seeds} runs: mean P(keep), and the share of runs that tell games apart or drop one"
+    )
     print(
         header(
             "nights", *PLANTED, "told apart", "*bad* dropped", "*worse* dropped", "useful dropped"

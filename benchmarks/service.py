@@ -145,7 +145,7 @@ async def ask_chat(connection: Connection, number: int) -> None:
 def measured(
     command: list[str], headers: str, seconds: float, folder: str, port: str = ""
 ) -> tuple[float, float, float]:
-    """Return CPU milliseconds a request, requests a second, and p99 of what is asked, in milliseconds.
+    """Return CPU milliseconds a request, requests a second, and the 99th percentile of latencies in milliseconds.
 
     Args:
         command: serves, and prints its address unless there is a ``port``.

@@ -17,7 +17,7 @@ def climb(mock: Mock, seed: int, n_calls: int, operator: str, n_each: int = N_EA
         seed: of the writer and of the cases.
         n_calls: answers of the mock.
         operator: ``reflect``, or ``blind``, which reads no failure.
-        n_each: cases that a prompt is asked.
+        n_each: cases of each prompt.
     """
     rng, listed = np.random.default_rng([seed, 1]), mock.world.cases(40)
     writer = Writer(world=mock.world, rng=rng)

@@ -1,7 +1,7 @@
 """Imperfect writer of prompts: edits succeed half the time, and every one may do harm.
 
-An edit adds ``N_EDITED`` properties, whoever requests it: those whose symptoms the request shows first, those that a
-named operator stands for, or any that are lacking. Each gets its sentence with probability ``SUCCESS``, otherwise one
+Each optimizer's edit adds ``N_EDITED`` properties: first those whose symptoms the request shows, then those of a named
+operator, else any that the prompt lacks. Each gets its sentence with probability ``SUCCESS``, otherwise one
 that says nothing, at a random place half the time. Every edit loses another sentence of the parent with probability
 ``LOSS``. ``noise`` writes sentences that say nothing, and ``lies`` takes out what is there.
 """

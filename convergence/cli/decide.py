@@ -206,21 +206,21 @@ def gates(
         served = [system] if system else sorted({name for name, _ in state.systems()})
         watched = [guard for name in served for _, guard in guards_of(state, name)]
         root = state.root
-    found = {
+    summary = {
         "looks": verdicts,
         "alarms": drifts,
         "guards": watched,
         "champions": champions,
         "alpha_left": ledgers(verdicts),
     }
-    console.emit(found, lambda: _show_gates(found, CandidateNames(root)))
+    console.emit(summary, lambda: _show_gates(summary, CandidateNames(root)))
 
 
-def _show_gates(found: "Mapping[str, Any]", names: CandidateNames) -> None:
-    verdicts = found["looks"]
-    for alarm in found["alarms"]:
+def _show_gates(summary: "Mapping[str, Any]", names: CandidateNames) -> None:
+    verdicts = summary["looks"]
+    for alarm in summary["alarms"]:
         console.answer(f"{_minute(alarm.created_us)} {names(alarm.sentence)}")
-    for guard in found["guards"]:
+    for guard in summary["guards"]:
         console.answer(names(guard.sentence({})))
     if not verdicts:
         console.say("No promotion gate has decided yet.")
@@ -234,9 +234,9 @@ def _show_gates(found: "Mapping[str, Any]", names: CandidateNames) -> None:
         console.answer(f"Assumptions on traffic: {TRAFFIC}")
     if any(look.kind == "holdout" for look in verdicts):
         console.answer(f"Assumptions on held-out cases: {CASES}")
-    for text in found["alpha_left"].values():
+    for text in summary["alpha_left"].values():
         console.answer(text)
-    for name, champion in found["champions"].items():
+    for name, champion in summary["champions"].items():
         text = (
             "none yet"
             if champion is None

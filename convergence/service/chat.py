@@ -1,7 +1,7 @@
 """Routes of a chat: completions in OpenAI's form, roles as models, single answers.
 
 Checked against the documented form of ``/v1/chat/completions``. An answer is logged before its end is sent,
-under its ``id``; one whose client goes away before the end is not logged, and a paid call goes on to its end.
+under its ``id``; if its client leaves before the end, it is not logged, but the paid call ends and counts.
 """
 
 import asyncio

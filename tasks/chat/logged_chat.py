@@ -225,7 +225,7 @@ class LoggedChat:
         """Answer a prompt, with a call for each piece of text; what returns is logged, durably.
 
         An answer that fails, or that is cancelled before its end, is not logged. A paid call that has begun
-        goes on to its end, and its cost is in the ledger.
+        still ends, and its cost is in the ledger.
 
         Args:
             prepared: the prompt with the settings that answer it.

@@ -113,7 +113,7 @@ class PaidAnswers:
         return made
 
     async def make(self, call: PaidCall, interaction_id: str) -> Reply:
-        """Make a call once; cancelled after its claim, it still goes on to its end.
+        """Make a call once. After its claim, cancellation does not stop it.
 
         Raises:
             EvaluationFault: as the call's, or of type ``SPENT``: the day's limit refuses it.

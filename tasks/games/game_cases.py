@@ -27,8 +27,8 @@ _REWARDS: Final = """
 def case_tag(store: ParquetStore, system: str, loaded: Loaded) -> dict[str, str]:
     """Return the tag with the coins of a new search's hard cases; empty if it has none.
 
-    A coin is a function of the case, the seed and the search's number among those with coins. Cases of
-    plays that the store does not have count as cases of one more game, of which nothing is said.
+    A coin is a function of the case, the seed and the search's number among those with coins. Cases whose
+    plays the store lacks count as those of one unnamed game, which no effect names.
 
     Args:
         store: holds the plays that found the cases, and earlier searches.

@@ -280,8 +280,8 @@ def _lines(text: str) -> list[str]:
         listed = [value for value in value.values() if isinstance(value, list) and value]
         value = listed[0] if listed else [value]
     entries = value if isinstance(value, list) else [value]
-    said = [[str(x) for x in _nodes(e) if isinstance(x, str | int) and x != ""] for e in entries]
-    return [", ".join(words) for words in said if words]
+    texts = [[str(x) for x in _nodes(e) if isinstance(x, str | int) and x != ""] for e in entries]
+    return [", ".join(words) for words in texts if words]
 
 
 def _nodes(value: Any) -> Iterator[Any]:

@@ -109,7 +109,7 @@ def metrics_of(
     compared: Sequence[str] = (),
     case_weights: Mapping[str, float] | None = None,
 ) -> Metrics:
-    """Return the means of all metrics; of ``search`` adjusted for the cases that were asked.
+    """Return the means of all metrics; of ``search`` adjusted for the cases that each candidate answered.
 
     Args:
         store: holds the run.

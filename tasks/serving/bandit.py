@@ -301,10 +301,10 @@ class Bandit:
             group = self._group()
             self._missing_due = group.n + max(1.0, GROWTH * group.n)
         arms = self._on_offer(self._store.arms(group.group_id))
-        given = request.context or {}
-        features = features_of(given, request.text)
+        context = request.context or {}
+        features = features_of(context, request.text)
         posterior = self._contextual.posterior(group, arms, request.user_id, features)
-        names = {name: v for name, v in given.items() if name in NOT_FEATURES}
+        names = {name: v for name, v in context.items() if name in NOT_FEATURES}
         return PolicyVersion(
             group=group,
             policy=Policy.of(posterior.propensities, n=group.n, explore=self.settings.even_share),

@@ -79,7 +79,7 @@ def test_a_search_uses_a_random_half_and_learns_from_what_it_used(project: Path)
     assert {name for name in evaluated if name.startswith("game-p")} <= used
     store = ParquetStore(project / STORE)
     known = game_effects(store, "visitors")
-    assert known.keys() == {"sums"}, "nothing is said of the game of a lost play"
+    assert known.keys() == {"sums"}, "the game of a lost play has no effect"
     effect = known["sums"]
     assert effect.n_cases == len(used & evaluated - {"game-p99"})
     assert effect.mean > 0.0, "settings that pass its cases pass the others"

@@ -84,7 +84,7 @@ def test_a_round_is_stored_whole_and_paid_from_the_ledger(whole):
     )
     assert paid[0]["n"] == len(gamer.asked)
     assert sum(one.cost_usd or 0.0 for one in plays) == pytest.approx(paid[0]["usd"])
-    assert report.cost_usd == pytest.approx(paid[0]["usd"]), "and no held-out case was asked"
+    assert report.cost_usd == pytest.approx(paid[0]["usd"]), "no held-out case was evaluated"
     for one in plays:  # enough to score it again
         game = next(game for game in solved_games() if game.id == one.game)
         assert dict(game.score(one.turns, one.facts).by_role) == one.scores.by_role
