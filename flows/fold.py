@@ -11,11 +11,11 @@ from tasks.serving.fold import FoldReport, fold_store, mark_alarms_reported
 
 @flow(name="fold", flow_run_name="fold {store}")
 def fold(store: str = "./convergence-data", drift_events: bool = False) -> FoldReport:
-    """Export the decisions and rewards of a store; look at its evidence, guards and alarms.
+    """Export the decisions and rewards of a store; look at its evidence, ramps and alarms.
 
     Args:
         store: folder of the store; relative to the working directory of the worker.
-        drift_events: emit an event for each new alarm of drift, on which an automation may start
+        drift_events: emit an event for each new alarm; on one of drift an automation may start
             ``optimize/nightly``.
     """
     with redacted_errors():

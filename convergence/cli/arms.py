@@ -153,7 +153,7 @@ def route(
 def fold(
     store: options.Store = None, config: options.Config = None, _json: options.AsJson = False
 ) -> None:
-    """Export decisions, rewards and feedback to the tables; update gates and guards.
+    """Export decisions, rewards and feedback to the tables; update gates, ramps and alarms.
 
     The deployment fold/hourly does the same every hour.
     """

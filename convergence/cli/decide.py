@@ -200,7 +200,7 @@ def gates(
     from tasks.store.runtime.watches import alarms, guards_of  # noqa: PLC0415 - as above
 
     with locations.open_runtime(store, config) as state:
-        verdicts, drifts = looks(state, system), alarms(state, system)
+        verdicts, alarm_rows = looks(state, system), alarms(state, system)
         names = sorted({look.system for look in verdicts} | ({system} if system else set()))
         champions = {name: champion_of(state, name) for name in names}
         served = [system] if system else sorted({name for name, _ in state.systems()})
@@ -208,7 +208,7 @@ def gates(
         root = state.root
     summary = {
         "looks": verdicts,
-        "alarms": drifts,
+        "alarms": alarm_rows,
         "guards": watched,
         "champions": champions,
         "alpha_left": ledgers(verdicts),

@@ -1,4 +1,4 @@
-"""Runtime bandit: posteriors, propensities, drift detection, reward receipts.
+"""Runtime bandit: posteriors, propensities, drift detection, routing by case.
 
 ``BetaArms``, ``WarmArms`` (with a nightly prior) and ``ContextualArms`` are posteriors;
 ``Policy`` is one version of their exact propensities; ``DriftWatch`` detects that a mean has changed;

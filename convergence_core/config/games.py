@@ -58,7 +58,7 @@ class GameConfig(Section):
 
 
 class GamesConfig(Section):
-    """Language games between models, of which those are kept that help on held-out cases."""
+    """Language games between models; those whose hard cases help searches are kept."""
 
     enabled: bool = False
     """Whether the schedule `games/weekly` plays."""
@@ -71,7 +71,7 @@ class GamesConfig(Section):
     max_tokens: int = Field(default=512, ge=1, le=1_000_000)
     """Longest reply, in tokens."""
     max_share_usd: float = Field(default=0.1, gt=0, le=1)
-    """Share of `budget.max_usd` and `budget.max_calls` per round, held-out check included."""
+    """Share of `budget.max_usd` and `budget.max_calls` per round."""
 
     def asks_llm(self, *, if_unknown: bool) -> bool:
         """Return whether a key of games is written and a model plays.

@@ -34,16 +34,16 @@ def count_plays(
     Raises:
         ValueError: a number is out of range.
     """
-    included = list(games)
-    if n_plays < 0 or any(p_keep[g.id] <= 0 or price_usd[g.id] < 0 for g in included):
+    playable = list(games)
+    if n_plays < 0 or any(p_keep[g.id] <= 0 or price_usd[g.id] < 0 for g in playable):
         raise ValueError("`n_plays` and prices must be 0 or more, P(keep) above 0")
-    cheapest = min((price_usd[g.id] for g in included if price_usd[g.id] > 0), default=1.0)
-    weight = {g.id: p_keep[g.id] / max(price_usd[g.id], cheapest) for g in included}
-    loose = sum(weight[g.id] for g in included if not g.grounded)
-    firm = sum(weight[g.id] for g in included if g.grounded)
+    cheapest = min((price_usd[g.id] for g in playable if price_usd[g.id] > 0), default=1.0)
+    weight = {g.id: p_keep[g.id] / max(price_usd[g.id], cheapest) for g in playable}
+    loose = sum(weight[g.id] for g in playable if not g.grounded)
+    firm = sum(weight[g.id] for g in playable if g.grounded)
     if loose > firm:  # so that both halves are equal; without a grounded game only half is played
-        for g in included:
+        for g in playable:
             if not g.grounded:
                 weight[g.id] *= firm / loose if firm else 1.0
     total = firm + min(loose, firm) if firm else 2.0 * loose
-    return {g.id: int(n_plays * weight[g.id] / total + 1e-9) for g in included}
+    return {g.id: int(n_plays * weight[g.id] / total + 1e-9) for g in playable}

@@ -27,7 +27,7 @@ FROM attempts WHERE run_id IN (SELECT unnest($runs)) GROUP BY ALL
 """
 _DAY_US = 86_400 * 10**6
 _RECENT = 7
-"""Days for which an alarm of drift is shown."""
+"""Days for which an alarm is shown."""
 
 
 def overview(source: PageSource) -> Page:
@@ -150,7 +150,7 @@ def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
             verdict = verdict_of(result)
             sentence = f"{record.label}: {verdict.sentence} {verdict.next_step}"
             yield {"kind": "promote", "sentence": sentence, "command": verdict.command, **about}
-    yield from _drift(source)
+    yield from _alarms(source)
     yield from _cases(source, records)
 
 
@@ -182,11 +182,11 @@ def _cases(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
         }  # fmt: skip
 
 
-def _drift(source: PageSource) -> Iterator[Page]:
+def _alarms(source: PageSource) -> Iterator[Page]:
     runtime = source.runtime()
-    drift = [] if runtime is None else alarms(runtime)
-    newest = max((alarm.created_us for alarm in drift), default=0)
-    for alarm in drift:
+    alarm_rows = [] if runtime is None else alarms(runtime)
+    newest = max((alarm.created_us for alarm in alarm_rows), default=0)
+    for alarm in alarm_rows:
         if alarm.created_us >= newest - _RECENT * _DAY_US:
             yield {"kind": "drift", "sentence": alarm.sentence, "command": None, "run_id": None,
                    "system": alarm.system}  # fmt: skip

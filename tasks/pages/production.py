@@ -1,4 +1,4 @@
-"""Production of a system: arms, shares, rewards, regret, evidence, drift, guards."""
+"""Production of a system: arms, shares, rewards, regret, evidence, alarms, ramps."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -206,7 +206,7 @@ def approve_case(
     file = append_case(loaded, case)
     save_review(feedback, interaction_id, "approved", proposal.case_id)
     use = (
-        "each run uses a random half of such cases" if proposal.failed else "the next run uses it"
+        "each run uses a random part of such cases" if proposal.failed else "the next run uses it"
     )
     return ReviewedCase(
         decision="approved",

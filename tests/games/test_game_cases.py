@@ -1,4 +1,4 @@
-"""Approved hard cases in searches: a random half by stored coins, and the effect of what was used."""
+"""Approved hard cases in searches: a random part by stored coins, and the effect of what was used."""
 
 import json
 from pathlib import Path

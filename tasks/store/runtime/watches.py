@@ -1,4 +1,4 @@
-"""Alarms of drift, guards of promotions, and learned state of contextual arms."""
+"""Alarms, guards of promotions, and learned state of contextual arms."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -168,8 +168,8 @@ def numbers_of(
         store: the runtime state.
         group_id: whose.
         arms: both.
-        after: policy version of the decisions, at least one more.
-        most: rewards.
+        after: only decisions of later policy versions.
+        most: rewards to return, at most.
     """
     rows = []
     for version, arm_id, text in store.fetch(_DETAILS, (group_id, *arms, after, most)):
