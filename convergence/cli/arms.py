@@ -174,7 +174,11 @@ def fold(
 
 
 def _show_fold(report: "FoldReport", names: CandidateNames) -> None:
-    console.answer(f"{report.n_decisions:,} decisions and {report.n_rewards:,} rewards exported.")
+    from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
+
+    console.answer(
+        f"{plural(report.n_decisions, 'decision')} and {plural(report.n_rewards, 'reward')} exported."
+    )
     for origin, exported in (("feedback", report.feedback), ("policy", report.policy)):
         listed = ", ".join(f"{n:,} {table}" for table, n in exported.items() if n)
         if listed:

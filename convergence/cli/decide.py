@@ -99,10 +99,12 @@ def promote(  # noqa: PLR0917 - Typer's options
         text = f"{best.label} is the champion of {result.system} now."
         if rival is not None:
             shares = shares_text(steps, holdback)
-            text += (
-                f"\nLive at {shares[0]} of the requests; the old settings get the rest as control. "
-                "`convergence fold` compares them: it "
-            )
+            live = f"for {shares[0]} of the requests; the old settings get the rest as control"
+            if not steps:
+                live = (
+                    f"now; the old settings keep {100 * holdback:.4g} % of the requests as control"
+                )
+            text += f"\nLive {live}. `convergence fold` compares them: it "
             text += f"advances to {', '.join(shares[1:])}, or " if steps else "confirms, or "
             text += "rolls back. `convergence gates` shows where it is."
         elif arm is not None and group is not None and group.kind == "linear":

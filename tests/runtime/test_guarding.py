@@ -256,7 +256,7 @@ def test_a_ramp_reads_as_its_shares():
         "new gets 0.4 % of the requests, old the rest as control. Next: 2.5 %, all but 10 %."
     )
     assert replace(guard, steps=()).sentence({}) == (
-        "new, with any other arms, gets all but 10 % of the requests, old the rest as control."
+        "old keeps 10 % of the requests as control; new and any other arms share the rest."
     )
 
 

@@ -302,7 +302,9 @@ class StoredGuard:
         promoted, champion = (names.get(arm, arm) for arm in (self.promoted, self.champion))
         if self.decision != "watching":
             return f"{promoted} against {champion}: {self.decision}."
+        if not self.steps:
+            kept = f"{champion} keeps {100 * self.holdback:.4g} % of the requests as control"
+            return f"{kept}; {promoted} and any other arms share the rest."
         present, *left = shares_text(self.steps, self.holdback)
-        steps = f" Next: {', '.join(left)}." if left else ""
-        others = "" if left else ", with any other arms,"
-        return f"{promoted}{others} gets {present} of the requests, {champion} the rest as control.{steps}"
+        shares = f"{promoted} gets {present} of the requests, {champion} the rest as control"
+        return f"{shares}. Next: {', '.join(left)}."
