@@ -14,7 +14,7 @@ def need(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"`{name}` is not installed here; run `python -m benchmarks.optimizer.environments "
-            "main` and use benchmarks/.venv/main/bin/python",
+            f"`{name}` is not installed here; run `pip install -c constraints.txt -e . "
+            "-r benchmarks/optimizer/requirements.txt`",
             name=error.name,
         ) from error

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.optimizer.environments import python_of
 from benchmarks.optimizer.opponents.base import BestSeen, Claim, Setup
 from benchmarks.optimizer.spaces import Point
 
@@ -16,12 +15,21 @@ ROOT = Path(__file__).parents[3]
 _servers: dict[str, "subprocess.Popen[str]"] = {}
 
 
+def _python_of(name: str) -> Path:
+    python = ROOT / "benchmarks" / ".venv" / name / "bin" / "python"
+    if not python.exists():
+        raise FileNotFoundError(
+            f"{python} does not exist; benchmarks/optimizer/README.md makes it"
+        )
+    return python
+
+
 def _server(name: str) -> "subprocess.Popen[str]":
     """Return the running child that serves this peer; one serves run after run."""
     if name not in _servers or _servers[name].poll() is not None:
         threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         process = subprocess.Popen(
-            [str(python_of(name)), "-u", "-m", "benchmarks.optimizer.opponents.server", name],
+            [str(_python_of(name)), "-u", "-m", "benchmarks.optimizer.opponents.server", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # libraries warn by the thousand; errors come as answers
