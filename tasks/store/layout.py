@@ -16,7 +16,7 @@
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     final/<table>/day=<day>/seq-<time>-<id>.parquet  audits of tasks, by UTC day
     catalog.duckdb                                   views only, disposable
-    catalog/<table>/none/none.parquet                tables without rows, for the views
+    catalog/<table>/none/none.parquet                a file without rows, for the views
     catalog/views.sha256                             which views were written last
 
 Files and folders that a store, a report or an export makes are for their owner alone: they hold texts.

@@ -6,6 +6,7 @@ moment, and is never behind ``convergence query``. A read at the very moment at 
 miss that run; the next one has it.
 """
 
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ import duckdb
 from tasks.store.layout import (
     CATALOG_FILE,
     CATALOG_FOLDER,
+    FOLDER_MODE,
     PART_FILE,
     make_folder,
     publish_file,
@@ -34,7 +36,8 @@ _RUN: Final = "'/run_id=([^/]+)/[^/]+$'"
 _STAMP: Final = "views.sha256"
 """File that says which views were written last."""
 _EMPTY: Final = "none"
-"""Folder and file of a table without rows: DuckDB refuses a pattern that fits no file."""
+"""Folder and file of tables without rows: DuckDB refuses a pattern that fits no file. Columns are read
+by their field ids, so that one file fits every table."""
 
 
 def renew_catalog(root: Path) -> None:
@@ -64,9 +67,8 @@ def write_catalog(root: Path) -> Path:
     temporary = temporary_name(path)
     with writing(path):
         try:
+            _write_empty_tables(root)
             with in_memory() as connection:
-                for table in TABLES.values():
-                    _write_empty(connection, root, table)
                 connection.execute(
                     f"ATTACH {quoted(str(temporary))} AS catalog (STORAGE_VERSION 'v1.0.0')"
                 )
@@ -126,13 +128,17 @@ def committed_sql(root: Path, table: Table) -> str:
     )
 
 
-def _write_empty(connection: duckdb.DuckDBPyConnection, root: Path, table: Table) -> None:
-    path = root / CATALOG_FOLDER / table.name / _EMPTY / f"{_EMPTY}.parquet"
-    if path.exists():
-        return
-    make_folder(path.parent)
-    with whole_file(path) as temporary:
+def _write_empty_tables(root: Path) -> None:
+    """Give each table a file without rows: one Parquet file under many names."""
+    empty = root / CATALOG_FOLDER / f"{_EMPTY}.parquet"
+    make_folder(empty.parent)
+    with whole_file(empty) as temporary, in_memory() as connection:
         connection.execute(
-            f"COPY ({table.empty_sql()}) TO {quoted(str(temporary))} "
-            f"(FORMAT parquet, USE_TMP_FILE false, FIELD_IDS {table.field_ids_sql()})"
+            f"COPY (SELECT 0 AS field WHERE false) TO {quoted(str(temporary))} "
+            "(FORMAT parquet, USE_TMP_FILE false, FIELD_IDS {field: 0})"
         )
+    for name in TABLES:
+        path = empty.parent / name / _EMPTY / empty.name
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(empty)
