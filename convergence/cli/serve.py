@@ -57,6 +57,12 @@ def serve(  # noqa: PLR0917 - Typer's options
             rich_help_panel=options.LIMITS,
         ),
     ] = None,
+    judge_share: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Share of the answers of --chat that the configured judge rewards."
+        ),
+    ] = 0.0,
     connections: Annotated[
         int | None,
         typer.Option(
@@ -89,14 +95,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         raise ConfigurationError.of(
             "--offline", "needs `--chat` or `--policy`", "Add one, or remove --offline."
         )
-    if max_usd is not None and (offline or not chat):
-        raise ConfigurationError.of(
-            "--max-usd", "needs `--chat` without `--offline`", "Add --chat, or remove --max-usd."
-        )
-    if max_usd is not None and not math.isfinite(max_usd):
-        raise ConfigurationError.of(
-            "--max-usd", "must be finite", "Remove it for no limit.", value=str(max_usd)
-        )
+    _check_paid_options(max_usd, judge_share, is_paid=chat and not offline)
     service_options = ServiceOptions(
         host=host,
         port=port,
@@ -115,7 +114,11 @@ def serve(  # noqa: PLR0917 - Typer's options
         FeedbackStore(opened.root) as feedback,
         _policy(opened.root, config, is_wanted=policy, mock_url=mock_url) as mount,
     ):
-        talk = _chat(config, feedback, opened, mock_url, max_usd) if chat else None
+        talk = None
+        if chat:
+            talk = _chat(
+                config, feedback, opened, mock_url, max_usd=max_usd, judge_share=judge_share
+            )
         sessions = BrowserSessions()
         note = MOCK_ANSWERS if offline else None
         served = (
@@ -153,6 +156,17 @@ def serve(  # noqa: PLR0917 - Typer's options
         service.run()
 
 
+def _check_paid_options(max_usd: float | None, judge_share: float, *, is_paid: bool) -> None:
+    for option, value in (("--max-usd", max_usd), ("--judge-share", judge_share or None)):
+        if value is not None and not is_paid:
+            rule, fix = "needs `--chat` without `--offline`", f"Add --chat, or remove {option}."
+            raise ConfigurationError.of(option, rule, fix)
+        if value is not None and not math.isfinite(value):
+            raise ConfigurationError.of(
+                option, "must be finite", "Remove it for no limit.", value=str(value)
+            )
+
+
 @contextlib.contextmanager
 def _policy(
     root: Path, config: Path | None, *, is_wanted: bool, mock_url: str | None
@@ -182,7 +196,9 @@ def _chat(
     feedback: "FeedbackStore",
     runtime: "RuntimeStore",
     mock_url: str | None,
+    *,
     max_usd: float | None,
+    judge_share: float,
 ) -> "LoggedChat":
     from tasks.chat.logged_chat import LoggedChat  # noqa: PLC0415 - brings httpx and NumPy
     from tasks.chat.paid_answers import PaidAnswers  # noqa: PLC0415 - as above
@@ -192,4 +208,4 @@ def _chat(
     loaded = load(config or options.CONFIG_FILE)
     environment = Environment.of(loaded.configuration, mock_url=mock_url)
     paid = None if mock_url else PaidAnswers.of(loaded, runtime.root, max_usd=max_usd)
-    return LoggedChat(loaded, environment, feedback, runtime, paid)
+    return LoggedChat(loaded, environment, feedback, runtime, paid, judge_share=judge_share)

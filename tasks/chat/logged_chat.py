@@ -29,6 +29,7 @@ from convergence_core.feedback.roles import BUILT_IN, persona_of
 from convergence_core.records import Case, Json, Params, Reply, fields_of, sha256_hex
 from convergence_core.thought_tags import TextCallback
 from tasks.calls.metric_calls import PaidCall
+from tasks.chat.judged_answers import JudgedAnswers
 from tasks.chat.paid_answers import MOST_AT_ONCE, PaidAnswers
 from tasks.chat.role_adapters import RoleAdapters
 from tasks.inputs.environment import Environment
@@ -125,9 +126,11 @@ class LoggedChat:
         feedback: where answers are logged.
         runtime: where arms are on offer.
         paid: makes the calls, and is closed with this; ``None``: they are in the log alone.
+        judge_share: of the answers that the judge rewards; needs ``paid``. 0: none.
 
     Raises:
-        ConfigurationError: the configuration asks no chat model, or says not by which parameters.
+        ConfigurationError: the configuration asks no chat model, says not by which parameters, or has no
+            judge where a share is judged.
     """
 
     def __init__(
@@ -137,6 +140,8 @@ class LoggedChat:
         feedback: FeedbackStore,
         runtime: RuntimeStore,
         paid: PaidAnswers | None = None,
+        *,
+        judge_share: float = 0.0,
     ) -> None:
         self.configuration = loaded.configuration
         self._paid = paid
@@ -153,6 +158,11 @@ class LoggedChat:
         self.roles: Mapping[str, str] = {self.system: "", **BUILT_IN, **personas}
         """Every role with its persona."""
         self._systems = Systems(runtime)
+        self._judged: JudgedAnswers | None = None
+        if judge_share and paid is not None:
+            self._judged = JudgedAnswers.of(
+                loaded, environment, share=judge_share, paid=paid, systems=self._systems
+            )
         self._requests = RequestsInFlight(feedback.root)
         self._adapters = RoleAdapters(loaded, feedback, environment.secrets, model=self.model)
         self._target = ChatTarget(
@@ -249,6 +259,14 @@ class LoggedChat:
             self._interaction(prepared, reply, completion.logprobs, adapter_version=version),
             part,
         )
+        if self._judged is not None and interaction.decision_id and completion.text:
+            self._judged.consider(
+                interaction.interaction_id,
+                interaction.decision_id,
+                reply,
+                prepared.case,
+                prepared.params,
+            )
         return LoggedAnswer(
             interaction=interaction,
             text=completion.text,
@@ -277,6 +295,8 @@ class LoggedChat:
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
+        if self._judged is not None:
+            await self._judged.aclose()
         if self._paid is not None:
             await self._paid.aclose()
         await self._target.aclose()

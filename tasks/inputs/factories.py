@@ -230,7 +230,7 @@ def make_metrics(
     evaluators = _Evaluators(loaded, evaluator)
     judges: dict[str, PaidMetric] = {}
     if loaded.configuration.evaluation.judges:
-        judges.update(_judges(loaded, environment))
+        judges.update(make_configured_judges(loaded, environment))
 
     def metric(name: str, config: MetricConfig) -> Metric | PaidMetric:
         if isinstance(config, JudgeMetric):
@@ -251,7 +251,8 @@ def make_metrics(
     return tuple(metrics)
 
 
-def _judges(loaded: Loaded, environment: Environment) -> dict[str, PaidMetric]:
+def make_configured_judges(loaded: Loaded, environment: Environment) -> dict[str, PaidMetric]:
+    """Return the judges of a configuration by metric; see ``make_judges``."""
     from tasks.providers import make_llm  # noqa: PLC0415 - brings httpx
 
     made = make_judges(

@@ -33,27 +33,37 @@ HI = {"model": "assistant", "messages": [{"role": "user", "content": "Hi?"}], "u
 COMPLETIONS = "/v1/chat/completions"
 
 
+TEMPERATURE: Any = {"temperature": {"type": "float", "min": 0, "max": 1, "default": 0.5}}
+JUDGE: Any = {"type": "llm_judge", "mode": "rating", "rubric": "Short."}
+
+
 class Talk:
     """A service with a chat, its provider on loopback, and clients of it."""
 
     def __init__(
-        self, store: RuntimeStore, stack: ExitStack, max_usd: float | None = None, **sections: Any
+        self,
+        store: RuntimeStore,
+        stack: ExitStack,
+        max_usd: float | None = None,
+        judge_share: float = 0.0,
+        **sections: Any,
     ) -> None:
         self.answer: Callable[[Request], Answer] = echo
         self.provider = stack.enter_context(LoopbackServer(lambda one: self.answer(one)))  # noqa: PLW0108
         self.feedback = stack.enter_context(FeedbackStore(store.root))
+        if judge_share:
+            llm = {"model": "openai/judge", "endpoint": self.provider.url}
+            sections |= {"llm": llm, "evaluation__metrics": {"quality": {**JUDGE, "weight": 1.0}}}
         made = loaded(
             api=chat_api(self.provider.url),
-            search_space__parameters={
-                "temperature": {"type": "float", "min": 0, "max": 1, "default": 0.5}
-            },
+            search_space__parameters=TEMPERATURE,
             feedback={"roles": {"pirate": "Arr."}},
             **sections,
         )
         prices = PriceTable(version="2026-01-01").with_overrides(made.configuration.prices)
         environment = Environment(secrets=Secrets({}), prices=prices)
         paid = PaidAnswers.of(made, store.root, max_usd=max_usd)
-        chat = LoggedChat(made, environment, self.feedback, store, paid)
+        chat = LoggedChat(made, environment, self.feedback, store, paid, judge_share=judge_share)
         self.service = Service(store, all_tokens(), ServiceOptions(port=0, grace_s=1), chat=chat)
         self.url = stack.enter_context(self.service).url
 
