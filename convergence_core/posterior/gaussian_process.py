@@ -25,6 +25,7 @@ their posterior is about normal, with the precision of Fisher's information and 
 
 import math
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
@@ -43,6 +44,10 @@ UPDATE_JITTER = 1e-8
 """Times the mean variance, of further measurements."""
 N_BOUND_SDS = 4.0
 """How many prior standard deviations a hyper-parameter may stray."""
+N_SAMPLE = 75
+"""Measurements on which a fit without a start finds one, if there are twice as many."""
+N_LAST_STEPS = 12
+"""Iterations of the optimizer on all measurements from there."""
 SURE = 1e-3
 """Standard deviation of the logarithm of a known v."""
 
@@ -121,6 +126,18 @@ class GaussianProcess:
             start: log hyper-parameters to begin at; ``None`` means the prior's medians.
             n_steps: iterations of the optimizer; 0 keeps ``start``.
         """
+        if start is None and len(targets) >= 2 * N_SAMPLE:
+            sample = np.linspace(0, len(targets) - 1, N_SAMPLE).astype(np.intp)
+            start = cls.fit(
+                kernel,
+                points.take(sample),
+                targets[sample],
+                errors[np.ix_(sample, sample)],
+                noise=noise,
+                repeats=repeats,
+                n_steps=n_steps,
+            ).log_params
+            n_steps = min(n_steps, N_LAST_STEPS)
         problem = _Problem.of(kernel, kernel.distances(points, points), targets, errors, noise)
         problem = replace(problem, repeats=repeats)
         begin = problem.mean
@@ -261,30 +278,27 @@ class GaussianProcess:
         )
         errors = self.factor @ self.factor.T - known  # v R
         errors[np.diag_indices_from(errors)] -= self.nugget_variance + JITTER
-        dims = range(self.kernel.n_dims)
-        slopes = [
-            *(known * self.kernel.log_slope(params, distances, d) for d in dims),
-            known,
-            np.eye(len(w)) * self.nugget_variance,
-            errors,
-        ]  # C_i
-        cross_slopes = [
-            *(cross * self.kernel.log_slope(params, across, d) for d in dims),
-            cross,
-            is_own,
-            np.zeros_like(cross),
-        ]
         inverse = cho_solve((self.factor, True), np.eye(len(w)))
         solved = inverse @ (cross + is_own).T  # (n, m)
-        jacobian = np.array(
-            [
-                own @ w - solved.T @ (slope @ w)
-                for own, slope in zip(cross_slopes, slopes, strict=True)
-            ]
-        )  # (D + 3, m)
-        turned = [inverse @ slope for slope in slopes]  # C^-1 C_i
-        flat = np.array([part.ravel() for part in turned])
-        flat_turned = np.array([part.T.ravel() for part in turned])
+        turned = np.empty((len(self.log_params), len(w), len(w)))  # C^-1 C_i
+        jacobian = np.empty((len(turned), len(points)))  # (D + 3, m)
+        of_kernel = (
+            (
+                known * self.kernel.log_slope(params, distances, d),
+                cross * self.kernel.log_slope(params, across, d),
+            )
+            for d in range(self.kernel.n_dims)
+        )
+        others = (
+            (known, cross),
+            (np.eye(len(w)) * self.nugget_variance, is_own),
+            (errors, np.zeros_like(cross)),
+        )
+        for i, (slope, cross_slope) in enumerate(chain(of_kernel, others)):  # C_i
+            np.matmul(inverse, slope, out=turned[i])
+            jacobian[i] = cross_slope @ w - solved.T @ (slope @ w)
+        flat = turned.reshape(len(turned), -1)
+        flat_turned = turned.transpose(0, 2, 1).reshape(flat.shape)
         sd = np.append(self.kernel.prior_sd, max(self.noise_log_sd, SURE))
         precision = 0.5 * flat @ flat_turned.T + np.diag(sd**-2)  # (eq. 6)
         doubt = (jacobian * np.linalg.solve(precision, jacobian)).sum(axis=0)

@@ -12,6 +12,7 @@ from convergence_core.posterior.gaussian_process import (
     FREE_NOISE,
     JITTER,
     MEASURED_NOISE,
+    N_SAMPLE,
     GaussianProcess,
     NoisePrior,
     Repeats,
@@ -215,6 +216,23 @@ def smooth(n: int, noise: float, seed: int) -> tuple[GaussianProcess, Encoding]:
         n_steps=60,
     )
     return process, encoding
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sample_of_many_measurements_leads_to_the_optimum_of_all(seed):
+    problem = Problem(seed, n=2 * N_SAMPLE)
+    assert len(problem.targets) >= 2 * N_SAMPLE
+    truth = replace(problem.fit(), log_params=problem.log_params)
+    problem.targets = truth.factor @ problem.targets
+    arguments = (problem.kernel, problem.places, problem.targets, problem.errors)
+    from_sample = GaussianProcess.fit(*arguments, noise=FREE_NOISE, n_steps=25)
+    objective = problem.objective(FREE_NOISE)
+    from_medians = GaussianProcess.fit(
+        *arguments, noise=FREE_NOISE, start=objective.mean, n_steps=200
+    )
+    reached, _ = objective.value_and_gradient(from_sample.log_params)
+    least, _ = objective.value_and_gradient(from_medians.log_params)
+    assert reached < least + 0.1
 
 
 def test_it_learns_which_dimension_matters_and_how_noisy_rewards_are():
