@@ -9,10 +9,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from benchmarks.optimizer.tasks.base import DATA
+from benchmarks.optimizer.tasks.functions import FUNCTIONS, FunctionTask
 from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
 
 _EQUAL = 1e-12
@@ -39,10 +41,13 @@ class Scale:
 def read_scales() -> dict[str, Scale]:
     """Return the scales of all tasks."""
     rows = json.loads((DATA / "scales.json").read_text(encoding="utf-8"))
+    rows = {name: row for name, row in rows.items() if not name.startswith("fn")}
     scales = {n: Scale(best=row["best"], median=row["median"]) for n, row in rows.items()}
     for kind in KINDS:
         best, median = SimulatedTask(kind).best_and_median
         scales[f"sim:{kind}"] = Scale(best=best, median=median)
+    for kind, (name, f) in product(FunctionTask.kinds, FUNCTIONS.items()):
+        scales[f"{kind}:{name}-{f.n_dims}"] = Scale(best=1.0, median=f.median)
     return scales
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.optimizer.tasks.functions import HARTMANN, hartmann
 from convergence_core.config import parse_mapping
 from convergence_core.records import Params
 
@@ -48,17 +49,9 @@ def _mixed(params: Params) -> float:
     return max(0.0, height + prompt - loss)
 
 
-_A = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8],
-               [17, 8, 0.05, 10, 0.1, 14]])  # fmt: skip
-_P = 1e-4 * np.array([[1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991],
-                      [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]])  # fmt: skip
-
-
 def _hartmann(params: Params) -> float:
-    """Return Hartmann's function of six variables, scaled to [0, 1] (Dixon & Szego 1978)."""
-    x = np.array([float(params[f"x{i}"]) for i in range(6)])
-    inner = (_A * (x - _P) ** 2).sum(axis=1)
-    return float(np.array([1.0, 1.2, 3.0, 3.2]) @ np.exp(-inner)) / 3.33
+    """Return Hartmann's function of six variables, scaled to [0, 1]."""
+    return 1.0 - hartmann(np.array([float(params[f"x{i}"]) for i in range(6)])) / HARTMANN
 
 
 def _rugged(params: Params) -> float:
@@ -87,6 +80,6 @@ LANDSCAPES: Mapping[str, Landscape] = {
         _mixed,
         0.8,
     ),
-    "hartmann": Landscape(_floats(6), _hartmann, 3.32237 / 3.33),
+    "hartmann": Landscape(_floats(6), _hartmann, 1.0),
     "rugged": Landscape({**_floats(3), "kind": _choice("a", "b", "c")}, _rugged, 1.0),
 }

@@ -141,7 +141,7 @@ class Kernel:
         q, scale = self.n_numbers, math.exp(log_params[dimension])
         if dimension >= q:
             return np.asarray(-scale * distances.choices[dimension - q], np.float64)
-        r = distances.numbers[dimension] / scale
+        r = distances.numbers[dimension] * (1.0 / scale)
         slope = r + 1.0
         slope *= r
         slope *= r

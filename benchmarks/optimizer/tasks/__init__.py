@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 from functools import cache, partial
 
 from benchmarks.optimizer.tasks.base import CaseTask, Task
-from benchmarks.optimizer.tasks.functions import FUNCTIONS, N_DIMS, FunctionTask
+from benchmarks.optimizer.tasks.functions import FUNCTIONS, FunctionTask
 from benchmarks.optimizer.tasks.live import LiveTask
 from benchmarks.optimizer.tasks.replay import ExamTask, PromptTask
 from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
@@ -79,7 +79,7 @@ SETS: Mapping[str, tuple[str, ...]] = {
         "llm:prompt-penguins_in_a_table", "llm:prompt-hyperbaton",
     ),
     "functions": tuple(
-        f"{kind}:{name}-{N_DIMS}" for kind in FunctionTask.kinds for name in FUNCTIONS
+        f"{kind}:{name}-{f.n_dims}" for kind in FunctionTask.kinds for name, f in FUNCTIONS.items()
     ),
 }  # fmt: skip
 """``dev`` is for tuning; ``unseen`` has tasks of the same kinds that no setting was chosen on."""

@@ -26,16 +26,21 @@ def ackley(x: np.ndarray) -> float:
     return float(bowl - math.exp(float(np.mean(np.cos(2.0 * math.pi * x)))) + 20.0 + math.e)
 
 
-def levy(x: np.ndarray) -> float:
-    """Return Lévy's function: waves across a valley."""
-    w = 1.0 + (x - 1.0) / 4.0
-    first = math.sin(math.pi * w[0]) ** 2
-    waves = (w[:-1] - 1.0) ** 2 * (1.0 + 10.0 * np.sin(math.pi * w[:-1] + 1.0) ** 2)
-    last = (w[-1] - 1.0) ** 2 * (1.0 + math.sin(2.0 * math.pi * w[-1]) ** 2)
-    return float(first + waves.sum() + last)
+_A = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8],
+               [17, 8, 0.05, 10, 0.1, 14]])  # fmt: skip
+_P = 1e-4 * np.array([[1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991],
+                      [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]])  # fmt: skip
+HARTMANN = 3.32236802
+"""Depth of its minimum."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def hartmann(x: np.ndarray) -> float:
+    """Return Hartmann's function of six variables above its minimum: four peaks (Dixon & Szego 1978)."""
+    inner = (_A * (x - _P) ** 2).sum(axis=1)
+    return HARTMANN - float(np.array([1.0, 1.2, 3.0, 3.2]) @ np.exp(-inner))
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """A function to minimise, whose least value is 0."""
 
@@ -44,15 +49,17 @@ class Function:
     high: float
     """Ends of the domain of each coordinate."""
     highest: float
-    """Of the domain, in five dimensions."""
+    """Of the domain."""
+    median: float
+    """Value in [0, 1] of a random point."""
+    n_dims: int = 5
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "rastrigin": Function(of=rastrigin, low=-3.12, high=7.12, highest=291.20691),
-    "ackley": Function(of=ackley, low=-20.0, high=45.536, highest=22.33869),
-    "levy": Function(of=levy, low=-10.0, high=10.0, highest=334.65624),
+    "rastrigin": Function(rastrigin, -3.12, 7.12, 291.20691, median=0.6206),
+    "ackley": Function(ackley, -20.0, 45.536, 22.33869, median=0.0433),
+    "hartmann": Function(hartmann, 0.0, 1.0, HARTMANN, median=0.0306, n_dims=6),
 }
-N_DIMS = 5
 NOISE_SD = 0.1
 """Of normal noise: a tenth of the range."""
 HEAVY_SCALE = 0.05
@@ -60,7 +67,7 @@ HEAVY_SCALE = 0.05
 
 
 class FunctionTask(Task):
-    """One function in five dimensions, on a domain whose centre is not the optimum."""
+    """One function, on a domain whose centre is not the optimum."""
 
     suite = "fn"
     kinds: ClassVar[tuple[str, ...]] = ("fn0", "fnN", "fnT")
@@ -68,9 +75,8 @@ class FunctionTask(Task):
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind, self.function = kind, FUNCTIONS[name]
-        low, high = self.function.low, self.function.high
-        space = Space([real(f"x{i}", low, high) for i in range(N_DIMS)])
-        super().__init__(f"{kind}:{name}-{N_DIMS}", space)
+        low, high, n = self.function.low, self.function.high, self.function.n_dims
+        super().__init__(f"{kind}:{name}-{n}", Space([real(f"x{i}", low, high) for i in range(n)]))
 
     def true(self, point: Point) -> float:
         """Return the value in [0, 1], 1 at the optimum."""
