@@ -27,12 +27,15 @@ from convergence_core.errors import InfrastructureFault
 from convergence_core.records import RateInfo
 from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limiting
 from tasks.http.environment import certificates, proxy_of
+from tasks.http.faults import bare, header_fault, status_fault
 from tasks.http.retries import rate_of
 
 CONNECT_S = 10.0
 """Longest wait for a connection, of any client."""
 IDLE_S = 5.0
 """How long an idle connection is kept, as httpx does by default."""
+
+_HEADERS = {"User-Agent": "convergence-optimizer", "Accept": "application/json, */*;q=0.1"}
 
 _Origin = tuple[str, str, int | None]
 
@@ -228,39 +231,92 @@ class ClientSettings:
             ConfigurationError: the environment names certificates that cannot be read.
         """
         return httpx.AsyncClient(
-            headers={"Accept-Encoding": ", ".join(CODINGS)},
+            headers={"Accept-Encoding": ", ".join(CODINGS), **_HEADERS},
             event_hooks={"response": [limiting(self.max_response_bytes)]},
             timeout=httpx.Timeout(self.timeout_s, connect=self.connect_s, pool=None),
             transport=ConnectionPool(self.n_connections, verify=certificates()),
             trust_env=False,  # the pool reads it
         )
 
-    @asynccontextmanager
-    async def timed(self) -> AsyncIterator[Stopwatch]:
-        """Time the exchange inside, and end it by its limits."""
-        deadline = asyncio.timeout(None)
-        stopwatch = Stopwatch(deadline, self.timeout_s)
-        async with deadline:
-            yield stopwatch
 
-    def fault(
-        self, error: BaseException, *, url: str, stopwatch: Stopwatch
-    ) -> InfrastructureFault:
-        """Return the fault that a failed exchange means: it never got an answer, or half of one.
+class HttpClient:
+    """A client that its first request opens: each exchange is timed, and its failure a fault.
+
+    Args:
+        settings: limits of the client and of each exchange.
+        secret: variable that holds the key, for messages.
+
+    Example:
+        >>> client = HttpClient(ClientSettings(timeout_s=5.0))
+        >>> response, latency_ms = await client.request("GET", "https://api.example.com/models")
+    """
+
+    def __init__(self, settings: ClientSettings, secret: str | None = None) -> None:
+        self.settings = settings
+        self.secret = secret
+        self._client: httpx.AsyncClient | None = None
+
+    @asynccontextmanager
+    async def exchange(
+        self, method: str, url: str, *, shown: str | None = None, **content: Any
+    ) -> AsyncIterator[tuple[httpx.Response, Stopwatch]]:
+        """Send a request once; yield the head of its answer while the body can be read.
 
         Args:
-            error: what httpx, the loop or the endpoint's limits raised.
-            url: what was called, without its query.
-            stopwatch: of the exchange; tells how far it came.
+            method: of the request.
+            url: where it goes.
+            shown: the URL in faults; ``None``: ``url`` without its query.
+            **content: headers, query and body, as httpx takes them.
+
+        Raises:
+            ConfigurationError: the environment names certificates that cannot be read.
+            InfrastructureFault: there is no whole answer.
         """
-        if isinstance(error, InfrastructureFault):
-            return error  # of the endpoint's limits
+        if self._client is None:
+            self._client = self.settings.open()
+        deadline = asyncio.timeout(None)
+        stopwatch = Stopwatch(deadline, self.settings.timeout_s)
+        trace = {"trace": stopwatch}
+        try:
+            async with (
+                deadline,
+                self._client.stream(method, url, extensions=trace, **content) as response,
+            ):
+                yield response, stopwatch
+        except (httpx.HTTPError, httpx.StreamError, OSError, UnicodeError) as error:
+            raise header_fault(error, self.secret) or self._fault(
+                error, shown or bare(url), stopwatch
+            ) from None  # it holds the request, and with it the headers
+
+    async def request(self, method: str, url: str, **content: Any) -> tuple[httpx.Response, float]:
+        """Send a request once; return its answer and the milliseconds.
+
+        Raises:
+            EvaluationFault: as ``exchange``, or the answer has a status of 300 or more.
+        """
+        async with self.exchange(method, url, **content) as (response, stopwatch):
+            await response.aread()
+            latency_ms = stopwatch.read_ms()
+        if response.status_code >= 300:
+            status, text, headers = response.status_code, response.text, response.headers
+            raise status_fault(status, text, headers, url=bare(url), secret=self.secret)
+        return response, latency_ms
+
+    async def aclose(self) -> None:
+        """Close the connections; safe to call twice."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _fault(self, error: Exception, url: str, stopwatch: Stopwatch) -> InfrastructureFault:
+        """Return the fault of an exchange that got no answer, or half of one."""
         if isinstance(error, httpx.ConnectTimeout):
-            text, kind = f"no connection to {url} within {self.connect_s:g} s", "connect_timeout"
+            limit_s = self.settings.connect_s
+            text, kind = f"no connection to {url} within {limit_s:g} s", "connect_timeout"
         elif not isinstance(error, (httpx.TimeoutException, TimeoutError)):
             text = f"no answer from {url}: {str(error) or type(error).__name__}"
             kind = "network"
         else:
-            text = f"no complete answer from {url} within {self.timeout_s:g} s"
+            text = f"no complete answer from {url} within {self.settings.timeout_s:g} s"
             kind = "timeout"
         return InfrastructureFault(text, error_type=kind, may_be_billed=stopwatch.is_sent)

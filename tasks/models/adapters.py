@@ -17,7 +17,7 @@ import httpx
 
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
-from tasks.http.clients import ClientSettings
+from tasks.http.clients import ClientSettings, HttpClient
 from tasks.http.faults import bare
 from tasks.models.files import LOCAL_MODELS, LocalModel, ModelFiles, ModelProcessError
 from tasks.models.requests import ChatRequest
@@ -132,27 +132,24 @@ class _Server:
     ) -> None:
         self._base = base_url.rstrip("/").removesuffix("/chat/completions")
         self._root = self._base.removesuffix("/v1")
-        self._headers, self._settings = headers, client or ClientSettings()
-        self._model = model
-        self._client: httpx.AsyncClient | None = None
+        self._headers, self._model = headers, model
+        self._client = HttpClient(client or ClientSettings())
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._client.aclose()
 
     async def _send(self, method: str, url: str, body: Json = None) -> httpx.Response:
-        if self._client is None:
-            self._client = self._settings.open()
+        headers = {**self._headers()}
         try:
-            async with asyncio.timeout(self._settings.timeout_s):
-                return await self._client.request(
-                    method, url, headers={**self._headers()}, json=body
-                )
-        except (httpx.HTTPError, OSError, TimeoutError) as error:
-            reason = f"{bare(url)} gives no answer: {str(error) or type(error).__name__}"
-            raise InfrastructureFault(reason, error_type=ERROR_TYPE) from None
+            async with self._client.exchange(method, url, headers=headers, json=body) as (
+                answer,
+                _,
+            ):
+                await answer.aread()
+                return answer
+        except InfrastructureFault as fault:
+            raise InfrastructureFault(str(fault), error_type=ERROR_TYPE) from None
 
     def _words(self, response: httpx.Response) -> str:
         """Return what the server says of a failure: without the keys that were sent, shortened."""

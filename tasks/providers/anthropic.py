@@ -354,20 +354,10 @@ class AnthropicChat(Provider):
         on_text: TextCallback | None = None,
     ) -> ChatCompletion:
         """See ``Provider.send``."""
-        sent = dict(self._settings.headers())
         whole = {**body, "model": model, **({"stream": True} if stream else {})}
-        params: dict[str, str] = {name: str(value) for name, value in (query or {}).items()}
-        async with self._exchange(sent) as stopwatch:
-            request = self._open_client().stream(
-                "POST",
-                f"{self.base_url}{_PATH}",
-                params=params or None,
-                json=whole,
-                headers={"anthropic-version": API_VERSION, **sent},
-                extensions={"trace": stopwatch},
-            )
-            async with request as response:
-                joiner = AnthropicJoiner(self._pieces(on_text, model)) if stream else None
-                answer = await self._read(response, joiner, stopwatch)
+        joiner = AnthropicJoiner(self._pieces(on_text, model)) if stream else None
+        headers = {"anthropic-version": API_VERSION}
+        url = f"{self.base_url}{_PATH}"
+        answer = await self._post(url, whole, joiner, query=query, headers=headers)
         self._check_chat(answer.raw)
         return read_anthropic(answer, is_split=self._settings.separate_thinking)

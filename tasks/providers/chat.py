@@ -4,7 +4,7 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,8 +13,8 @@ import httpx
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.records import Json
 from convergence_core.thought_tags import AnswerPieces, TextCallback, begins_within
-from tasks.http.clients import ClientSettings, Stopwatch
-from tasks.http.faults import bad_body_fault, bare, header_fault
+from tasks.http.clients import ClientSettings, HttpClient, Stopwatch
+from tasks.http.faults import bad_body_fault, bare
 from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion, RawAnswer
 from tasks.providers.faults import provider_fault, reported_fault
@@ -54,7 +54,7 @@ class Provider(ABC):
         self.provider = settings.provider
         """Short name for tables and prices."""
         self._settings = settings
-        self._client: httpx.AsyncClient | None = None
+        self._client = HttpClient(settings.client, settings.secret)
         self._late_tags: set[str] = set()
         """Models whose answers were seen to begin within thinking."""
 
@@ -120,9 +120,7 @@ class Provider(ABC):
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._client.aclose()
 
     async def complete(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, **options: Json
@@ -161,34 +159,30 @@ class Provider(ABC):
 
     # -- one exchange
 
-    def _open_client(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = self._settings.client.open()
-        return self._client
-
-    @asynccontextmanager
-    async def _exchange(self, sent: Mapping[str, Any]) -> AsyncIterator[Stopwatch]:
-        """Time the exchange inside and end it by its limits.
-
-        Args:
-            sent: headers; their values are kept out of faults, for servers repeat keys.
+    async def _post(
+        self,
+        url: str,
+        body: Mapping[str, Json],
+        joiner: Joiner | None,
+        *,
+        query: Mapping[str, Json] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> RawAnswer:
+        """Send a body once and read the answer; what servers repeat of a key stays out of faults.
 
         Raises:
+            ConfigurationError: an environment variable is not set.
             EvaluationFault: it failed.
         """
-        stopwatch: Stopwatch | None = None
+        sent = dict(self._settings.headers())
+        content = {"json": body, "headers": {**(headers or {}), **sent}, "params": query or None}
         try:
-            async with self._settings.client.timed() as stopwatch:
-                yield stopwatch
+            async with self._client.exchange(
+                "POST", url, shown=bare(self.base_url), **content
+            ) as (response, stopwatch):
+                return await self._read(response, joiner, stopwatch)
         except EvaluationFault as fault:
             raise _without_secrets(fault, sent) from None
-        except (httpx.HTTPError, httpx.StreamError, OSError, UnicodeError) as error:
-            assert stopwatch is not None  # noqa: S101 - made before anything can fail
-            url, secret = bare(self.base_url), self._settings.secret
-            failed = header_fault(error, secret) or self._settings.client.fault(
-                error, url=url, stopwatch=stopwatch
-            )
-            raise _without_secrets(failed, sent) from None
 
     async def _read(
         self, response: httpx.Response, joiner: Joiner | None, stopwatch: Stopwatch
@@ -233,25 +227,18 @@ class Provider(ABC):
         if reported is not None:
             raise reported
 
-    def _status_fault(self, response: httpx.Response) -> EvaluationFault:
-        return provider_fault(
-            response.status_code,
-            response.text,
-            response.headers,
-            url=bare(self.base_url),
-            secret=self._settings.secret,
-        )
-
     def _parsed(self, response: httpx.Response) -> dict[str, Json]:
         """Return the JSON object of a whole answer, or raise its fault."""
+        url, secret = bare(self.base_url), self._settings.secret
         if response.status_code >= 300:
-            raise self._status_fault(response)
+            status, text, headers = response.status_code, response.text, response.headers
+            raise provider_fault(status, text, headers, url=url, secret=secret)
         try:
             raw = to_json(response.json())
             if not isinstance(raw, dict):
                 raise TypeError("not an object")
         except (ValueError, TypeError, RecursionError) as error:
-            raise bad_body_fault(error, response.text, url=bare(self.base_url)) from None
+            raise bad_body_fault(error, response.text, url=url) from None
         if not raw.get("choices"):
             self._check_reported(raw, response)
         return raw

@@ -15,8 +15,6 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-import httpx
-
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json, Params
 from tasks.functions.function_results import result_json
@@ -28,8 +26,8 @@ from tasks.functions.workers import (
     failure_of,
     measured_async,
 )
-from tasks.http.clients import ClientSettings
-from tasks.http.faults import bad_body_fault, bare, header_fault, status_fault
+from tasks.http.clients import ClientSettings, HttpClient
+from tasks.http.faults import bad_body_fault, bare
 from tasks.version import install_command
 
 if TYPE_CHECKING:
@@ -349,9 +347,8 @@ class SessionClient:
     ) -> None:
         self._url = endpoint.rstrip("/") + PATH
         self._headers = headers
-        self._secret = secret
-        self._settings = ClientSettings(timeout_s=_ANSWER_S, n_connections=n_connections)
-        self._client: httpx.AsyncClient | None = None
+        settings = ClientSettings(timeout_s=_ANSWER_S, n_connections=n_connections)
+        self._client = HttpClient(settings, secret)
 
     async def create(self, body: Mapping[str, Json], run_id: str) -> RemoteBrowser:
         """Open a session with the mark of a run; what is paid begins here.
@@ -410,39 +407,10 @@ class SessionClient:
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._client.aclose()
 
     async def _request(self, method: str, url: str, **content: Any) -> object:
-        if self._client is None:
-            self._client = self._settings.open()
-        stopwatch = None
-        try:
-            headers = {"User-Agent": "convergence-optimizer", **self._headers()}
-            async with self._settings.timed() as stopwatch:
-                response = await self._client.request(
-                    method,
-                    url,
-                    headers=headers,
-                    extensions={"trace": stopwatch},
-                    **content,
-                )
-        except UnicodeError as error:
-            raise header_fault(error, self._secret) or error from None
-        except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            assert stopwatch is not None  # noqa: S101 - made before anything can fail
-            raise header_fault(error, self._secret) or self._settings.fault(
-                error, url=bare(url), stopwatch=stopwatch
-            ) from None  # it holds the request, and with it the key
-        if response.status_code >= 300:
-            raise status_fault(
-                response.status_code,
-                response.text,
-                response.headers,
-                url=bare(url),
-                secret=self._secret,
-            )
+        response, _ = await self._client.request(method, url, headers=self._headers(), **content)
         try:
             return response.json()
         except (ValueError, RecursionError) as error:

@@ -14,15 +14,13 @@ from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply, Usage
 from tasks.functions.call_forms import merge
 from tasks.http.authentication import request_headers
-from tasks.http.clients import ClientSettings
-from tasks.http.faults import bad_body_fault, bare, header_fault, is_of_proxy, status_fault
+from tasks.http.clients import ClientSettings, HttpClient
+from tasks.http.faults import bad_body_fault, bare, is_of_proxy
 from tasks.http.request_templates import Values
 from tasks.json_values import MOST_BILLED, Missing, NotJsonError, as_text, pick, to_json
 from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.endpoint_mock import EndpointMock
 from tasks.targets.request_price import RequestPrice
-
-_HEADERS = {"User-Agent": "convergence-optimizer", "Accept": "application/json, */*;q=0.1"}
 
 
 class HttpTarget:
@@ -47,8 +45,7 @@ class HttpTarget:
         self._price = RequestPrice.of(prices, self.provider)
         self._api = api
         self._secrets = secrets
-        self._settings = ClientSettings.of(api.request, workers)
-        self._client: httpx.AsyncClient | None = None
+        self._client = HttpClient(ClientSettings.of(api.request, workers), secret_name(api))
 
     def request(self, params: Params, case: Case) -> Json:
         """Return method, URL, query, headers as configured, and body; no secret is in it.
@@ -103,9 +100,7 @@ class HttpTarget:
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._client.aclose()
 
     async def _exchange(self, request: Mapping[str, Json]) -> tuple[httpx.Response, float]:
         """Send a request once; return its answer and the milliseconds.
@@ -114,34 +109,14 @@ class HttpTarget:
             ConfigurationError: an environment variable is not set.
             EvaluationFault: it failed.
         """
-        if self._client is None:
-            self._client = self._settings.open()
-        url, secret = str(request["url"]), secret_name(self._api)
-        try:
-            auth = {} if self._mock else request_headers(self._api, self._secrets)
-            headers = httpx.Headers(_HEADERS | auth)
-        except UnicodeError as error:
-            raise header_fault(error, secret) or error from None
-        stopwatch = None
-        try:
-            async with self._settings.timed() as stopwatch:
-                response = await self._client.request(
-                    str(request["method"]),
-                    url,
-                    params=request["query"] or None,  # type: ignore[arg-type]  # texts by name
-                    json=request["body"],
-                    headers=headers,
-                    extensions={"trace": stopwatch},
-                )
-                latency_ms = stopwatch.read_ms()
-        except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            assert stopwatch is not None  # noqa: S101 - made before anything can fail
-            raise header_fault(error, secret) or self._settings.fault(
-                error, url=bare(url), stopwatch=stopwatch
-            ) from None  # it holds the request, and with it the headers
-        if response.status_code >= 300:
-            status, text, response_headers = response.status_code, response.text, response.headers
-            raise status_fault(status, text, response_headers, url=bare(url), secret=secret)
+        auth = {} if self._mock else request_headers(self._api, self._secrets)
+        response, latency_ms = await self._client.request(
+            str(request["method"]),
+            str(request["url"]),
+            params=request["query"] or None,
+            json=request["body"],
+            headers=auth,
+        )
         if self._mock is not None:
             response = httpx.Response(200, json=self._mock.answer(response.json()))
         return response, latency_ms
