@@ -1,4 +1,4 @@
-"""Contract suites for targets and metrics, and simulated APIs.
+"""Contract suites for targets and metrics, and simulated APIs and services.
 
 The suites are plain classes of tests: pytest finds them by name, and nothing of pytest is imported here.
 A subclass says which plugin is meant and what it is asked; every ``test_…`` method is inherited::
@@ -19,6 +19,7 @@ from convergence.testing.services import (
     RefusedError,
     SimulatedRequest,
     SimulatedService,
+    serve_json,
 )
 from convergence.testing.targets import TargetContract
 
@@ -31,4 +32,5 @@ __all__ = [
     "SimulatedRequest",
     "SimulatedService",
     "TargetContract",
+    "serve_json",
 ]

@@ -1,8 +1,10 @@
 """HTTP services on this machine for tests, and simulated APIs."""
 
 import base64
+import contextlib
 import json
 import re
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -217,6 +219,30 @@ def _token_of(authorization: str) -> str:
         return ""
 
 
+def serve_json(function: Callable[..., Any], *, port: int, path: str) -> None:
+    """Serve a function on this machine until Ctrl-C: JSON objects of its arguments, answered as JSON.
+
+    A malformed request gets status 400 and the reason.
+
+    Args:
+        function: takes the members of a request's body by name.
+        port: where to listen, unless the program's first argument is another.
+        path: shown as the address.
+    """
+
+    def answer(_method: str, _path: str, _headers: Message, body: bytes) -> HostileAnswer:
+        try:
+            status, reply = 200, function(**json.loads(body))
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            status, reply = 400, {"error": f"{type(error).__name__}: {error}"}
+        return HostileAnswer("served", json.dumps(reply).encode(), status)
+
+    with _server(answer, port=int(sys.argv[1]) if len(sys.argv) > 1 else port) as server:
+        print(f"serving http://127.0.0.1:{server.server_port}{path}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # agents call tools at once
@@ -226,7 +252,9 @@ _Answering: TypeAlias = Callable[[str, str, Message, bytes], HostileAnswer]
 """Method, path, headers and body of a request → its answer."""
 
 
-def _server(answering: _Answering, *, keep_alive: bool = True) -> ThreadingHTTPServer:
+def _server(
+    answering: _Answering, *, port: int = 0, keep_alive: bool = True
+) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -248,4 +276,4 @@ def _server(answering: _Answering, *, keep_alive: bool = True) -> ThreadingHTTPS
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base names it
             """Print nothing."""
 
-    return _Server(("127.0.0.1", 0), Handler)
+    return _Server(("127.0.0.1", port), Handler)

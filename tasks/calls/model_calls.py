@@ -37,6 +37,11 @@ async def ask_directly(call: PaidCall, label: str) -> tuple[Reply, None]:  # noq
     return await call.send(), None
 
 
+def answer_and_end(done: Completion) -> Json:
+    """Return the parts of an answer that tell whether it is whole."""
+    return {"text": done.text, "finish_reason": done.finish_reason}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """Chat model whose calls are bounded before they are sent, and priced after."""
@@ -57,7 +62,7 @@ class Model:
         *,
         limit: int,
         read: Callable[[Completion], Json],
-        **options: Json,
+        temperature: float | None,
     ) -> PaidCall:
         """Return a call of a learner.
 
@@ -66,13 +71,15 @@ class Model:
             messages: the prompt.
             limit: maximum length of the answer, in tokens.
             read: extracts the part of the answer to keep.
-            options: further settings; unsupported ones are omitted.
+            temperature: randomness of the answer; ``None``: not sent.
         """
         key: dict[str, Json] = {
             "wording_version": self.wording_version,
             "path": "chat/completions",
         }
-        settings = {"max_tokens": limit, **options}
+        settings: dict[str, Json] = {"max_tokens": limit}
+        if temperature is not None:
+            settings["temperature"] = temperature
         return self.call(purpose, messages, settings, key=key, read=read)
 
     def call(

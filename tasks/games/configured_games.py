@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from convergence_core.config import Configuration
 from convergence_core.config.games import (
@@ -57,9 +57,6 @@ class ModelSeat:
 
     def call(self, ask: Ask) -> PaidCall:
         """Return the call that asks the model once."""
-        options: dict[str, Any] = {}
-        if self.temperature is not None:
-            options["temperature"] = self.temperature
         return self.model.chat(
             GAME,
             [
@@ -68,7 +65,7 @@ class ModelSeat:
             ],
             limit=self.limit,
             read=self._kept,
-            **options,
+            temperature=self.temperature,
         )
 
     def _kept(self, done: Completion) -> Json:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -108,15 +108,12 @@ class ModelWriter:
     ) -> dict[str, Writing]:
         """Return id of an edit → its writing; what a call has cost is shared among them."""
         n = len(edits)
-        options: dict[str, Any] = {}
-        if self.settings.temperature is not None:
-            options["temperature"] = self.settings.temperature
         call = self.model.chat(
             WRITING,
             request.messages(),
             limit=n * self.settings.max_tokens,
             read=_text_of,
-            **options,
+            temperature=self.settings.temperature,
         )
         try:
             reply, _ = await ask_model(call, f"{edits[0].index}/{request.operator}")

@@ -16,11 +16,10 @@ from convergence_core.errors import (
     EvaluatorFault,
     InfrastructureFault,
 )
-from convergence_core.ports import Completion
-from convergence_core.records import Json, canonical_json, sha256_hex
+from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.reply import UnreadableReplyError, read_reply
-from tasks.calls.model_calls import THOUGHT, AskModel, Model
+from tasks.calls.model_calls import THOUGHT, AskModel, Model, answer_and_end
 from tasks.rlp.prompts import RlpPrompts, ThoughtRequest, asked_names
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -74,8 +73,9 @@ class ThoughtWriter:
     ) -> Thought:
         messages = self.wording.messages(request, problem)
         limit, temperature = self.settings.thought_length, self.settings.temperature
-        options: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
-        call = self.model.chat(THOUGHT, messages, limit=limit, read=_text, **options)
+        call = self.model.chat(
+            THOUGHT, messages, limit=limit, read=answer_and_end, temperature=temperature
+        )
         prompt = canonical_json([*messages])
         thought = replace(
             thought,
@@ -134,10 +134,6 @@ class ThoughtWriter:
 
 
 _UNREADABLE: Final = "unreadable: "
-
-
-def _text(done: Completion) -> Json:
-    return {"text": done.text, "finish_reason": done.finish_reason}
 
 
 def _reason(fault: EvaluationFault) -> str:

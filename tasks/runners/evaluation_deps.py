@@ -31,7 +31,7 @@ from tasks.secrets.redaction import Redactor, journal_url, secret_name
 from tasks.store.journal.rates import Rates
 from tasks.telemetry.listeners import local_telemetry
 
-_SERVES: Final = re.compile(r"serve_forever|uvicorn|\.run\(")
+_SERVES: Final = re.compile(r"serve_forever|serve_json|uvicorn|\.run\(")
 _PORT: Final = re.compile(r"\b[1-9]\d{3,4}\b")
 
 

@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, Final
 
 from convergence_core.errors import EvaluationFault
-from convergence_core.ports import Completion, Target
+from convergence_core.ports import Target
 from convergence_core.records import Candidate, Case, Json, Reply
 from convergence_core.sao.preferences import Answer, JudgedPair, PairKind
 from convergence_core.sao.prompt_shape import PromptShape
 from convergence_core.sao.templates import distilling, prompt_of, writing
 from tasks.calls.metric_calls import PaidCall
-from tasks.calls.model_calls import SAO, AskModel, Model
+from tasks.calls.model_calls import SAO, AskModel, Model, answer_and_end
 from tasks.json_values import as_text
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -156,8 +156,9 @@ class Writer:
         label: str,
         ask_model: AskModel,
     ) -> str:
-        options: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
-        call = self.model.chat(SAO, messages, limit=limit, read=_kept, **options)
+        call = self.model.chat(
+            SAO, messages, limit=limit, read=answer_and_end, temperature=temperature
+        )
         value: Any = (await reply_of(lambda: call, label, ask_model)).value
         if value["finish_reason"] not in (STOP, None):
             purpose = label.partition("/")[0]
@@ -168,10 +169,6 @@ class Writer:
 def placeholders(text: str) -> frozenset[str]:
     """Return the names in braces that a text holds."""
     return frozenset(re.findall(r"\{([^\W\d][\w.]*)\}", text))
-
-
-def _kept(done: Completion) -> Json:
-    return {"text": done.text, "finish_reason": done.finish_reason}
 
 
 async def reply_of(make_call: Callable[[], PaidCall], label: str, ask_model: AskModel) -> Reply:

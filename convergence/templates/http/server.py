@@ -1,15 +1,14 @@
 """HTTP service that sends a message to the right team, in place of your own.
 
-Start it with ``python server.py`` and leave it running. It needs nothing but Python.
+Start it with ``python server.py`` and leave it running.
 ``POST /triage`` takes a JSON object: the fields of a test case's ``input`` and one value per
 parameter of ``search_space``.
 """
 
-import json
 import re
-import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
+
+from convergence.testing import serve_json
 
 PORT = 8808
 WORDS = {
@@ -49,40 +48,5 @@ def triage(text: str, model: str, max_words: int, threshold: float) -> dict[str,
     }
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers ``POST /triage``."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or the second write of an answer waits 40 ms for the first
-
-    def do_POST(self) -> None:
-        """Answer one request; a malformed one gets status 400 and the reason."""
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        try:
-            status, reply = 200, triage(**json.loads(body))
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            status, reply = 400, {"error": f"{type(error).__name__}: {error}"}
-        data = json.dumps(reply).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Log nothing."""
-
-
-def main() -> None:
-    """Serve until Ctrl-C."""
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else PORT
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
-        print(f"serving http://127.0.0.1:{server.server_port}/triage", flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print("stopped")
-
-
 if __name__ == "__main__":
-    main()
+    serve_json(triage, port=PORT, path="/triage")
