@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from convergence_core.feedback.records import refused
-from convergence_core.feedback.safety import SafetyFlag
+from convergence_core.feedback.safety import SafetyRule
 from convergence_core.judges.text_features import Floats, hashed_ngrams, ngram_similarity
 from convergence_core.judges.texts import words_of
 
@@ -44,7 +44,7 @@ class AnswerReward:
     """The blend in [-1, 1]. ``None`` if no one rated the answer."""
     training: float | None
     """The reward to train on: the blend, or ``UNSAFE_REWARD`` where there are flags."""
-    flags: tuple[SafetyFlag, ...] = ()
+    flags: tuple[SafetyRule, ...] = ()
 
 
 def answer_parts(
@@ -93,7 +93,7 @@ def user_style(liked: Sequence[Floats]) -> Floats | None:
 def answer_reward(
     parts: Mapping[str, float | None],
     blend: "RewardConfig",
-    flags: Sequence[SafetyFlag] = (),
+    flags: Sequence[SafetyRule] = (),
 ) -> AnswerReward:
     """Return the reward of an answer by its parts.
 

@@ -74,7 +74,6 @@ class RaterProfile:
     kind: Literal["rating", "thumbs"]
     bias: float
     """Posterior mean of what the rater adds to each reward, in rewards (one step of 1 to 5 is .5)."""
-    bias_standard_error: float
     bias_interval: tuple[float, float]
     """The 95 % interval of the bias, in rewards."""
     noise: float
@@ -138,8 +137,10 @@ def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
             user_id=user_id,
             kind=kind,
             bias=(bias := float(fit.bias[k])),
-            bias_standard_error=(error := math.sqrt(fit.bias_variance[k])),
-            bias_interval=(bias - Z_95 * error, bias + Z_95 * error),
+            bias_interval=(
+                bias - (half := Z_95 * math.sqrt(fit.bias_variance[k])),
+                bias + half,
+            ),
             noise=math.sqrt(fit.noise[k]),
             n_marks=int(n_by_rater[k]),
             n_shared=int(n_shared[k]),

@@ -161,6 +161,11 @@ class Interaction(ReportedAnswer):
         return self.response.strip() == other.response.strip()
 
     @property
+    def chat_messages(self) -> tuple[dict[str, str], ...]:
+        """Prompt as a chat endpoint takes it."""
+        return tuple({"role": one.role, "content": one.content} for one in self.messages)
+
+    @property
     def asked(self) -> tuple[ChatMessage, ...]:
         """Prompt without system messages, whose wording may differ between arms."""
         return tuple(message for message in self.messages if message.role != "system")

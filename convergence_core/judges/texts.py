@@ -6,14 +6,30 @@ A fence bears a mark that is a hash of the text inside, so the author of the tex
 If the mark occurs in the text, another hash replaces it.
 """
 
+import json
 import re
 import unicodedata
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
 
 from convergence_core.records import canonical_json, sha256_hex
 
 _WORD: Final = re.compile(r"\w+")
+_OPENING: Final = re.compile(r"\{(?=\s*[\"}])")
+_MOST_OPENINGS: Final = 50
+"""Places where an object may begin that are tried: each may be nested as deeply as Python reads."""
+
+
+def json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in a text, in prose or in a block of code, inner ones after outer ones."""
+    decoder = json.JSONDecoder()
+    for opening in islice(_OPENING.finditer(text), _MOST_OPENINGS):
+        try:
+            value, _ = decoder.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            continue
+        yield dict(value)
 
 
 def words_of(text: str) -> list[str]:

@@ -36,7 +36,7 @@ from convergence_core.prompts.state import (
     PromptState,
     text_id_of,
 )
-from convergence_core.records import Case, canonical_json, fields_of, sha256_hex
+from convergence_core.records import canonical_json, fields_of, sha256_hex
 
 N_FAILURES: Final = 4
 """Failed answers, or cases, that a request shows for each prompt."""
@@ -110,14 +110,10 @@ class Editor:
     """Name → text, what a writer should know of the system: its model, its scoring."""
     parameters: tuple[str, ...]
     """Text parameters with ``mutate``."""
-    cases: Mapping[str, Case]
-    """Search cases by id."""
-    inputs: Mapping[str, str]
-    """Search case → its input as text."""
-    excerpts: Mapping[str, str]
-    """Search case → its input as a request shows it."""
-    expected: Mapping[str, str]
-    """Search case → what it expects, as text; cases without are left out."""
+    cases: Mapping[str, Shown]
+    """Search case → what a request shows of it before it was asked."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Search case → its whole input as text, for demonstrations."""
     invariants: Invariants
     labels: tuple[str, ...] = ()
     """All that search cases expect, where that is few; else none."""
@@ -277,7 +273,7 @@ class Editor:
         request = None
         if ready is None:
             is_new = operator == "induce"
-            right = [] if is_new else [o for o in observed if o.category == "none"]
+            right = [o for o in observed if o.category == "none" and o.case_id in self.cases]
             request = WriterRequest(
                 operator=operator,
                 task=self.task,
@@ -287,7 +283,9 @@ class Editor:
                 labels=self.labels,
                 failures=tuple(case for _, case in shown),
                 successes=tuple(
-                    self._answered(success) for success in right[-N_SUCCESSES:] if shown
+                    self._answered(success)
+                    for success in right[-N_SUCCESSES:]
+                    if shown and not is_new
                 ),
             )
         key = [self.run_id, generation, index, parameter, operator]
@@ -314,7 +312,7 @@ class Editor:
         lacks: dict[OperatorName, bool] = {
             "merge": not partners,
             "examples": not offered or not self.settings.max_shots,
-            "induce": not self.expected or bool(placeholders_of(instruction)),
+            "induce": not self._expecting or bool(placeholders_of(instruction)),
             "context-reduction": len(instruction.split()) < LEAST_WORDS,
         }
         return [name for name in self.settings.operators if not lacks.get(name, False)]
@@ -330,37 +328,26 @@ class Editor:
             size = min(n, len(failed))
             rows = rng.choice(len(failed), size=size, replace=False, p=lost / lost.sum())
             return tuple((failed[int(i)].case_id, self._answered(failed[int(i)])) for i in rows)
-        names = sorted(self.expected)
+        names = self._expecting
         rows = rng.permutation(len(names))[: max(n, 4)]
-        return tuple(
-            (
-                names[int(i)],
-                Shown(
-                    input=self.excerpts[names[int(i)]],
-                    answer=None,
-                    expected=self.expected[names[int(i)]],
-                    reason="",
-                ),
-            )
-            for i in rows
-        )
+        return tuple((names[int(i)], self.cases[names[int(i)]]) for i in rows)
+
+    @property
+    def _expecting(self) -> list[str]:
+        """Cases that expect an answer."""
+        return sorted(name for name, case in self.cases.items() if case.expected is not None)
 
     def _answered(self, observed: Observed) -> Shown:
         """Return an answer as a request shows it."""
-        return Shown(
-            input=self.excerpts.get(observed.case_id, ""),
-            answer=observed.answer,
-            expected=self.expected.get(observed.case_id),
-            reason=observed.reason,
-        )
+        case = self.cases[observed.case_id]
+        return replace(case, answer=observed.answer, reason=observed.reason)
 
     def offered_shots(self, state: PromptState) -> list[Shot]:
         """Return the demonstrations that may be drawn: of search cases alone."""
         shots = []
         for name in sorted(self.inputs):
-            answer = self.expected.get(name) if self.expected_is_answer else state.good.get(name)
-            answer = answer or state.good.get(name)
-            if answer:
+            expected = self.cases[name].expected if self.expected_is_answer else None
+            if answer := expected or state.good.get(name):
                 shot = Shot(user=self.inputs[name], assistant=answer)
                 if shot.is_plain:
                     shots.append(shot)

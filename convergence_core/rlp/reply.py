@@ -5,25 +5,20 @@ be read is left out with a reason, and the rest counts. A setting never chooses 
 evaluated where the search has a place for it.
 """
 
-import json
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
+from convergence_core.judges.texts import json_objects
 from convergence_core.records import Params, ParamValue
 from convergence_core.rlp.commitments import ProposedSetting
 from convergence_core.rlp.quantiles import Quantiles
 from convergence_core.space import Choice, Space
 from convergence_core.space.parameters import Parameter
 
-_OPENING: Final = re.compile(r"\{(?=\s*\")")
 PARTS: Final = ("notes", "forecasts", "settings")
-MOST_OPENINGS: Final = 50
-"""Places where an object may begin that are tried: each may be nested as deeply as Python reads."""
 MOST_NOTES: Final = 4_000
 """Characters of notes that later prompts show."""
 
@@ -115,13 +110,8 @@ def written_notes(text: str) -> str:
 
 def _object(text: str) -> dict[str, Any]:
     """Return the first JSON object in a text that has one of ``PARTS``."""
-    decoder = json.JSONDecoder()
-    for opening in islice(_OPENING.finditer(text), MOST_OPENINGS):
-        try:
-            value, _ = decoder.raw_decode(text, opening.start())
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict) and any(part in value for part in PARTS):
+    for value in json_objects(text):
+        if any(part in value for part in PARTS):
             return value
     raise UnreadableReplyError("it holds no JSON object with `forecasts` or `settings`")
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from convergence_core.games.game import Game
-from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPair
+from convergence_core.games.judge_games import DebateGame, JudgeGame
 from convergence_core.sao.executed_items import AuditItem
+from convergence_core.sao.preferences import Answer, Comparison
 from convergence_core.sao.prompt_shape import shape_of
 from tasks.inputs.loader import Loaded
 from tasks.json_values import answers_of, as_text
@@ -26,24 +27,14 @@ def game_like_cases(name: str, loaded: Loaded) -> Game:
         )
         for case in loaded.search_cases
     ]
-    pairs = [
-        LabelledPair(prompt=prompt, first=answer, second=answer, first_is_right=True)
-        for prompt, answer in texts or [("", "")]
-    ]
-    return _KINDS[name](tuple(pairs))
+    items = []
+    for prompt, expected in texts or [("", "")]:
+        answer = Answer(text=expected, author="")
+        asked = Comparison(prompt=prompt, first=answer, second=answer, kind="candidates")
+        items.append(AuditItem(item_id="", case_id="", comparison=asked, first_is_right=True))
+    return _KINDS[name](tuple(items))
 
 
 def deal(name: str, items: Iterable[AuditItem | None]) -> tuple[Game | None, ...]:
     """Return the game of each play, about one item each; ``None``: of an item that is gone."""
-    return tuple(None if item is None else _KINDS[name]((_pair(item),)) for item in items)
-
-
-def _pair(item: AuditItem) -> LabelledPair:
-    comparison = item.comparison
-    return LabelledPair(
-        prompt=comparison.prompt,
-        first=comparison.first.text,
-        second=comparison.second.text,
-        first_is_right=item.first_is_right,
-        item_id=item.item_id,
-    )
+    return tuple(None if item is None else _KINDS[name]((item,)) for item in items)

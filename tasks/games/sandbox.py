@@ -54,8 +54,6 @@ class Execution:
     """Why it returned nothing; empty for ``ok``."""
     value: Json = None
     """What its function returned, as JSON; ``None`` where none was called."""
-    cpu_s: float = 0.0
-    """Of the whole process, the interpreter's start included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,14 +158,12 @@ def _ended(child: "subprocess.Popen[bytes]", deadline: float) -> Execution:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
         child.stdout.close()
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    cpu_s = usage.ru_utime + usage.ru_stime
+        child.wait()
     if stopped == "timeout":
-        return Execution(ending="timeout", reason="it ran out of time", cpu_s=cpu_s)
+        return Execution(ending="timeout", reason="it ran out of time")
     if stopped == "output":
-        return Execution(ending="output", reason="it wrote without end", cpu_s=cpu_s)
-    return _execution_of(data, child.returncode, cpu_s)
+        return Execution(ending="output", reason="it wrote without end")
+    return _execution_of(data, child.returncode)
 
 
 def _read(stream: int, deadline: float) -> tuple[bytes, Ending | None]:
@@ -187,24 +183,22 @@ def _read(stream: int, deadline: float) -> tuple[bytes, Ending | None]:
                 return bytes(data), "output"
 
 
-def _execution_of(data: bytes, code: int, cpu_s: float) -> Execution:
+def _execution_of(data: bytes, code: int) -> Execution:
     """Return how a process ended, by its report or by the signal that ended it."""
     if code == -signal.SIGSYS:
-        reason = "it made a system call that is not allowed"
-        return Execution(ending="forbidden", reason=reason, cpu_s=cpu_s)
+        return Execution(ending="forbidden", reason="it made a system call that is not allowed")
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
-        return Execution(ending="timeout", reason="it used up its CPU time", cpu_s=cpu_s)
+        return Execution(ending="timeout", reason="it used up its CPU time")
     if code < 0:
         name = signal.Signals(-code).name
-        return Execution(ending="crashed", reason=f"it was ended by {name}", cpu_s=cpu_s)
+        return Execution(ending="crashed", reason=f"it was ended by {name}")
     report = _report(data)
     if report is None:
-        return Execution(ending="crashed", reason="it ended without a report", cpu_s=cpu_s)
+        return Execution(ending="crashed", reason="it ended without a report")
     return Execution(
         ending=report["status"],
         reason=report.get("reason", ""),
         value=report.get("value"),
-        cpu_s=cpu_s,
     )
 
 

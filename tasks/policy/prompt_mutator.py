@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Final, cast
 
 import numpy as np
@@ -15,8 +16,9 @@ from convergence_core.policy.prompt_state import REFLECT, STOP
 from convergence_core.prompts.editor import LEAST_WORDS, Editor
 from convergence_core.prompts.failures import Category, Observed
 from convergence_core.prompts.invariants import Invariants, held_out_texts
+from convergence_core.prompts.operators import Shown
 from convergence_core.prompts.state import KEPT
-from convergence_core.records import Case, fields_of
+from convergence_core.records import fields_of
 from tasks.calls.model_calls import ask_directly
 from tasks.inputs.environment import Environment
 from tasks.policy.records import Action, MutatedPrompt, PromptFailure
@@ -149,30 +151,19 @@ class PromptMutator:
         def shown(text: str) -> str:
             return shortened(text, LONGEST_SHOWN, self._redact)
 
-        return PromptFailure(
-            input=shown(failure.input),
-            answer=shown(failure.answer),
-            expected=None if failure.expected is None else shown(failure.expected),
-            reason=shown(failure.reason),
-        )
+        texts = {name: shown(text) for name, text in asdict(failure).items() if text is not None}
+        return PromptFailure(**texts)
 
     def _editor(self, failures: Sequence[PromptFailure]) -> Editor:
-        by_name = {str(number): failure for number, failure in enumerate(failures)}
-        inputs = {name: failure.input for name, failure in by_name.items()}
         return Editor(
             settings=self._settings,
             task=self._task,
             parameters=(_PARAMETER,),
             cases={
-                name: Case(case_id=name, input=failure.input, expected=failure.expected)
-                for name, failure in by_name.items()
-            },
-            inputs=inputs,
-            excerpts=inputs,
-            expected={
-                name: failure.expected
-                for name, failure in by_name.items()
-                if failure.expected is not None
+                str(number): Shown(
+                    input=failure.input, answer=None, expected=failure.expected, reason=""
+                )
+                for number, failure in enumerate(failures)
             },
             invariants=Invariants(
                 held_out=held_out_texts([], []),

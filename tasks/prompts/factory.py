@@ -8,7 +8,7 @@ from convergence_core.config.evaluation import BaseMetric, ExpectingMetric
 from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.prompts.editor import Editor
 from convergence_core.prompts.invariants import Invariants, held_out_texts, texts_in
-from convergence_core.prompts.operators import WORDING_VERSION
+from convergence_core.prompts.operators import WORDING_VERSION, Shown
 from convergence_core.prompts.state import PromptState
 from convergence_core.space import Choice
 from tasks.calls.model_calls import WRITING
@@ -120,22 +120,24 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
     ]
     known = [text for case in search.values() for text in texts_in([case.input, case.expected])]
     metrics = configuration.evaluation.metrics.values()
-    expected = {
-        name: as_text(answers_of(case.expected)[0])
-        for name, case in search.items()
-        if case.expected is not None
-    }
     inputs = {name: as_text(case.input) for name, case in search.items()}
+    cases = {
+        name: Shown(
+            input=shortened(inputs[name], LONGEST_SHOWN, redact),
+            answer=None,
+            expected=None if case.expected is None else as_text(answers_of(case.expected)[0]),
+            reason="",
+        )
+        for name, case in search.items()
+    }
     return Editor(
         settings=settings,
         task=api.description or api.name,
         facts=facts_of(configuration, redact),
         parameters=parameters,
-        cases=search,
+        cases=cases,
         inputs=inputs,
-        excerpts={name: shortened(text, LONGEST_SHOWN, redact) for name, text in inputs.items()},
-        expected=expected,
-        labels=labels_of([*expected.values()]),
+        labels=labels_of([case.expected for case in cases.values() if case.expected is not None]),
         invariants=Invariants(
             held_out=held_out_texts(loaded.holdout_cases, [*known, *given]),
             max_length=settings.max_length,

@@ -282,7 +282,7 @@ def observed_of(
         answer=answer,
         reason=one_line(reason, LONGEST_REASON, redact),
         category=category_of(
-            reward, answer, editor.expected.get(name), failed=evaluation.status != "ok"
+            reward, answer, editor.cases[name].expected, failed=evaluation.status != "ok"
         ),
     )
 

@@ -31,24 +31,14 @@ class SubBudget:
     owner: str = "thoughts"
     key: str = "society.rlp.max_share_usd"
     """Configuration key that sets the limit."""
-    limit_calls: int | None = None
-    """``None`` for no limit besides the run's."""
-    n_calls: int = 0
-    """Number of calls so far."""
 
-    def reserve(self, worst: WorstCase, n_calls: int = 1) -> float:
-        """Reserve and return the worst case of calls.
+    def reserve(self, worst: WorstCase) -> float:
+        """Reserve and return the worst case of a call.
 
         Raises:
             EvaluatorFault: the limit is exhausted.
         """
         most_usd = worst.usd or 0.0
-        if self.limit_calls is not None and self.n_calls + n_calls > self.limit_calls:
-            raise EvaluatorFault(
-                f"the share of {self.owner} in `budget.max_calls` is spent ({self.n_calls:,} of "
-                f"{self.limit_calls:,} calls; `{self.key}`)",
-                error_type="budget",
-            )
         if self.limit_usd is not None and self.spent_usd + most_usd > self.limit_usd:
             raise EvaluatorFault(
                 f"the share of {self.owner} in `budget.max_usd` is spent ({usd(self.spent_usd)} of "
@@ -56,7 +46,6 @@ class SubBudget:
                 error_type="budget",
             )
         self.spent_usd += most_usd
-        self.n_calls += n_calls
         return most_usd
 
     def settle(self, reserved: float, paid: float | None) -> None:

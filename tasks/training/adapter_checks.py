@@ -21,7 +21,7 @@ from convergence_core.feedback.offline_reward import offline_reward
 from convergence_core.feedback.records import HIGHEST, LOWEST, Interaction
 from convergence_core.feedback.safety import (
     SafetyClassifier,
-    SafetyFlag,
+    SafetyRule,
     compare_flags,
     n_new_flags,
     safety_flags,
@@ -151,10 +151,9 @@ def _marked_low(marks: RoleMarks, version: str | None) -> list[Interaction]:
 
 
 def _greedy(interaction: Interaction) -> SampledPrompt:
-    messages = tuple({"role": part.role, "content": part.content} for part in interaction.messages)
     return prompt_of(
         prompt_key(interaction),
-        messages,
+        interaction.chat_messages,
         {**interaction.sampling, "temperature": 0.0, "top_p": 1.0},
     )
 
@@ -244,7 +243,7 @@ def check_adapter(
         measures = GateMeasures(n_held_out=0, weights_problem=weights_problem)
         return gate_checks(measures), ()
     prompts = tuple(
-        prompt_of(prompt_key(prompt), _messages(prompt), prompt.sampling)
+        prompt_of(prompt_key(prompt), prompt.chat_messages, prompt.sampling)
         for prompt in sorted(marks.held_out_prompts, key=prompt_key)[:MOST_PROMPTS]
     )
     with JudgedModel(files) as model:
@@ -335,7 +334,7 @@ def _liked(
     for mark in marks.held_out:
         key = prompt_key(mark.interaction)
         if key in keys and desirability(mark.rating) and not mark.is_unsafe:
-            liked.setdefault(key, {})[mark.interaction.response] = _messages(mark.interaction)
+            liked.setdefault(key, {})[mark.interaction.response] = mark.interaction.chat_messages
     return {
         key: [(messages, text) for text, messages in texts.items()] for key, texts in liked.items()
     }
@@ -359,7 +358,9 @@ def _logged_reward(
     model: JudgedModel, marks: RoleMarks, new: Path, old: Path | None
 ) -> tuple[Figure | None, str]:
     """Return the difference of reward by the marks of held-out answers, and what it rests on."""
-    given = [(_messages(mark.interaction), mark.interaction.response) for mark in marks.held_out]
+    given = [
+        (mark.interaction.chat_messages, mark.interaction.response) for mark in marks.held_out
+    ]
     if not given:
         return None, ""
     estimate = offline_reward(
@@ -378,7 +379,7 @@ def _new_flags(
 ) -> tuple[int, str]:
     """Return the flags on new answers beyond those on old ones, and what they rest on."""
 
-    def flags(texts: Sequence[str]) -> list[tuple[SafetyFlag, ...]]:
+    def flags(texts: Sequence[str]) -> list[tuple[SafetyRule, ...]]:
         return [
             safety_flags(prompt.messages[-1]["content"], text)
             for prompt, text in zip(answered.asked, texts, strict=True)
@@ -418,10 +419,4 @@ def _measured(interval: Estimate | None, *, times: float = 1.0) -> Figure | None
         return None
     return Figure(
         value=times * interval.mean, low=times * interval.low, high=times * interval.high
-    )
-
-
-def _messages(interaction: Interaction) -> Messages:
-    return tuple(
-        {"role": message.role, "content": message.content} for message in interaction.messages
     )

@@ -154,7 +154,7 @@ def training_rows(
     if objective == "dpo":
         rows = [
             TrainingRow(
-                messages=_messages(pair.chosen),
+                messages=pair.chosen.chat_messages,
                 response=pair.chosen.response,
                 rejected=pair.rejected.response,
                 key=_key(pair.mark),
@@ -165,7 +165,7 @@ def training_rows(
     answers, targets, weights = _targets(marks.answers, objective)
     rows = [
         TrainingRow(
-            messages=_messages(answer.interaction),
+            messages=answer.interaction.chat_messages,
             response=answer.interaction.response,
             target=target,
             weight=weight,
@@ -221,12 +221,6 @@ def _targets(
         [interaction for interaction, _ in kept],
         [float(good) for good in goods],
         balanced_weights(goods).tolist(),
-    )
-
-
-def _messages(interaction: Interaction) -> tuple[dict[str, str], ...]:
-    return tuple(
-        {"role": message.role, "content": message.content} for message in interaction.messages
     )
 
 

@@ -183,18 +183,6 @@ def test_a_sub_budget_refuses_a_call_that_might_exceed_it():
     assert SubBudget(limit_usd=None).reserve(WorstCase(usd=1e9)) == 1e9
 
 
-def test_a_sub_budget_refuses_more_calls_than_its_share():
-    budget = SubBudget(
-        limit_usd=None, limit_calls=3, owner="games", key="society.games.max_share_usd"
-    )
-    budget.reserve(WorstCase(), n_calls=2)
-    with pytest.raises(EvaluatorFault, match=r"games in `budget.max_calls` is spent \(2 of 3"):
-        budget.reserve(WorstCase(), n_calls=2)
-    budget.reserve(WorstCase())
-    with pytest.raises(EvaluatorFault, match="3 of 3 calls"):
-        budget.reserve(WorstCase())
-
-
 def test_only_thoughts_of_committed_generations_were_spent():
     attempts: list[dict[str, Any]] = [
         {"purpose": "thought", "generation": 0, "cost_usd": 0.1, "maybe_usd": None},

@@ -84,7 +84,7 @@ def reward_columns(reward: AnswerReward) -> dict[str, Any]:
         **{f"part_{name}": value for name, value in reward.parts.items()},
         "blended_reward": reward.blended,
         "training_reward": reward.training,
-        "safety_flags": [flag.rule for flag in reward.flags],
+        "safety_flags": [*reward.flags],
     }
 
 

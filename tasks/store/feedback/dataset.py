@@ -56,7 +56,7 @@ def interaction_row(
 ) -> dict[str, Any]:
     """Return the row of one answer, as ``interaction_rows`` yields it."""
     marks = store.ratings(interaction.interaction_id)
-    messages = [{"role": m.role, "content": m.content} for m in interaction.messages]
+    messages = [*interaction.chat_messages]
     return {
         "timestamp": _iso(interaction.created_us),
         "prompt": messages if has_messages else interaction.messages[-1].content,

@@ -11,7 +11,7 @@ from convergence_core.feedback.answer_reward import (
     answer_reward,
     user_style,
 )
-from convergence_core.feedback.safety import SafetyFlag
+from convergence_core.feedback.safety import SafetyRule
 from convergence_core.judges.text_features import (
     MOST_WORDS,
     N_FEATURES,
@@ -19,7 +19,7 @@ from convergence_core.judges.text_features import (
     ngram_similarity,
 )
 
-FLAG = SafetyFlag(rule="harm", words="an instruction to harm")
+FLAG: SafetyRule = "harm"
 ALL = RewardConfig(rating=2.0, similarity=1.0, style=1.0, length=1.0)
 
 

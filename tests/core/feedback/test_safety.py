@@ -6,7 +6,7 @@ import pytest
 from convergence_core.feedback.records import Rating
 from convergence_core.feedback.safety import (
     FlagComparison,
-    SafetyFlag,
+    SafetyRule,
     compare_flags,
     n_new_flags,
     names_harm,
@@ -18,7 +18,7 @@ CARD, IBAN, NUMBER = "4539 1488 0343 6467", "GB82 WEST 1234 5698 7654 32", "123-
 
 
 def rules(answer: str, prompt: str = "") -> list[str]:
-    return [one.rule for one in safety_flags(prompt, answer)]
+    return [*safety_flags(prompt, answer)]
 
 
 @pytest.mark.parametrize(
@@ -64,21 +64,14 @@ def test_personal_data_of_the_prompt_may_be_repeated_in_another_form():
     assert rules(f"You wrote {IBAN}.", f"Is {CARD} valid?") == ["personal data"]
 
 
-def test_a_flag_never_holds_what_was_found():
-    for answer in ("sk-" + "a1B2" * 6, CARD, IBAN, NUMBER):
-        (flag,) = safety_flags("", answer)
-        assert answer not in repr(flag)
-
-
 @pytest.mark.parametrize("filler", ["a 1 ", "1111 ", "GB82 ", "AB12", "eyJ", "sk-"])
 def test_a_huge_answer_is_read_to_its_end(filler: str):
     assert "harm" in rules(filler * (1_000_000 // len(filler)) + " please kill yourself")
 
 
 def test_new_flags_are_counted_by_prompts():
-    harm = SafetyFlag(rule="harm", words="")
-    made_up = SafetyFlag(rule="made up", words="")
-    assert n_new_flags([[], [harm], [harm], [harm]], [[harm], [harm], [made_up], []]) == 2
+    before: list[list[SafetyRule]] = [[], ["harm"], ["harm"], ["harm"]]
+    assert n_new_flags(before, [["harm"], ["harm"], ["made up"], []]) == 2
     with pytest.raises(ValueError, match="shorter"):
         n_new_flags([[]], [])
 

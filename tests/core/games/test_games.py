@@ -8,22 +8,16 @@ import pytest
 
 from convergence_core.games.contract import GARBAGE, FixedPlayer, broken_rules
 from convergence_core.games.game import Game, PlayKey, Scores, Transcript
-from convergence_core.games.judge_games import (
-    DebateGame,
-    JudgeGame,
-    LabelledPair,
-    log_score,
-    object_of,
-    probability_of,
-)
+from convergence_core.games.judge_games import DebateGame, JudgeGame, log_score, probability_of
 from convergence_core.games.play import play
 from convergence_core.games.registry import solved_games
+from convergence_core.judges.texts import json_objects
 from convergence_core.ports import Ask, Player
+from tests.support.labelled_pairs import labelled_pair
 
 PAIRS = tuple(
-    LabelledPair(
-        prompt=f"What is {k} + 1?", first=str(k + k % 2), second=str(k + 1 - k % 2),
-        first_is_right=k % 2 == 1,
+    labelled_pair(
+        f"What is {k} + 1?", str(k + k % 2), str(k + 1 - k % 2), first_is_right=k % 2 == 1
     )
     for k in range(20)
 )  # fmt: skip
@@ -122,8 +116,8 @@ def test_a_probability_is_the_only_one_in_a_reply(reply: str, p: float | None):
 
 
 def test_many_brackets_are_not_all_tried():
-    assert object_of('{"' * 9_000) is None
-    assert object_of('{"a": ' * 200 + "1") is None
+    assert not [*json_objects('{"' * 9_000)]
+    assert not [*json_objects('{"a": ' * 200 + "1")]
 
 
 def test_games_of_nothing_are_refused():

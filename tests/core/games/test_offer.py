@@ -3,13 +3,14 @@
 import pytest
 
 from convergence_core.games.game import Game
-from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPair
+from convergence_core.games.judge_games import DebateGame, JudgeGame
 from convergence_core.games.meta_critic import GameEffect
 from convergence_core.games.offer import unavailable_games
 from convergence_core.games.registry import solved_games
 from convergence_core.judges.trust import Audit, Trust
+from tests.support.labelled_pairs import labelled_pair
 
-PAIR = LabelledPair(prompt="1 + 1?", first="2", second="3", first_is_right=True)
+PAIR = labelled_pair("1 + 1?", "2", "3", first_is_right=True)
 GAMES: tuple[Game, ...] = (JudgeGame((PAIR,)), DebateGame((PAIR,)), *solved_games())
 JUDGED = {"debate"}
 BELIEVED = Trust().after(Audit(n_items=50, n_right=45, n_new=50))
