@@ -198,14 +198,13 @@ def _patch_parameters(definitions: Schema) -> None:
         when["additionalProperties"] = {
             "anyOf": [*choice["anyOf"], when["additionalProperties"]],
         }
-    for model, spelling, base in (
-        ("ContinuousParam", "continuous", "FloatParam"),
-        ("BoolParam", "bool", "BooleanParam"),
+    for model, *spellings in (
+        ("FloatParam", "float", "continuous"),
+        ("BooleanParam", "boolean", "bool"),
     ):
-        schema = definitions[base]
-        properties = {**schema["properties"], "type": {"const": spelling, "type": "string"}}
-        definitions[model] = {**schema, "title": model, "properties": properties}
-        options.append(model)
+        kind = definitions[model]["properties"]["type"]
+        del kind["const"]
+        kind["enum"] = spellings
     plain = {"type": "array", "items": choice, "minItems": 1}
     parameters["additionalProperties"] = {"anyOf": [*map(_ref, options), plain]}
     parameters["propertyNames"] = {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,63}$"}

@@ -189,10 +189,8 @@ def _check(
     )
 
 
-def _not_measured(
-    name: str, threshold: float | None = None, unit: str = "", words: str = "not measured"
-) -> GateCheck:
-    return _check(name, None, passed=False, words=words, threshold=threshold, unit=unit)
+def _not_measured(name: str, threshold: float | None = None, unit: str = "") -> GateCheck:
+    return _check(name, None, passed=False, words="not measured", threshold=threshold, unit=unit)
 
 
 def _finite(figure: Figure | None) -> Figure | None:

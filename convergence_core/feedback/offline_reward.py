@@ -1,18 +1,18 @@
-"""Held-out reward of a policy, estimated from rated answers of another one.
+"""Held-out reward of a policy, estimated from rated answers of the one in service.
 
-Answers ``y_i`` were given by a policy ``b`` and rated ``r_i``. Self-normalised importance weights
-(Swaminathan & Joachims 2015, eq. 8) value the candidate ``c`` and the incumbent ``p`` on them:
+Answers ``y_i`` were given by the incumbent ``p`` and rated ``r_i``. Self-normalised importance weights
+(Swaminathan & Joachims 2015, eq. 8) value the candidate ``c`` on them, and equal ones the incumbent:
 
-    V(c) = sum_i w_i r_i / sum_i w_i,   w_i = exp(t (log c(y_i) - log b(y_i)))            (1)
+    V(c) = sum_i w_i r_i / sum_i w_i,   w_i = exp(t (log c(y_i) - log p(y_i)))            (1)
 
 At ``t = 1`` this is the expected reward of ``c``. The weights of whole answers vary so much that few of
-them carry the sum; then ``t < 1`` values the policy ``b^(1-t) c^t / Z`` on the way to it, whose difference
-has the sign of ``Cov_b(r, log c - log p)`` for small ``t``: whether what the candidate makes likelier is
+them carry the sum; then ``t < 1`` values the policy ``p^(1-t) c^t / Z`` on the way to it, whose difference
+has the sign of ``Cov_p(r, log c - log p)`` for small ``t``: whether what the candidate makes likelier is
 what people rate higher. ``t`` is chosen by the weights alone, never by the ratings.
 
 The interval is Student's, with the error of the jackknife over groups of answers (Efron & Tibshirani 1993,
 eq. 11.5). Where few answers carry the difference its error is itself uncertain, so its degrees of freedom
-are those of the weights, with ``c_g`` the sum of ``w~(c) - w~(p)`` over a group and ``w~ = w / mean(w)``:
+are those of the weights, with ``c_g`` the sum of ``w / mean(w) - 1`` over a group:
 
     df = (sum_g c_g^2)^2 / sum_g c_g^4, at most n_groups - 1                              (2)
 
@@ -65,21 +65,15 @@ def offline_reward(
     log_candidate: ArrayLike,
     log_incumbent: ArrayLike,
     *,
-    log_logged: ArrayLike | None = None,
     groups: ArrayLike | None = None,
-    least_share: float = 0.5,
-    level: float = 0.95,
 ) -> OfflineReward | None:
     """Estimate how much more reward a candidate earns than the incumbent.
 
     Args:
         rewards: of each rated answer, (n,).
         log_candidate: log-probability of each whole answer by the candidate, nats, (n,).
-        log_incumbent: the same by the incumbent.
-        log_logged: the same by what gave the answer; ``None`` if the incumbent did.
+        log_incumbent: the same by the incumbent, which gave the answers.
         groups: answers of one group, e.g. to one prompt, depend on each other; ``None``: none do.
-        least_share: effective answers that the weights leave at least, as a share of all, in (0, 1].
-        level: of the interval.
 
     Returns:
         The estimate; ``None`` if there are fewer than ``LEAST_GROUPS`` groups.
@@ -89,10 +83,9 @@ def offline_reward(
     """
     r = _vector("rewards", rewards)
     c, p = _vector("log_candidate", log_candidate), _vector("log_incumbent", log_incumbent)
-    b = p if log_logged is None else _vector("log_logged", log_logged)
     labels = np.arange(r.size) if groups is None else np.asarray(groups)
-    if not r.size == c.size == p.size == b.size == labels.size:
-        sizes = f"{r.size}, {c.size}, {p.size}, {b.size} and {labels.size}"
+    if not r.size == c.size == p.size == labels.size:
+        sizes = f"{r.size}, {c.size}, {p.size} and {labels.size}"
         raise ValueError(
             f"rewards, log-probabilities and groups must be equally long, but got {sizes}"
         )
@@ -100,29 +93,29 @@ def offline_reward(
     n_groups = int(group.max(initial=-1)) + 1
     if n_groups < LEAST_GROUPS:
         return None
-    step = min(_step(c - b, least_share), _step(p - b, least_share))
-    of_candidate, of_incumbent = _weights(c - b, step), _weights(p - b, step)
-    difference, error = _jackknifed(r, of_candidate, of_incumbent, group)
-    freedom = _freedom(np.bincount(group, weights=of_candidate - of_incumbent).astype(np.float64))
-    half = float(stdtrit(freedom, (1 + level) / 2)) * error
+    step = _step(c - p)
+    weights = _weights(c - p, step)
+    difference, error = _jackknifed(r, weights, group)
+    freedom = _freedom(np.bincount(group, weights=weights - 1.0).astype(np.float64))
+    half = float(stdtrit(freedom, 0.975)) * error
     return OfflineReward(
         difference=difference,
         low=difference - half,
         high=difference + half,
         step=step,
-        effective_n=_effective(of_candidate),
+        effective_n=_effective(weights),
         n_answers=r.size,
         n_groups=n_groups,
     )
 
 
 def _jackknifed(
-    rewards: Floats, of_candidate: Floats, of_incumbent: Floats, group: NDArray[np.intp]
+    rewards: Floats, of_candidate: Floats, group: NDArray[np.intp]
 ) -> tuple[float, float]:
     """Return the difference of both values (eq. 1), and its error by leaving each group out."""
     without: list[Floats] = []
     difference = 0.0
-    for weights, sign in ((of_candidate, 1), (of_incumbent, -1)):
+    for weights, sign in ((of_candidate, 1), (np.ones_like(rewards), -1)):
         total, worth = weights.sum(), (weights * rewards).sum()
         left = total - np.bincount(group, weights=weights)  # (n_groups,)
         # A group that carries all weight leaves none; rounding may take it below.
@@ -160,9 +153,9 @@ def _effective(weights: Floats) -> float:
     return float(weights.sum() ** 2 / np.square(weights).sum())
 
 
-def _step(log_ratio: Floats, least_share: float) -> float:
-    """Return the largest step whose weights leave this share of answers; it falls as the step rises."""
-    least = least_share * log_ratio.size
+def _step(log_ratio: Floats) -> float:
+    """Return the largest step whose weights leave half of the answers; the share falls as it rises."""
+    least = log_ratio.size / 2
     if _effective(_weights(log_ratio, 1.0)) >= least:
         return 1.0
     low, high = 0.0, 1.0

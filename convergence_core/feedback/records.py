@@ -39,7 +39,7 @@ ROLES: Final = ("system", "user", "assistant")
 """Authors of a prompt's messages."""
 
 
-def check_rating(value: Any, key: str = "rating") -> int:
+def check_rating(value: Any) -> int:
     """Return a valid rating.
 
     Raises:
@@ -49,7 +49,7 @@ def check_rating(value: Any, key: str = "rating") -> int:
         rule = f"must be a whole number from {LOWEST} to {HIGHEST}"
         is_shown = isinstance(value, int | float) and abs(value) < 1e6
         got = repr(value) if is_shown else f"a value of type {type(value).__name__}"
-        raise refused(key, rule, got, f"Give one of {SCALE}.")
+        raise refused("rating", rule, got, f"Give one of {SCALE}.")
     return value
 
 

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from convergence_core.errors import CandidateFault, EndpointDownError
@@ -77,11 +76,9 @@ class WorkersHungError(Exception):
     """All slots are held by calls that outlived their time-out, and none of them came free."""
 
 
-def failure_of(error: BaseException, *, skip_frames: int = 1) -> WorkerFailure:
-    """Return an exception as data, its traceback without our own outermost frames."""
-    frames: TracebackType | None = error.__traceback__
-    for _ in range(skip_frames):
-        frames = frames.tb_next if frames is not None else None
+def failure_of(error: BaseException) -> WorkerFailure:
+    """Return an exception as data, its traceback without our own outermost frame."""
+    frames = error.__traceback__ and error.__traceback__.tb_next
     lines = traceback.format_exception(type(error), error, frames)
     if missing := missing_extra(error):
         fix = f"Run {install_command(missing[1])}, then `convergence resume`."
