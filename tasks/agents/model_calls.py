@@ -8,11 +8,11 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.config import ApiConfig
 from convergence_core.config.evaluation import LlmConfig
 from convergence_core.ports import LLM, Completion
-from convergence_core.records import Json, canonical_json
+from convergence_core.records import Json
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.model_calls import Model
 from tasks.providers import billing_provider, make_llm, split_model
-from tasks.providers.answers import REASONING, first_of, mapping, mappings, tool_calls_of
+from tasks.providers.answers import REASONING, called_tools, first_of, mapping, mappings
 from tasks.providers.anthropic import THINKING, THINKING_BLOCKS
 from tasks.secrets.redaction import Secrets
 
@@ -110,23 +110,11 @@ def _message(done: Completion) -> Json:
     """Return text and tool calls of an answer, these in OpenAI's form with their ids, and its thoughts."""
     message = mapping(first_of(done.raw.get("choices")).get("message"))
     thoughts = {name: message[name] for name in _THOUGHTS if message.get(name)}
-    calls: list[Json] = [*tool_calls_of(message)]
-    if not message:  # Anthropic's form
-        blocks = mappings(done.raw.get("content"))
-        calls = [
-            {
-                "id": block.get("id"),
-                "type": "function",
-                "function": {
-                    "name": block.get("name"),
-                    "arguments": canonical_json(block.get("input")),
-                },
-            }
-            for block in blocks
-            if block.get("type") == "tool_use"
-        ]
-        kept: list[Json] = [dict(block) for block in blocks if block.get("type") in THINKING]
-        thoughts = {THINKING_BLOCKS: kept} if kept else {}
+    blocks = mappings(done.raw.get("content"))
+    kept: list[Json] = [dict(block) for block in blocks if block.get("type") in THINKING]
+    if kept:
+        thoughts = {THINKING_BLOCKS: kept}
+    calls: list[Json] = [*called_tools(done.raw)]
     answer: dict[str, Json] = {"content": done.text, "tool_calls": calls}
     # Beside calls alone: a server wants its model's thoughts back with the results of tools.
     return {**answer, "thoughts": thoughts} if calls and thoughts else answer
