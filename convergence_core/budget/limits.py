@@ -415,6 +415,8 @@ class Budget:
                 return self._exhausted(name, reason, more=shown_more)
             if name != "max_usd" or not self.limits.allow_unknown_prices:
                 return self._exhausted(name, _UNKNOWN[name], is_unknown=True)
+            if used >= most:
+                return self._exhausted(name, _SPENT[name], more="an unknown price")
         return None
 
     def _exhausted(

@@ -24,6 +24,8 @@ class CallForm:
     kind: Literal["keywords", "split", "merged", "spread"]
     accepted: frozenset[str] | None = None
     """Names of keywords it takes; ``None`` means all."""
+    other: tuple[str, Literal["input", "params"]] | None = None
+    """A name of the function's own, and what it stands for."""
 
     def arguments(
         self, case_input: Json, params: Params
@@ -36,8 +38,12 @@ class CallForm:
         merged = merge(case_input, params)
         if self.kind == "merged":
             return (merged,), {}
+        wholes: dict[str, Any] = {"input": case_input, "params": dict(params)}
+        if self.other is not None:
+            name, whole = self.other
+            wholes[name] = wholes[whole]
         if self.accepted is not None:
-            merged = {"input": case_input, "params": dict(params), **merged}
+            merged = {**wholes, **merged}
         return (), self._accept(merged)
 
     def _accept(self, keywords: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +87,8 @@ def _form(shape: "_Shape", known: AbstractSet[str]) -> CallForm | None:
         return CallForm("keywords", None if shape.takes_any else shape.names)
     if len(positional) == 1 and shape.required_keywords <= known:
         return _single_argument_form(shape, known)
+    if (other := shape.other(known)) is not None:
+        return CallForm("keywords", shape.names, other)
     splits = len(positional) == 2 or (not positional and shape.takes_positionals)
     return CallForm("split") if splits and is_plain else None
 
@@ -116,6 +124,17 @@ class _Shape:
         self._only_by_position = (
             len(positional) and parameters[positional[0]].kind is kinds.POSITIONAL_ONLY
         )
+
+    def other(self, known: AbstractSet[str]) -> tuple[str, Literal["input", "params"]] | None:
+        """Return the one required name beside known ones, and what it stands for; ``None``: none does."""
+        required = {*self.required_positional} | self.required_keywords
+        others = required - known - _WHOLES
+        if self._only_by_position or len(others) != 1 or len(required) == 1:
+            return None
+        (name,) = others
+        if len(required) == 2 and required & _WHOLES:
+            return name, "params" if "input" in required else "input"
+        return (name, "input") if [name] == [*self.required_positional][:1] else None
 
     def is_keywords(self, known: AbstractSet[str]) -> bool:
         """Whether the arguments can all be given by name."""

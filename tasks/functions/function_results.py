@@ -12,6 +12,9 @@ ENVELOPE = frozenset(
     {"result", "success", "error", "cost_usd", "tokens_in", "tokens_out", "metrics", "model"}
 )
 """Keys of a result that says more than its value; ``result`` must be among them."""
+_BILLED = frozenset({"cost_usd", "tokens_in", "tokens_out"})
+"""Keys beside which ``result`` is the value, and others say nothing."""
+_FALSE = (False, "false", "False")
 
 
 def result_json(value: object) -> Json:
@@ -36,7 +39,7 @@ def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
     rest: dict[str, Json] = {}
     if isinstance(value, dict):
         _raise_if_reported(value)
-        if "result" in value and value.keys() <= ENVELOPE:
+        if "result" in value and (value.keys() <= ENVELOPE or value.keys() & _BILLED):
             rest, value = value, value["result"]
     bill = _bill(rest)
     return Reply(
@@ -51,10 +54,12 @@ def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
 
 
 def _raise_if_reported(value: Mapping[str, Json]) -> None:
-    if value.get("success") is False and value.keys() & {"result", "error"}:
-        reason = value.get("error")
+    reason = value.get("error")
+    is_envelope = value.keys() <= ENVELOPE
+    has_failed = value.get("success") in _FALSE and value.keys() & {"result", "error"}
+    if has_failed or (reason and is_envelope and value.get("result") is None):
         why = "the function reported a failure" if reason is None else as_text(reason)
-        bill = _bill(value) if value.keys() <= ENVELOPE else None
+        bill = _bill(value) if is_envelope or value.keys() & _BILLED else None
         says_nothing = bill is None or (bill.cost_usd is None and bill.usage == NO_USAGE)
         raise CandidateFault(
             why,

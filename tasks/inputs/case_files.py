@@ -362,7 +362,13 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
     before = 0 if named is None else 1
     separator = _delimiter(text, delimiter) if named is None else named[1]
     start = 0 if named is None else named.end()
-    reader = csv.reader(io.StringIO(text[start:], newline=""), delimiter=separator, strict=True)
+    reader = csv.reader(
+        io.StringIO(text[start:], newline=""),
+        delimiter=separator,
+        strict=True,
+        # Else quotes after a blank would be part of the cell.
+        skipinitialspace=re.search(rf'{re.escape(separator)} +"', text) is not None,
+    )
     offset = before
     try:
         for row in reader:
@@ -476,6 +482,8 @@ def _of_row(row: Mapping[str, Any]) -> dict[str, Any]:
     case: dict[str, Any] = {}
     for name, cell in row.items():
         value = decoded(cell)
+        if name in ("id", "group") and isinstance(value, str):
+            value = value.strip()
         if value is None or value == "":
             continue
         *parents, last = name.split(".") if name.startswith(_OF_PARTS) else [name]

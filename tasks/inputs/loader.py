@@ -1,12 +1,11 @@
 """Loader of configurations and the files that they name; reports all problems."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-
-import yaml
 
 from convergence_core.config import Configuration, TextParam, parse_mapping
 from convergence_core.config.api import CHAT_KINDS
@@ -44,6 +43,8 @@ from tasks.json_values import Missing, pick
 from tasks.metrics.comparisons import check_schema
 from tasks.metrics.judge import factory as judge_factory
 
+_LIKE_A_NAME = re.compile(r"[-+]?(?:0\d+|\d+\.\d+0)")
+"""Number whose text is not what numbers are shown as."""
 TEXT_SUFFIXES = (".md", ".txt", ".prompt")
 """Suffixes that make a variant a path, if it is one line without spaces."""
 
@@ -149,11 +150,10 @@ def _assign(tree: dict[str, Any], assignment: str) -> None:
     if not equals or not all([*above, last]):
         rule, fix = "must be `dotted.key=value`", "Write e.g. `--set optimization.seed=3`."
         raise ConfigurationError.of("--set", rule, fix, value=repr(assignment))
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    source = read_yaml(text, None) if text.strip() else ConfigSource()
+    if source.problems:
         rule, fix = "must have a YAML value", "Put it in quotes."
-        raise ConfigurationError.of("--set", rule, fix, value=repr(assignment)) from error
+        raise ConfigurationError.of("--set", rule, fix, value=repr(assignment))
     node = tree
     for part in above:
         below = node.setdefault(part, {})
@@ -164,7 +164,7 @@ def _assign(tree: dict[str, Any], assignment: str) -> None:
             fix = "Replace the whole of it: `--set " + ".".join(above) + "={…}`."
             raise ConfigurationError.of("--set", rule, fix, value=repr(assignment))
         node = below
-    node[last] = value
+    node[last] = source.data
 
 
 def is_text_path(variant: str) -> bool:
@@ -197,6 +197,7 @@ class _Loader:
         schemas = self._schemas()
         rubrics = self._rubrics()
         cases = self._cases()
+        self._warn_of_retyped_choices()
         self._check_request_templates(cases)
         self._check_request(texts or {})
         self._check_texts(texts or {}, cases)
@@ -244,6 +245,17 @@ class _Loader:
                 )
             )
         return grouped
+
+    def _warn_of_retyped_choices(self) -> None:
+        """Warn of choices that look like names, as ``3.10`` and ``007`` do, and are read as numbers."""
+        for path, written in self.source.retyped.items():
+            is_choice = path[3:4] == ("choices",) or isinstance(path[-1], int)
+            if path[:2] != ("search_space", "parameters") or not is_choice:
+                continue
+            if _LIKE_A_NAME.fullmatch(written):
+                rule = f"must be in quotes to stay a string: without them it is read as {float(written):g}"
+                fix = f'Write "{written}".'
+                self._warnings.append(self.source.problem(path, rule, fix, value=written))
 
     # -- problems
 

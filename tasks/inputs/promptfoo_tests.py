@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import yaml
 
+from convergence_core.config.source import read_yaml
 from convergence_core.records import Json
 from tasks.inputs.case_files import csv_mappings
 from tasks.secrets.process_redaction import redacted_text
@@ -80,12 +80,11 @@ def _load(path: Path) -> Any:
         # YAML refuses the pairs of escapes by which JSON may write a character beyond 16 bits.
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(text)
-    try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        line = "" if place is None else f" (line {place.line + 1})"
-        raise ValueError(f"must be YAML or JSON{line}") from None
+    source = read_yaml(text, None)  # of YAML 1.2, as promptfoo reads it: `yes` is a text
+    if source.problems:
+        line = source.problems[0].line
+        raise ValueError("must be YAML or JSON" + ("" if line is None else f" (line {line})"))
+    return source.data
 
 
 def _tests(tests: Any, folder: Path) -> Iterator[Row]:

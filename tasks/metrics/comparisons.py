@@ -40,7 +40,10 @@ LIKENESSES: Final = ("similarity", "bleu", "rouge")
 MOST_CELLS: Final = 4_000_000
 """Of the table in which rouge-score finds a longest common subsequence: a second, and 80 MB."""
 _WORD = re.compile(r"[^\W_]+")
-_NUMBER = re.compile(r"[-+]?(?=\.?\d)(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(
+    r"([-+]?)[$€£]?\s*((?=\.?\d)(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*[$€£%]?"
+)
+"""Sign, currency, number, and currency or per cent."""
 
 
 def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
@@ -88,6 +91,8 @@ def check_expected(config: ExpectingMetric, expected: Json) -> str | None:
             _expected_texts(expected)
         elif config.type == "checks":
             _read_checks(expected)
+        elif config.type in LIKENESSES and None in answers_of(expected):
+            return "must be a text, or a list of texts"
         elif isinstance(config, RegexMetric) and config.pattern is None:
             for source in answers_of(expected):
                 _pattern(source, case_sensitive=config.case_sensitive)
@@ -183,18 +188,20 @@ def check_problem(check: Json) -> str | None:
 def _exact_match(config: TextMetric, result: Json, expected: Json) -> float:
     """1 if the result equals the expected value, or any of a list of them."""
     right = [expected, *answers_of(expected)]
-    return float(any(_equal(result, answer, config) for answer in right))
+    return float(any(equal(result, answer, config) for answer in right))
 
 
 def _contains(config: TextMetric, result: Json, expected: Json) -> float:
     """1 if the result's text holds the expected text, or all of a list of them."""
     text = _tidy(config, result)
-    return float(all(_tidy(config, part) in text for part in _expected_texts(expected)))
+    return float(
+        result is not None and all(_tidy(config, p) in text for p in _expected_texts(expected))
+    )
 
 
 def _regex(config: RegexMetric, result: Json, expected: Json) -> float:
     """1 if the result's text holds the pattern, or else the expected text, or any of a list, as a pattern."""
-    text = as_text(result)
+    text = "" if result is None else _normal(as_text(result))
     sources = answers_of(expected) if config.pattern is None else [config.pattern]
     patterns = [_pattern(source, case_sensitive=config.case_sensitive) for source in sources]
     return float(any(pattern.search(text) is not None for pattern in patterns))
@@ -231,6 +238,8 @@ def _refuse_constant(name: str) -> None:
 
 def _similarity(config: SimilarityMetric, result: Json, expected: Json) -> float:
     """How alike the two texts are, in [0, 1]; of a list of expected texts, the one most alike."""
+    if result is None:
+        return 0.0
     return max(_alike(config, result, answer) for answer in answers_of(expected))
 
 
@@ -312,19 +321,26 @@ class _Words:
 
 
 def _tidy(config: CasedMetric, value: Json) -> str:
-    text = unicodedata.normalize("NFC", as_text(value).replace("\r\n", "\n")).strip()
+    text = "" if value is None else _normal(as_text(value)).strip()
     return text if config.case_sensitive else text.casefold()
 
 
-def _equal(a: Json, b: Json, config: CasedMetric) -> bool:
+def _normal(text: str) -> str:
+    """Return a text with one form of each letter and line end."""
+    return unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
+
+
+def equal(a: Json, b: Json, config: CasedMetric) -> bool:
     """Whether a result equals an expected value; either may be the JSON text of the other.
 
-    Two texts are compared as texts: ``3.10`` is not ``3.1``.
+    Two texts are compared as texts: ``3.10`` is not ``3.1``. Nothing but null equals null.
     """
+    if a is None or b is None:
+        return a is b
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key], config) for key in a)
+        return a.keys() == b.keys() and all(equal(a[key], b[key], config) for key in a)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(_equal(x, y, config) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(equal(x, y, config) for x, y in zip(a, b, strict=True))
     if isinstance(a, str) or isinstance(b, str):
         if isinstance(a, bool) or isinstance(b, bool):  # Python and tables write True and TRUE
             return as_text(a).strip().lower() == as_text(b).strip().lower()
@@ -333,26 +349,30 @@ def _equal(a: Json, b: Json, config: CasedMetric) -> bool:
 
 
 def _equals_as_json(a: Json, b: Json, config: CasedMetric) -> bool:
-    """Whether one is a mapping, list or number result, and the other a text of equal JSON."""
+    """Whether one is a mapping, a list or a number, and the other a text of equal JSON."""
     other: Json
     if isinstance(a, str) and isinstance(b, (dict, list)):
         value, other = a, b
     elif isinstance(b, str) and isinstance(a, (dict, list, float, int)):
         value, other = b, a
+    elif isinstance(a, str) and isinstance(b, (int, float)) and float(b).is_integer():
+        value, other = a, b  # which tables write as 2.0
     else:
         return False
     try:
         parsed: Json = json.loads(value)
     except (ValueError, RecursionError):
         return False
-    return not isinstance(parsed, str) and _equal(parsed, other, config)
+    return not isinstance(parsed, str) and equal(parsed, other, config)
 
 
 def _expected_texts(expected: Json) -> list[str]:
     parts = expected if isinstance(expected, list) else [expected]
-    if not parts or not all(isinstance(p, (str, int, float)) and p != "" for p in parts):
-        raise ValueError("must be a non-empty string, or a list of them")
-    return [as_text(part) for part in parts]
+    if not parts or not all(
+        isinstance(p, (str, int, float)) and as_text(p).strip() for p in parts
+    ):
+        raise ValueError("must be a string that is not blank, or a list of them")
+    return [as_text(int(p) if isinstance(p, float) and p.is_integer() else p) for p in parts]
 
 
 def _expected_numbers(expected: Json) -> list[Decimal]:
@@ -370,9 +390,10 @@ def _number(value: Json) -> Decimal | None:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    text = str(value).strip().lstrip("$€£").rstrip("%").strip()
-    if _NUMBER.fullmatch(text) is None:
+    match = _NUMBER.fullmatch(str(value).strip().replace("\N{MINUS SIGN}", "-"))
+    if match is None:
         return None
+    text = match[1] + match[2]
     try:
         number = Decimal(text.replace(",", ""))
         return number if abs(number) < 1e308 else None

@@ -8,13 +8,15 @@ from fnmatch import fnmatchcase
 
 from convergence_core.config.evaluation import (
     AnswerMetric,
+    CasedMetric,
     ExpectingMetric,
     TextMetric,
     ToolAllowedMetric,
 )
 from convergence_core.errors import CandidateFault, EvaluatorFault
-from convergence_core.records import Case, Json, Params, Reply, canonical_json
+from convergence_core.records import Case, Json, Params, Reply
 from tasks.json_values import MISSING, pick
+from tasks.metrics.comparisons import equal
 
 CALLS = "tool_calls"
 """Where calls are, in answers and in what cases expect, unless the metric says otherwise."""
@@ -77,7 +79,7 @@ class ToolMetric:
             return float(not any(fnmatchcase(c.name, name) for c in made for name in refused))
         expected = self._expected(case, config.expected_field or CALLS)
         if isinstance(config, TextMetric):
-            return arguments(made, expected, case_sensitive=config.case_sensitive)
+            return arguments(made, expected, config)
         return choice(made, expected)
 
     def _made(self, value: Json) -> list[ToolCall]:
@@ -125,7 +127,7 @@ def choice(made: Sequence[ToolCall], expected: Sequence[ToolCall]) -> float:
 
 
 def arguments(
-    made: Sequence[ToolCall], expected: Sequence[ToolCall], *, case_sensitive: bool = True
+    made: Sequence[ToolCall], expected: Sequence[ToolCall], config: CasedMetric
 ) -> float:
     """Return the share of expected calls that were made with every argument expected.
 
@@ -138,22 +140,15 @@ def arguments(
     # Those that say most first: a call that satisfies them may satisfy a vaguer one as well.
     for wanted in sorted(expected, key=lambda call: -len(call.arguments)):
         for call in left:
-            if call.name == wanted.name and _agree(call, wanted, case_sensitive=case_sensitive):
+            if call.name == wanted.name and _agree(call, wanted, config):
                 left.remove(call)
                 n_found += 1
                 break
     return n_found / len(expected)
 
 
-def _agree(call: ToolCall, wanted: ToolCall, *, case_sensitive: bool) -> bool:
+def _agree(call: ToolCall, wanted: ToolCall, config: CasedMetric) -> bool:
     return all(
-        name in call.arguments
-        and _plain(call.arguments[name], case_sensitive) == _plain(value, case_sensitive)
+        name in call.arguments and equal(call.arguments[name], value, config)
         for name, value in wanted.arguments.items()
     )
-
-
-def _plain(value: Json, case_sensitive: bool) -> str:
-    """Return what an argument is compared by: models write numbers as texts and the other way."""
-    text = value.strip() if isinstance(value, str) else canonical_json(value)
-    return text if case_sensitive else text.casefold()

@@ -151,6 +151,7 @@ class _Arguments:
 
     def __init__(self, function: UserFunction, *, key: str) -> None:
         self._names: frozenset[str] | None = None
+        self._answer = "result"
         self._n_positional = len(_NAMES)
         self.wants_metric = True
         arguments = arguments_of(function)
@@ -162,6 +163,15 @@ class _Arguments:
         required = [p for p in named if p.default is kinds.empty]
         known = frozenset((*_NAMES, *_MORE_NAMES))
         by_name = frozenset(p.name for p in named if p.kind is not kinds.POSITIONAL_ONLY) & known
+        others = [p for p in required if p.name not in by_name]
+        if (
+            by_name
+            and len(others) == 1
+            and "result" not in by_name
+            and others[0].kind is not kinds.POSITIONAL_ONLY
+        ):
+            self._answer = others[0].name  # a name of the user's for the answer
+            by_name |= {self._answer}
         takes_any = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
         takes_positions = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
         if all(p.name in by_name for p in required) and (by_name or takes_any):
@@ -171,6 +181,7 @@ class _Arguments:
         positional = [p for p in required if p.kind is not kinds.KEYWORD_ONLY]
         if (
             len(positional) < len(required)
+            or any(p.name in known - {name} for p, name in zip(positional, _NAMES, strict=False))
             or len(positional) > len(_NAMES)
             or not (positional or takes_positions)
         ):
@@ -194,6 +205,7 @@ class _Arguments:
         if self._names is None:
             return core[: self._n_positional], {}
         offered: dict[str, Any] = dict(zip(_NAMES, core, strict=True))
+        offered[self._answer] = reply.value
         if self._names & frozenset(_MORE_NAMES):
             numbers = {"latency_ms": reply.latency_ms, "cost_usd": reply.cost_usd, **reply.extra}
             parts = fields_of(case, "input", "expected", "weight", "group", "description")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.inputs import loader
 from tests.support.commands import Runner
 
 
@@ -38,3 +39,19 @@ def test_what_is_no_assignment_is_told(assignment: str, says: str, project: Path
     done = cli("validate", "--set", assignment)
     assert done.code == 2
     assert says in (done.out + done.err).replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[on, off]", ["on", "off"]),
+        ("[12:30]", ["12:30"]),
+        ("[010]", [10]),
+        ("[1e3]", [1000.0]),
+        ("", None),
+    ],
+)
+def test_a_value_is_read_as_in_the_file(text: str, value: object):
+    tree: dict[str, object] = {}
+    loader._assign(tree, f"a.b={text}")
+    assert tree == {"a": {"b": value}}

@@ -34,6 +34,9 @@ def by_any_names(**everything):
         (lambda case_input, *, k: [case_input, k], [{"x": 3}, 2]),
         (lambda case_input, params, /: [case_input, params], BOTH),
         (lambda *both: list(both), BOTH),
+        (lambda settings, input: [input, settings], BOTH),  # noqa: A006 - the documented name
+        (lambda params, case: [case, params], BOTH),
+        (lambda question, k: [question, k], [{"x": 3}, 2]),
     ],
 )
 def test_each_call_form_gets_input_and_parameters(function, expected):
@@ -91,6 +94,8 @@ class Model(BaseModel):
         ({1: "a"}, {"1": "a"}),
         ("lone \ud800 surrogate", "lone \ufffd surrogate"),
         ({"result": [1], "other": 2}, {"result": [1], "other": 2}),
+        ({"result": [1], "cost_usd": 0.5, "other": 2}, [1]),
+        ({"error": "E42", "line": 3}, {"error": "E42", "line": 3}),
     ],
 )
 def test_results_become_json(result, expected):
@@ -150,6 +155,9 @@ def test_an_envelope_with_wrong_numbers_is_the_candidates_fault(envelope):
     assert caught.value.error_type == "bad_result"
 
 
-def test_a_reported_failure_is_the_candidates_fault_with_its_reason():
+@pytest.mark.parametrize(
+    "more", [{"success": False}, {"success": 0}, {"success": "false"}, {}, {"result": None}]
+)
+def test_a_reported_failure_is_the_candidates_fault_with_its_reason(more):
     with pytest.raises(CandidateFault, match="no index"):
-        ask_function(lambda case_input, params: {"success": False, "error": "no index"})
+        ask_function(lambda case_input, params: {**more, "error": "no index"})

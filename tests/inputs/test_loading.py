@@ -7,10 +7,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
 from convergence_core.errors import ConfigurationError
 from tasks.inputs.cases import hash_of, split_holdout
-from tests.support.configurations import loaded
+from tasks.inputs.loader import load
+from tests.support.configurations import loaded, mapping
 
 CASES: list[dict[str, Any]] = [
     {
@@ -85,6 +87,7 @@ test_cases:
         ("c.csv", '"sep=\t"\n' + CSV.replace(",", "\t")),
         ("c.csv", CSV.replace(",", "\t")),
         ("c.tsv", CSV.replace(",", "\t")),
+        ("c.csv", CSV.replace(",", ", ").replace("one", '"one"')),
     ],
 )
 def test_every_text_format_gives_the_same_cases(tmp_path, name, content):
@@ -175,6 +178,18 @@ def test_a_value_that_is_no_text_as_written_is_warned_of_where_texts_are_compare
     numeric = {"right": {"type": "numeric", "weight": 1}}
     if written not in ("True", "0x1F") and name != "c.csv":
         assert not load_cases(tmp_path, name, content, evaluation__metrics=numeric).warnings
+
+
+@pytest.mark.parametrize("written", ["3.10", "007"])
+@pytest.mark.parametrize(
+    ("form", "key"),
+    [("[{}, 4]", "k[0]"), ("{{type: categorical, choices: [{}, 4]}}", "k.choices[0]")],
+)
+def test_a_choice_that_looks_like_a_name_is_warned_of(tmp_path, written, form, key):
+    text = yaml.safe_dump(mapping(search_space__parameters={"k": "CHOICES"}))
+    (tmp_path / "o.yaml").write_text(text.replace("CHOICES", form.format(written)))
+    (warning,) = load(tmp_path / "o.yaml").warnings
+    assert (warning.key, warning.value) == (f"search_space.parameters.{key}", written)
 
 
 @pytest.mark.parametrize(

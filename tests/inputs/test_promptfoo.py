@@ -93,6 +93,7 @@ def test_a_configuration_of_promptfoo_becomes_one_that_loads(tmp_path: Path):
 @pytest.mark.parametrize(
     ("assertion", "right", "wrong"),
     [
+        ("{type: equals, value: yes}", "yes", "true"),
         ("{type: equals, value: {a: 1}}", '{"a": 1.0}', '{"a": 2}'),
         ("{type: contains-all, value: [a, b]}", "b a", "a"),
         ("{type: icontains-any, value: [x.y, Z]}", "a z", "xzy".replace("z", "-")),

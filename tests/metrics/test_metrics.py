@@ -72,6 +72,11 @@ def value_of(config, result, expected) -> Any:
         ({}, {"a": 1}, {"a": 1, "b": 2}, 0),
         ({}, [1, 2], [2, 1], 0),
         ({}, None, None, 1),
+        ({}, "null", None, 0),
+        ({}, None, "null", 0),
+        ({}, "2", 2.0, 1),
+        ({}, "2.0", 2, 1),
+        ({}, "4", [2.0, 4.0], 1),
         ({}, "3.1", "3.10", 0),
         ({}, 29.9, "29.90", 1),
         ({}, {"n": 12.5, "on": True}, {"n": "12.50", "on": "true"}, 1),
@@ -98,6 +103,8 @@ def test_exact_match(config, result, expected, value):
         ({}, "red and blue", ["red", "blue"], 1),
         ({}, "red", ["red", "blue"], 0),
         ({}, {"list": [1, 22]}, 22, 1),
+        ({}, "it is 2", 2.0, 1),
+        ({}, None, "n", 0),
     ],
 )
 def test_contains(config, result, expected, value):
@@ -113,6 +120,9 @@ def test_contains(config, result, expected, value):
         ({"case_sensitive": False}, "ABC", "abc", 1),
         ({}, "b", ["a", "b"], 1),
         ({}, "c", ["a", "b"], 0),
+        ({"pattern": r"\w+"}, None, None, 0),
+        ({"pattern": "^yes$"}, "yes\r\n", None, 1),
+        ({"pattern": "caf\u00e9"}, "cafe\u0301", None, 1),
     ],
 )
 def test_regex(config, result, expected, value):
@@ -325,6 +335,15 @@ def core_reordered(metric, params, result):
     return core(result, "e", params, metric)
 
 
+def core_own_name(expected, answer, params):
+    return core(answer, expected, params, "quality")
+
+
+def core_with_input(answer, input):  # noqa: A002 - the documented name
+    assert (answer, input) == ("r", "x")
+    return 0.5
+
+
 def core_any(*everything):
     return core(*everything)
 
@@ -357,6 +376,8 @@ async def core_async(result, expected, params, metric):
         core_short,
         core_of_one,
         core_reordered,
+        core_own_name,
+        core_with_input,
         core_any,
         core_keywords,
         core_async,
@@ -366,6 +387,18 @@ async def core_async(result, expected, params, metric):
 )
 def test_both_call_forms_of_the_original_work(function):
     assert value_from(function) == 0.5
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda a, b, expected: 0.5, lambda a, result, b: 0.5, lambda case, a, b: 0.5],
+    ids=["expected", "result", "case"],
+)
+def test_a_known_name_at_anothers_place_is_refused(function):
+    with pytest.raises(
+        ConfigurationError, match=r"must take \(result, expected, params, metric\)"
+    ):
+        function_metrics(function, "quality")
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,11 @@ WRITES = [
 ]
 
 
+def test_columns_of_one_name_are_told_apart(store):
+    (row,) = store.rows("SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a")
+    assert row == {"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}
+
+
 def test_a_query_that_writes_is_refused(store, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     root = str(store.path).replace("'", "''")

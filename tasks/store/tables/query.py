@@ -5,9 +5,10 @@ be one SELECT, its plan must not write (DuckDB 2 accepts ``WITH x AS (COPY … T
 connection may touch nothing but the parquet folders.
 """
 
+import itertools
 import re
 import threading
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -160,10 +161,20 @@ class Reader:
             return self._connection.cursor(), resolution
 
 
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names of columns, repeated ones with ``_1``, ``_2`` … as DuckDB names them elsewhere."""
+    distinct: list[str] = []
+    for name in names:
+        free = (f"{name}_{n}" if n else name for n in itertools.count())
+        taken = {*distinct, *names} - ({name} - {*distinct})
+        distinct.append(next(text for text in free if text not in taken))
+    return tuple(distinct)
+
+
 def _fetched(result: duckdb.DuckDBPyConnection) -> QueryResult:
     description = result.description or []
     return QueryResult(
-        columns=tuple(column[0] for column in description),
+        columns=_distinct([column[0] for column in description]),
         types=tuple(str(column[1]) for column in description),
         rows=result.fetchall(),
     )

@@ -104,6 +104,12 @@ class TestMoney:
         assert budget.spent.usd == 0.004
         assert budget.spent.n_unpriced == 1
 
+    def test_an_unknown_price_is_refused_once_the_cap_is_spent(self):
+        budget = Budget(BudgetConfig(max_usd=1.0, allow_unknown_prices=True))
+        for _ in range(2):
+            budget.settle(granted(budget, UNKNOWN), 0.5, 7)
+        assert "$1.00 paid or reserved" in refused(budget, UNKNOWN).reason
+
     def test_without_a_cap_any_price_will_do(self):
         budget = Budget(BudgetConfig())
         budget.settle(granted(budget, UNKNOWN), None, None)
