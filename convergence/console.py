@@ -306,14 +306,14 @@ def _show_texts(rows: "tuple[tuple[str, tuple[Inline, ...]], ...]") -> None:
     from rich.table import Table  # noqa: PLC0415 - Rich loads when it is needed
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    from tasks.report.blocks import Marked  # noqa: PLC0415 - with its only user
+    from tasks.report.blocks import has_look  # noqa: PLC0415 - with its only user
 
     width = max((len(name) for name, _ in rows), default=0)
     grid = Table.grid(padding=(0, 2))
     for name, parts in rows:
         text = Text()
         for part in parts:
-            text.append(printable(_cell(part)), "bold yellow" if isinstance(part, Marked) else "")
+            text.append(printable(_cell(part)), "bold yellow" if has_look(part, "marked") else "")
         if sys.stdout.isatty():
             grid.add_row(Text(f"  {name}", style="dim"), text)
         else:
@@ -323,18 +323,19 @@ def _show_texts(rows: "tuple[tuple[str, tuple[Inline, ...]], ...]") -> None:
 
 
 def _line(parts: "tuple[Inline, ...]") -> str:
-    from tasks.report.blocks import Code  # noqa: PLC0415 - as above
+    from tasks.report.blocks import has_look  # noqa: PLC0415 - as above
 
-    return "".join(f"`{part.text}`" if isinstance(part, Code) else _cell(part) for part in parts)
+    return "".join(f"`{_cell(part)}`" if has_look(part, "code") else _cell(part) for part in parts)
 
 
 def _cell(part: "Inline") -> str:
-    from tasks.report import blocks, phrases  # noqa: PLC0415 - as above
+    from tasks.report import phrases  # noqa: PLC0415 - as above
+    from tasks.report.blocks import has_look  # noqa: PLC0415 - as above
 
     if isinstance(part, str):
         return part
-    if isinstance(part, blocks.LongText):
-        return part.preview or phrases.short(part.text)
+    if has_look(part, "long"):
+        return part.more or phrases.short(part.text)
     return part.text
 
 

@@ -18,7 +18,7 @@ from convergence_core.posterior.space_model import FittedEvidence
 from convergence_core.records import Candidate
 from convergence_core.space import Float, Space
 from tasks.report import figures
-from tasks.report.figures import Palette
+from tasks.report.figures import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,14 +57,14 @@ def evidence() -> Archive:
     return Archive(members)
 
 
-def draw(figure: "Figure", palette: Palette) -> None:
+def draw(figure: "Figure") -> None:
     """Fill the three panels."""
     archive = evidence()
     fitted = SpaceModel(space=SPACE).fit(archive)
     assert fitted.learned is not None
     left, middle, right = figure.subplots(1, 3, width_ratios=[1, 1.3, 1])
     known = np.array([float(m.candidate.params["temperature"]) for m in archive])
-    _evidence(left, palette, archive, fitted.learned, known)
+    _evidence(left, archive, fitted.learned, known)
     grid = [SPACE.candidate({"temperature": float(x)}) for x in np.linspace(0, 1, 101)]
     others = [c for c in grid if c.candidate_id not in archive]
     everyone: list[Candidate] = [member.candidate for member in archive] + others
@@ -74,38 +74,36 @@ def draw(figure: "Figure", palette: Palette) -> None:
     order = len(known) + np.argsort(xs[len(known) :])  # known ones have an own effect beside
     low, high = beliefs.interval(0.9)
     middle.fill_between(
-        xs[order], low[order], high[order], color=palette.winner, alpha=0.15, linewidth=0
+        xs[order], low[order], high[order], color=COLOURS["winner"], alpha=0.15, linewidth=0
     )
-    middle.plot(xs[order], beliefs.mean[order], color=palette.winner)
+    middle.plot(xs[order], beliefs.mean[order], color=COLOURS["winner"])
     for one in drawn[:5]:
-        middle.plot(xs[order], one[order], color=palette.dot, linewidth=0.8)
+        middle.plot(xs[order], one[order], color=COLOURS["dot"], linewidth=0.8)
         top = int(np.argmax(one))
-        colour = palette.winner if top < len(known) else palette.default
+        colour = COLOURS["winner"] if top < len(known) else COLOURS["default"]
         middle.plot([xs[top]], [one[top]], "o", color=colour, markersize=6)
     middle.set_title("2. Posterior, and five draws of it")
     middle.set_xlabel("temperature")
-    _places(right, palette, xs, drawn, len(known))
+    _places(right, xs, drawn, len(known))
 
 
-def _evidence(
-    axes: "Axes", palette: Palette, archive: Archive, learned: FittedEvidence, known: np.ndarray
-) -> None:
+def _evidence(axes: "Axes", archive: Archive, learned: FittedEvidence, known: np.ndarray) -> None:
     raw = [sum(m.rewards.values()) / m.n for m in archive]
     freed = learned.effects.mean
     xs = np.linspace(0, 1, 101)
-    axes.plot(xs, [value(x) for x in xs], color=palette.line, linewidth=3, label="truth")
+    axes.plot(xs, [value(x) for x in xs], color=COLOURS["line"], linewidth=3, label="truth")
     for x, a, b in zip(known, raw, freed, strict=True):
-        axes.plot([x, x], [a, b], color=palette.muted, linewidth=0.8)
-    axes.plot(known, raw, "o", color=palette.dot, markerfacecolor=palette.paper, label="as asked")
-    axes.plot(known, freed, "o", color=palette.winner, label="freed of cases")
+        axes.plot([x, x], [a, b], color=COLOURS["muted"], linewidth=0.8)
+    axes.plot(
+        known, raw, "o", color=COLOURS["dot"], markerfacecolor=COLOURS["paper"], label="as asked"
+    )
+    axes.plot(known, freed, "o", color=COLOURS["winner"], label="freed of cases")
     axes.set_title("1. Mean rewards")
     axes.set_xlabel("temperature")
     axes.legend(loc="upper left", fontsize=7.5)
 
 
-def _places(
-    axes: "Axes", palette: Palette, xs: np.ndarray, drawn: np.ndarray, n_known: int
-) -> None:
+def _places(axes: "Axes", xs: np.ndarray, drawn: np.ndarray, n_known: int) -> None:
     """Give each draw's place to its highest: a known one twice at most, a new one once."""
     wins: Counter[int] = Counter()
     for one in drawn:
@@ -114,10 +112,10 @@ def _places(
                 wins[int(i)] += 1
                 break
     for i, n in wins.items():
-        colour = palette.winner if i < n_known else palette.default
+        colour = COLOURS["winner"] if i < n_known else COLOURS["default"]
         axes.bar([xs[i]], [n * CHUNK], width=0.007, color=colour)
-    axes.plot([], [], color=palette.winner, linewidth=5, label="further cells")
-    axes.plot([], [], color=palette.default, linewidth=5, label="new candidates")
+    axes.plot([], [], color=COLOURS["winner"], linewidth=5, label="further cells")
+    axes.plot([], [], color=COLOURS["default"], linewidth=5, label="new candidates")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 14)
     axes.set_title(f"3. Cells of {N_PLACES} places")

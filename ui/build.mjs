@@ -1,36 +1,47 @@
-// Builds src/ into convergence/ui/static: the same bytes from the same sources and package-lock.json.
+// Builds src/ into convergence/ui/static, and what draws the plots of report.html into tasks/report/plots.js: the same
+// bytes from the same sources and package-lock.json.
 //
-//   node build.mjs [OUT]
+//   node build.mjs [OUT [PLOTS]]
 //
-// OUT is where the files go; by default the folder that the wheel ships.
+// OUT is where the files go, PLOTS the file of the plots; by default those that the wheel ships.
 import { build } from "esbuild";
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const out = resolve(process.argv[2] ?? join(here, "..", "convergence", "ui", "static"));
+const [given, plots = given ? undefined : join(here, "..", "tasks", "report", "plots.js")] = process.argv.slice(2);
+const out = resolve(given ?? join(here, "..", "convergence", "ui", "static"));
+const common = {
+  absWorkingDir: here,
+  bundle: true,
+  target: "es2022",
+  minify: true,
+  legalComments: "none", // the licences are in LICENSES.txt
+  charset: "utf8",
+  define: { "process.env.NODE_ENV": '"production"' },
+  logLevel: "warning",
+};
+const about = (name) => JSON.parse(readFileSync(join(here, "node_modules", name, "package.json"), "utf8"));
+
+if (plots) {
+  const banner = ["echarts", "zrender", "tslib"].map((name) => `${name} ${about(name).version} (${about(name).license})`).join(", ");
+  await build({ ...common, entryPoints: ["src/report.ts"], outfile: resolve(plots), format: "iife", banner: { js: `/* Built from ui/src/report.ts with ${banner}. */` } });
+}
 
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
 
 const result = await build({
-  absWorkingDir: here,
+  ...common,
   entryPoints: { app: "src/main.tsx", style: "src/style.css" },
   outdir: out,
-  bundle: true,
   splitting: true,
   format: "esm",
-  target: "es2022",
-  minify: true,
-  legalComments: "none", // the licences are in LICENSES.txt
-  charset: "utf8",
   jsx: "automatic",
   jsxImportSource: "preact",
   chunkNames: "[name]-[hash]",
-  define: { "process.env.NODE_ENV": '"production"' },
   metafile: true,
-  logLevel: "warning",
 });
 copyFileSync(join(here, "src", "index.html"), join(out, "index.html"));
 copyFileSync(join(here, "src", "icon.svg"), join(out, "icon.svg"));
@@ -42,14 +53,13 @@ for (const [path, { bytesInOutput }] of Object.values(result.metafile.outputs).f
 }
 const licences = [...packages.keys()].sort().filter((name) => packages.get(name) > 0).map((name) => {
   const folder = join(here, "node_modules", name);
-  const about = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const texts = readdirSync(folder, { withFileTypes: true, recursive: true })
     .filter((file) => file.isFile() && !`${file.parentPath}/`.includes(`${name}/node_modules/`))
     .map((file) => relative(folder, join(file.parentPath, file.name)))
     .filter((file) => /^(licen[cs]es?\/|licen[cs]e|copying|notice)/i.test(file))
     .sort();
   const body = texts.map((file) => readFileSync(join(folder, file), "utf8").trim()).join("\n\n");
-  return `${name} ${about.version} (${about.license})\n${"=".repeat(60)}\n${body || `License: ${about.license}`}\n`;
+  return `${name} ${about(name).version} (${about(name).license})\n${"=".repeat(60)}\n${body || `License: ${about(name).license}`}\n`;
 });
 writeFileSync(
   join(out, "LICENSES.txt"),

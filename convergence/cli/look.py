@@ -259,10 +259,8 @@ def _rendered(result: "RunResult", form: ReportFormat) -> str:
         case ReportFormat.JSON:
             return console.json_text(result_json(result))
         case ReportFormat.HTML:
-            from tasks.report import figures  # noqa: PLC0415 - as above
             from tasks.report.page import report_html  # noqa: PLC0415 - as above
 
-            figures.import_matplotlib_without_help()
             return report_html(result)
         case ReportFormat.MD:
             from tasks.report.markdown import report_markdown  # noqa: PLC0415 - with its only user

@@ -123,8 +123,7 @@ def _release(flow_run_id: str) -> None:
 PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
     "overview": lambda source, _: overview.overview(source),
     "runs": lambda source, _: {"runs": overview.run_rows(source)},
-    "runs/{run}": _run(run_summary.run_summary),
-    "runs/{run}/report": _run(search_course.report),
+    "runs/{run}": _run(run_summary.run_page),
     "runs/{run}/leaderboard": _run(search_course.leaderboard),
     "runs/{run}/allocation": _run(allocation.allocation),
     "runs/{run}/answers": _matrix,
@@ -135,7 +134,7 @@ PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
     "compare": lambda source, query: side_by_side.side_by_side(
         source, query.text("a"), query.text("b")
     ),
-    "production": lambda source, _: production.systems(source),
+    "production": lambda source, _: production.production(source),
     "production/{system}": lambda source, query: production.production(
         source, query.path["system"]
     ),
@@ -146,10 +145,8 @@ PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
         source, query.text("id"), query.text("user")
     ),
     "review": lambda source, _: review.review(source),
-    "training": lambda source, _: adapters.trained_roles(source),
-    "training/{role:path}": lambda source, query: adapters.trained_role(
-        source, query.path["role"]
-    ),
+    "training": lambda source, _: adapters.training(source),
+    "training/{role:path}": lambda source, query: adapters.training(source, query.path["role"]),
     "sql": _sql,
     "sql/questions": lambda source, _: free_sql.questions(source),
 }

@@ -1,7 +1,9 @@
 """Training pages: adapters, tests, rounds, rewards, raters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import quote
 
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import QueryError, RunNotFoundError
@@ -12,13 +14,32 @@ from convergence_core.feedback.adapter_records import (
     TrainingRoundRecord,
     answering_words,
 )
-from convergence_core.records import Json, fields_of
-from convergence_core.result.number_text import distinguish
-from tasks.pages.source import Page, PageSource, line_of, time_of
+from convergence_core.result.number_text import UNKNOWN, plural, signed, signed_interval
+from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time, tabs_of
 from tasks.pages.writes import check_confirmed
+from tasks.report.blocks import (
+    Action,
+    Axis,
+    Block,
+    Bullets,
+    Columns,
+    Heading,
+    Inline,
+    Layer,
+    Paragraph,
+    Plot,
+    Plots,
+    Point,
+    Span,
+    code,
+    marked,
+    section,
+    table,
+)
 from tasks.report.phrases import duration
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.counts import (
+    AnsweredBy,
     MeanInterval,
     activations,
     answers_by_adapter,
@@ -43,24 +64,56 @@ BY: Final = "web application"
 """Who changes a status here."""
 MOST: Final = 200
 """Adapters and rounds that are shown, the latest ones."""
-MOST_STEPS: Final = 500
+MOST_STEPS: Final = 200
 """Steps of a loss curve that are shown; of longer ones evenly spaced ones."""
-_MEASURED: Final = ("reward", "latency_s", "n_output_tokens")
+MOST_LOSSES: Final = 6
+"""Loss curves that are shown, of the latest rounds."""
+_ABOUT_RATERS: Final = "Bias relative to the average rater, from answers with several ratings."
+_ABOUT_ADAPTERS: Final = "An adapter answers only if it passes every check. A check without a measurement does not pass."
+_ABOUT_TESTS: Final = (
+    "Blinded: a random assignment decides for each conversation whether the new adapter or the previous one "
+    "answers."
+)
+_ABOUT_COURSE: Final = (
+    "Mean reward of consecutive ratings, of \N{MINUS SIGN}1 to 1, with its 95 % interval; dashed lines are "
+    "activations."
+)
+_ABOUT_ANSWERS: Final = (
+    "Means with 95 % intervals over what was measured. Adapters answered at different times: a difference "
+    "may have other causes, too."
+)
 _LONGEST = 2_000
 """Characters of a verdict."""
 
 
-def trained_roles(source: PageSource) -> Page:
-    """Return the roles that have answers or adapters."""
+def training(source: PageSource, role: str | None = None) -> Page:
+    """Return how a role learns, by default the first one, and how the raters compare.
+
+    Raises:
+        RunNotFoundError: the role has neither answers nor adapters.
+    """
     feedback = source.feedback()
+    roles = [] if feedback is None else _roles(feedback)
     advice, commands = _advice(source)
-    sentences = () if feedback is None else rater_sentences(feedback)
-    return {
-        "roles": [] if feedback is None else _roles(feedback),
-        "sentences": [line_of(sentence, _LONGEST) for sentence in sentences],
-        "advice": line_of(advice, _LONGEST),
-        "commands": list(commands),
-    }
+    if feedback is None or (role is None and not roles):
+        text = f"This page shows what models learn from ratings. No answer is rated yet. {advice}"
+        steps = tuple((code(command),) for command in commands)
+        return page_of([Paragraph(marked(text)), Bullets(steps)])
+    shown = roles[0] if role is None else role
+    if shown not in roles:
+        raise RunNotFoundError(
+            f"a role must have answers or adapters, and {line_of(shown)!r} has none."
+        )
+    raters = tuple((line_of(text, _LONGEST) or "",) for text in rater_sentences(feedback))
+    return page_of(
+        [
+            *tabs_of("training", roles),
+            *_role(feedback, shown, (*marked(f"{advice} Next: "), code(commands[-1]))),
+            Heading("Raters"),
+            Paragraph((_ABOUT_RATERS,), "note"),
+            Bullets(raters) if raters else Paragraph(("No two raters rated the same answer.",)),
+        ]
+    )
 
 
 def _advice(source: PageSource) -> tuple[str, tuple[str, ...]]:
@@ -79,56 +132,203 @@ def _advice(source: PageSource) -> tuple[str, tuple[str, ...]]:
     return rule, HOSTED if configuration.api.kind in CHAT_KINDS else HOSTED[1:]
 
 
-def trained_role(source: PageSource, role: str) -> Page:
-    """Return how a role learns.
-
-    Raises:
-        RunNotFoundError: no one was answered in it.
-    """
-    feedback = source.feedback()
-    if feedback is None or role not in _roles(feedback):
-        raise RunNotFoundError(
-            f"a role must have answers or adapters, and {line_of(role)!r} has none."
-        )
+def _role(feedback: FeedbackStore, role: str, advice: tuple[Inline, ...]) -> Iterator[Block]:
     adapters = AdapterStore(feedback)
     counts = feedback_counts(feedback).roles.get(role)
-    records = adapters.records(role)[-MOST:][::-1]
-    active = adapters.active(role)
+    active, tests = adapters.active(role), adapters.live_tests(role)[-MOST:][::-1]
     answering = answering_words(None if active is None else active.version, role)
-    sentences = [answering] if counts is None else [answering, f"{counts.rated_words}."]
-    sentences += [f"{live_test.words}." for live_test in adapters.live_tests(role)[-1:]]
-    return {
-        "role": role,
-        "active": None if active is None else active.version,
-        "sentences": [line_of(sentence, _LONGEST) for sentence in sentences],
-        "live_tests": [
-            {
-                **fields_of(live_test, "version", "status"),
-                "sentence": line_of(live_test.words, _LONGEST),
-                "at": time_of(live_test.ended_us or live_test.started_us),
-            }
-            for live_test in adapters.live_tests(role)[-MOST:][::-1]
-        ],
-        "adapters": [_adapter(record, adapters.checks(record.version)) for record in records],
-        "rounds": [
-            _round(record) for record in TrainingRounds(feedback).records(role)[-MOST:][::-1]
-        ],
-        "course": [
-            {"at": time_of(at_us), **_interval(reward)}
-            for at_us, reward in reward_course(feedback, role)
-        ],
-        "activations": [
-            {"at": time_of(at_us), "version": version}
-            for version, at_us in activations(feedback, role)[-MOST:]
-        ],
-        "answered_by": [
-            {
-                **fields_of(answers, "version", "n_answers"),
-                **{name: _interval(getattr(answers, name)) for name in _MEASURED},
-            }
-            for answers in answers_by_adapter(feedback, role)
-        ],
-    }
+    sentences = [] if counts is None else [f"{counts.rated_words}."]
+    yield from section("Now", answering, [*sentences, *(f"{test.words}." for test in tests[:1])])
+    yield Heading("Adapters")
+    yield Paragraph((_ABOUT_ADAPTERS,), "note")
+    if active is not None:
+        ask = (
+            f"The previous adapter, or the base model, answers again instead of {active.version}."
+        )
+        path = f"training/{quote(role, safe='')}/rollback"
+        action = Action(text="Roll back", path=path, ask=ask, confirm=role, is_danger=True)
+        yield Paragraph((action,))
+    records = adapters.records(role)[-MOST:][::-1]
+    if not records:
+        yield Paragraph(("No adapter was trained; the base model answers. ", *advice))
+    for record in records:
+        yield from _adapter(record, adapters.checks(record.version))
+    if tests[1:]:
+        ended = (
+            (
+                line_of(test.words, _LONGEST) or "",
+                " ",
+                span_of_time(test.ended_us or test.started_us),
+            )
+            for test in tests[1:]
+        )
+        yield from (
+            Heading("Earlier tests on live traffic"),
+            Paragraph((_ABOUT_TESTS,), "note"),
+            Bullets((*ended,)),
+        )
+    yield from _course(feedback, role)
+    answers = answers_by_adapter(feedback, role)
+    yield from (Heading("Answers by adapter"), Paragraph((_ABOUT_ANSWERS,), "note"))
+    yield table(answers, _ANSWERS, numeric=_ANSWERS.keys() - {"adapter"})
+    rounds = TrainingRounds(feedback).records(role)[-MOST:][::-1]
+    yield Heading("Training rounds")
+    if not rounds:
+        yield Paragraph(("No round yet. ", *advice))
+        return
+    yield Plots(tuple(plot for each in rounds[:MOST_LOSSES] if (plot := _loss(each)) is not None))
+    yield table(rounds, _ROUNDS, numeric=("rows", "steps", "KL, nats per answer", "took", "CPU"))
+
+
+def _adapter(adapter: AdapterRecord, checks: Sequence[GateCheck]) -> Iterator[Block]:
+    version, status = adapter.version, adapter.status
+    yield Heading(version, 3)
+    state = Span(status.replace("_", " "), "tag", STATUSES[status])
+    action: tuple[Inline, ...] = ()
+    can_answer = status in {"candidate", "inactive", "rolled_back"}
+    if can_answer and checks and all(check.passed for check in checks):
+        action = (" ", _activation(adapter))
+    yield Paragraph((state, f" {line_of(adapter.status_words, _LONGEST)}", *action))
+    yield Paragraph((line_of(adapter.origin_words, _LONGEST) or "",), "note")
+    if not checks:
+        yield Paragraph(("Not checked yet.",), "note")
+        return
+    failed = sum(not check.passed for check in checks)
+    folded = f"{len(checks)} checks passed"
+    if failed:
+        folded = f"{failed} of {len(checks)} checks not passed"
+    is_open = status in {"active", "candidate", "undecided"}
+    yield table(checks, _CHECKS, numeric=("limit",), folded="" if is_open else folded)
+
+
+def _activation(adapter: AdapterRecord) -> Action:
+    return Action(
+        text="Activate",
+        path=f"training/{quote(adapter.role, safe='')}/activate",
+        ask=f"{adapter.version} will answer; the current adapter becomes inactive.",
+        confirm=adapter.version,
+        body={"version": adapter.version},
+    )
+
+
+_CHECKS: Columns[GateCheck] = {
+    "passed": lambda check: Span("yes" if check.passed else "no", "tag"),
+    "check": lambda check: code(check.name),
+    "measured [95 % interval]": lambda check: check.measured or UNKNOWN,
+    "limit": lambda check: "" if check.threshold is None else f"{check.threshold:.3g}",
+    "verdict": lambda check: line_of(check.words, _LONGEST) or "",
+}
+
+
+def _course(feedback: FeedbackStore, role: str) -> list[Block]:
+    """Return the mean rewards of consecutive ratings over time, and when adapters were activated."""
+    points = tuple(
+        Point(
+            x=at_us / 1000,
+            y=mean.mean,
+            y_ends=None if mean.low is None or mean.high is None else (mean.low, mean.high),
+            tip=f"{plural(mean.n, 'rating')}: {_signed(mean)}",
+        )
+        for at_us, mean in reward_course(feedback, role)
+    )
+    if not points:
+        nothing = Paragraph(("No answer of this role is rated.",), "note")
+        return [Heading("Ratings over time"), nothing]
+    look = Layer(points=points, mark="line")
+    began = [
+        replace(
+            look, colour="muted", weight="faint", is_dashed=True,
+            points=(Point(x=at_us / 1000, y=-1), Point(x=at_us / 1000, y=1, tip=f"{name} is activated")),
+        )
+        for name, at_us in activations(feedback, role)[-MOST:]
+    ]  # fmt: skip
+    plot = Plot(
+        name="rewards",
+        title="Mean reward of consecutive ratings over time",
+        x=Axis(kind="time"),
+        y=Axis(low=-1, high=1),
+        layers=(replace(look, mark="band"), look, *began),
+        height=2.5,
+    )
+    about = Paragraph((_ABOUT_COURSE,), "note")
+    return [Heading("Ratings over time"), about, Plots((plot,))]
+
+
+def _loss(training_round: TrainingRoundRecord) -> Plot | None:
+    """Return the loss by step, of the objective without penalty; ``None`` of fewer than two steps."""
+    losses = training_round.metrics.get("losses")
+    steps = list(enumerate(losses if isinstance(losses, list) else [], 1))
+    points = tuple(
+        Point(x=step, y=float(loss), tip=f"step {step}: {loss:.3g}")
+        for step, loss in steps[:: -(-len(steps) // MOST_STEPS) or 1]
+        if isinstance(loss, int | float)
+    )
+    name = training_round.version or training_round.objective
+    return (
+        None
+        if len(points) < 2
+        else Plot(
+            name=f"loss-{training_round.round_id}",
+            title=f"Loss of each step, {name}",
+            x=Axis(title="step", kind="whole"),
+            y=Axis(title="loss"),
+            layers=(Layer(points=points, mark="line"),),
+            heading=name,
+            height=2.3,
+        )
+    )
+
+
+def _signed(interval: MeanInterval | None) -> str:
+    if interval is None:
+        return UNKNOWN
+    ends = () if interval.low is None or interval.high is None else (interval.low, interval.high)
+    return signed_interval(interval.mean, *ends) if ends else signed(interval.mean)
+
+
+def _number(interval: MeanInterval | None, unit: str = "") -> str:
+    if interval is None:
+        return UNKNOWN
+    text = f"{interval.mean:.3g}{unit}"
+    if interval.low is None or interval.high is None:
+        return text
+    return f"{text} [{interval.low:.3g}, {interval.high:.3g}]"
+
+
+_ANSWERS: Columns[AnsweredBy] = {
+    "adapter": lambda answers: code(answers.version) if answers.version else "none",
+    "answers": lambda answers: f"{answers.n_answers:,}",
+    "ratings": lambda answers: "0" if answers.reward is None else f"{answers.reward.n:,}",
+    "mean reward": lambda answers: _signed(answers.reward),
+    "tokens of an answer": lambda answers: _number(answers.n_output_tokens),
+    "time per answer": lambda answers: _number(answers.latency_s, " s"),
+}
+
+
+def _took(each: TrainingRoundRecord) -> str:
+    return UNKNOWN if each.ended_us is None else duration(each.started_us, each.ended_us)
+
+
+def _measured(name: str, form: str, unit: str = "") -> Callable[[TrainingRoundRecord], Inline]:
+    def cell(each: TrainingRoundRecord) -> str:
+        value = each.metrics.get(name)
+        return f"{value:{form}}{unit}" if isinstance(value, int | float) else UNKNOWN
+
+    return cell
+
+
+_ROUNDS: Columns[TrainingRoundRecord] = {
+    "started": lambda each: span_of_time(each.started_us),
+    "status": lambda each: Span(each.status, "tag"),
+    "adapter": lambda each: code(each.version) if each.version else UNKNOWN,
+    "objective": lambda each: each.objective,
+    "rows": lambda each: f"{each.n_rows:,}",
+    "steps": _measured("n_steps", ","),
+    "KL, nats per answer": _measured("kl_estimate", ".3g"),
+    "took": _took,
+    "CPU": _measured("cpu_s", ".3g", " s"),
+    "result": lambda each: line_of(each.reason, _LONGEST) or UNKNOWN,
+}
 
 
 def activate(source: PageSource, role: str, body: Mapping[str, Any]) -> str:
@@ -172,55 +372,3 @@ def _adapters(source: PageSource, role: str) -> AdapterStore:
     if feedback is None:
         raise RunNotFoundError(f"the role {line_of(role)!r} must have adapters, and has none.")
     return AdapterStore(feedback)
-
-
-def _adapter(adapter: AdapterRecord, checks: Sequence[GateCheck]) -> Page:
-    return {
-        **fields_of(adapter, "version", "status"),
-        "meaning": STATUSES[adapter.status],
-        "sentence": line_of(adapter.status_words, _LONGEST),
-        "origin": line_of(adapter.origin_words, _LONGEST),
-        "may_activate": adapter.status in {"candidate", "inactive", "rolled_back"}
-        and bool(checks)
-        and all(check.passed for check in checks),
-        "checks": [
-            {
-                **fields_of(check, "name", "passed", "value", "low", "high", "unit"),
-                "value_text": None
-                if check.value is None
-                else distinguish(check.value, check.threshold),
-                "limit": check.threshold,
-                "sentence": line_of(check.words, _LONGEST),
-            }
-            for check in checks
-        ],
-    }
-
-
-def _round(training_round: TrainingRoundRecord) -> Page:
-    losses = training_round.metrics.get("losses")
-    curve = _thinned(losses if isinstance(losses, list) else [])
-    return {
-        **fields_of(training_round, "round_id", "version", "objective", "status", "n_rows"),
-        "started_at": time_of(training_round.started_us),
-        "took": None
-        if training_round.ended_us is None
-        else duration(training_round.started_us, training_round.ended_us),
-        "reason": line_of(training_round.reason, _LONGEST),
-        "losses": curve,
-        **{name: training_round.metrics.get(name) for name in ("n_steps", "kl_estimate", "cpu_s")},
-    }
-
-
-def _thinned(losses: Sequence[Json]) -> list[tuple[int, Json]]:
-    """Return a loss curve as (step from 1, loss), with at most ``MOST_STEPS`` points."""
-    steps = list(enumerate(losses, 1))
-    every = -(-len(steps) // MOST_STEPS) or 1
-    return steps[::every]
-
-
-def _interval(interval: MeanInterval | None) -> Page:
-    names = ("mean", "low", "high")
-    return (
-        {"n": 0, **dict.fromkeys(names)} if interval is None else fields_of(interval, "n", *names)
-    )

@@ -6,8 +6,20 @@ from typing import Any
 
 from convergence_core.ports import RunRecord
 from convergence_core.result import is_offline, verdict_of
-from convergence_core.result.number_text import plural
-from tasks.pages.source import Page, PageSource, line_of, time_of
+from convergence_core.result.number_text import UNKNOWN, interval, plural, usd, whole_percent
+from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time
+from tasks.report.blocks import (
+    Block,
+    Bullets,
+    Columns,
+    Heading,
+    Inline,
+    Paragraph,
+    Span,
+    code,
+    page_link,
+    table,
+)
 from tasks.report.phrases import clean
 from tasks.run.case_review import hard_cases
 from tasks.store.feedback.proposals import proposed_cases, reviewed
@@ -32,16 +44,66 @@ _RECENT = 7
 
 def overview(source: PageSource) -> Page:
     """Return what a store holds."""
-    records = source.runs()
-    rows = run_rows(source, records)
-    systems = sorted({record.name for record in records} | {*_in_production(source)})
-    return {
-        "store": str(source.store.path),
-        "systems": [_system(source, name, records) for name in systems],
-        "runs": rows,
-        "needs": [*_needs(source, records)],
-        "next_command": None if records else "convergence optimize",
+    records, runtime = source.runs(), source.runtime()
+    served = set() if runtime is None else {system for system, _ in runtime.systems()}
+    systems = sorted({record.name for record in records} | served)
+    if not systems:
+        text = (
+            "This page lists runs, systems and what needs you. This store holds no run yet. Next: "
+        )
+        return page_of([Paragraph((text, code("convergence optimize")))])
+    needs = tuple(_needs(source, records))
+    columns: Columns[str] = {
+        "system": lambda name: (
+            page_link(clean(name), "production", name) if name in served else clean(name)
+        ),
+        "runs": lambda name: f"{sum(record.name == name for record in records):,}",
+        "champion": lambda name: _champion(source, name),
     }
+    counts = f"{plural(len(records), 'run')} of {plural(len(systems), 'system')} in "
+    blocks: list[Block] = [Paragraph((counts, code(str(source.store.path))), "note")]
+    if needs:
+        blocks += [Heading("Needs your attention"), Bullets(needs)]
+    blocks += [Heading("Systems"), table(systems, columns, numeric=("runs",)), Heading("Runs")]
+    return page_of([*blocks, table(run_rows(source, records), _RUNS, numeric=("generations",))])
+
+
+def _champion(source: PageSource, system: str) -> Inline:
+    runtime = source.runtime()
+    champion = None if runtime is None else champion_of(runtime, system)
+    if champion is None:
+        return "none yet: the defaults are in production"
+    return code(source.champion_name(champion))
+
+
+def _reward(row: Page) -> str:
+    return interval(*(row["best"] or dict.fromkeys(("mean", "low", "high"))).values())
+
+
+def spent_of(row: Page) -> str:
+    """Return what a run has spent of its budget: dollars, or calls where no price is known."""
+    spent_usd, max_usd, max_calls = row["spent_usd"], row["max_usd"], row["max_calls"]
+    n_calls = row["n_calls"] or 0
+    if max_usd:
+        return (
+            f"{usd(spent_usd)} of {usd(max_usd)} ({whole_percent((spent_usd or 0.0) / max_usd)})"
+        )
+    if max_calls:
+        return f"{n_calls:,} of {plural(max_calls, 'call')} ({whole_percent(n_calls / max_calls)})"
+    return plural(n_calls, "call") if spent_usd is None else usd(spent_usd)
+
+
+_RUNS: Columns[Page] = {
+    "run": lambda row: page_link(row["label"], "runs", row["run_id"]),
+    "": lambda row: page_link("answers", "runs", row["run_id"], "answers"),
+    "reward, with its interval": _reward,
+    "on": lambda row: row["best_on"] if row["best"] else "",
+    "configuration": lambda row: code(row["best_name"] or UNKNOWN),
+    "status": lambda row: Span(row["status"], "tag"),
+    "spent": spent_of,
+    "generations": lambda row: f"{row['n_generations']:,}",
+    "started": lambda row: span_of_time(row["started_us"]),
+}
 
 
 def run_rows(source: PageSource, records: Sequence[RunRecord] | None = None) -> list[Page]:
@@ -85,8 +147,8 @@ def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, An
         "label": clean(record.label),
         "system": clean(record.name),
         "status": record.status,
-        "started_at": time_of(record.started_us),
-        "ended_at": time_of(record.ended_us),
+        "started_us": record.started_us,
+        "ended_us": record.ended_us,
         "n_generations": record.n_generations,
         "best": {end: best[end] for end in ("mean", "low", "high")} if best else None,
         "best_name": None if name is None else clean(name),
@@ -104,28 +166,7 @@ def _basis(winner: Mapping[str, Any]) -> str:
     return next((name for role, name in names.items() if winner.get(role)), "posterior")
 
 
-def _in_production(source: PageSource) -> set[str]:
-    runtime = source.runtime()
-    return set() if runtime is None else {system for system, _ in runtime.systems()}
-
-
-def _system(source: PageSource, system: str, records: Sequence[RunRecord]) -> Page:
-    runtime = source.runtime()
-    champion = None if runtime is None else champion_of(runtime, system)
-    return {
-        "system": system,
-        "champion": None
-        if champion is None
-        else {
-            "candidate_id": champion.candidate_id,
-            "name": source.champion_name(champion),
-        },
-        "n_runs": sum(record.name == system for record in records),
-        "in_production": system in _in_production(source),
-    }
-
-
-def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
+def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[tuple[Inline, ...]]:
     """Yield what waits for a person: the latest run of each system, and alarms."""
     seen: set[str] = set()
     runtime = source.runtime()
@@ -133,11 +174,10 @@ def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
         if record.tags.get("test") or record.name in seen:
             continue
         seen.add(record.name)
-        about = {"run_id": record.run_id, "system": record.name}
         if record.status in {"interrupted", "stopped", "failed"}:
-            command = f"convergence resume {record.label}"
             sentence = f"{record.label} is {record.status}: {line_of(record.reason or '')}"
-            yield {"kind": "resume", "sentence": sentence, "command": command, **about}
+            command = f"convergence resume {record.label}"
+            yield page_link(sentence, "runs", record.run_id), " ", code(command)
         result = source.result(record)
         if result is None or result.gate is None or result.gate.decision != "promote":
             continue
@@ -149,12 +189,16 @@ def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
         ):
             verdict = verdict_of(result)
             sentence = f"{record.label}: {verdict.sentence} {verdict.next_step}"
-            yield {"kind": "promote", "sentence": sentence, "command": verdict.command, **about}
-    yield from _alarms(source)
+            yield page_link(sentence, "runs", record.run_id), " ", code(verdict.command or "")
+    alarm_rows = [] if runtime is None else alarms(runtime)
+    newest = max((alarm.created_us for alarm in alarm_rows), default=0)
+    for alarm in alarm_rows:
+        if alarm.created_us >= newest - _RECENT * _DAY_US:
+            yield (page_link(alarm.sentence, "production", alarm.system),)
     yield from _cases(source, records)
 
 
-def _cases(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
+def _cases(source: PageSource, records: Sequence[RunRecord]) -> Iterator[tuple[Inline, ...]]:
     """Yield that badly rated answers, and inputs by which games broke the system, propose test cases."""
     feedback = source.feedback()
     systems = {
@@ -174,19 +218,6 @@ def _cases(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
         *([f"{plural(len(broken), 'input')} that broke the system in a game"] if broken else ()),
     ]
     if sentences:
-        n = len(rated) + len(broken)
-        yield {
-            "kind": "review",
-            "sentence": f"{' and '.join(sentences)} may become {'a test case' if n == 1 else 'test cases'}.",
-            "command": "convergence review", "run_id": None, "system": None,
-        }  # fmt: skip
-
-
-def _alarms(source: PageSource) -> Iterator[Page]:
-    runtime = source.runtime()
-    alarm_rows = [] if runtime is None else alarms(runtime)
-    newest = max((alarm.created_us for alarm in alarm_rows), default=0)
-    for alarm in alarm_rows:
-        if alarm.created_us >= newest - _RECENT * _DAY_US:
-            yield {"kind": "drift", "sentence": alarm.sentence, "command": None, "run_id": None,
-                   "system": alarm.system}  # fmt: skip
+        become = "a test case" if len(rated) + len(broken) == 1 else "test cases"
+        sentence = f"{' and '.join(sentences)} may become {become}."
+        yield page_link(sentence, "review"), " ", code("convergence review")

@@ -1,13 +1,31 @@
 """Production of a system: arms, shares, rewards, regret, evidence, alarms, ramps."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from convergence_core.errors import NoArmsError, RunNotFoundError
-from convergence_core.records import fields_of
-from convergence_core.result.number_text import plural, whole_percent
-from tasks.pages.source import Page, PageSource, line_of, time_of
+from convergence_core.result.number_text import UNKNOWN, evidence, plural, reward, whole_percent
+from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time, tabs_of
+from tasks.report.blocks import (
+    Action,
+    Axis,
+    Block,
+    Bullets,
+    Grid,
+    Heading,
+    Inline,
+    Layer,
+    Paragraph,
+    Plot,
+    Plots,
+    Point,
+    Span,
+    code,
+    marked,
+    section,
+)
 from tasks.report.phrases import clean, ledgers, moment, settings_text
 from tasks.serving.answers import Arm
 from tasks.serving.systems import Systems
@@ -27,83 +45,117 @@ _HOURLY = (
     "JOIN groups g ON g.id = r.group_id WHERE g.system = ? AND r.status = 'ok' "
     "GROUP BY r.received_us / 3600000000 ORDER BY r.received_us / 3600000000"
 )
-_HOUR_US = 3_600 * 10**6
 MOST_HOURS = 24 * 90
+MOST_ROWS = 50
+_NOTHING = (
+    "This page shows which settings are live, their share of the requests and their rewards. Nothing is in "
+    "production yet."
+)
 
 
-def systems(source: PageSource) -> Page:
-    """Return the systems that serve requests."""
-    runtime = source.runtime()
-    known = [] if runtime is None else runtime.systems()
-    names = sorted({system for system, _ in known})
-    return {
-        "systems": [
-            {
-                "system": name,
-                "sentence": plural(sum(s == name for s, _ in known), "kind", "kinds")
-                + " of agents",
-            }
-            for name in names
-        ],
-        "command": None if names else BEGIN if source.runs() else "convergence optimize",
-    }
-
-
-def production(source: PageSource, system: str) -> Page:
-    """Return how a system's arms fare.
+def production(source: PageSource, system: str | None = None) -> Page:
+    """Return how the arms of a system fare, by default of the first one.
 
     Raises:
         RunNotFoundError: nothing is known of it.
     """
     runtime = source.runtime()
+    known = sorted({name for name, _ in ([] if runtime is None else runtime.systems())})
+    if system is None and not known:
+        command = BEGIN if source.runs() else "convergence optimize"
+        return page_of([Paragraph((f"{_NOTHING} Next: ", code(command)))])
+    shown = known[0] if system is None else system
     served = None if runtime is None else Systems(runtime)
-    gates = None if served is None else served.gates(system)
+    gates = None if served is None else served.gates(shown)
     if runtime is None or served is None or gates is None:
         raise RunNotFoundError(
-            f"system {clean(system)!r} has served no request. See `convergence promote`."
+            f"system {clean(shown)!r} has served no request. See `convergence promote`."
         )
-    champion = champion_of(runtime, system)
-    names = _names(source, served, system)
-    arms = _arms(runtime, served, system, gates["evidence"], champion, names=names)
-    can_roll_back = previous_champion(runtime, system) is not None
-    return {
-        "system": system,
-        "live": _live(source, champion, arms),
-        "can_roll_back": can_roll_back,
-        "sentences": [*_sentences(gates, names), *ledgers(looks(runtime, system)).values()],
-        "champion": None
-        if champion is None
-        else {"candidate_id": champion.candidate_id, "name": source.champion_name(champion)},
-        "arms": arms,
-        "history": _history(runtime, system),
-        **_watched(runtime, system, names),
-        "promotions": [
-            {
-                "at": time_of(champion.created_us),
-                "sentence": f"{source.champion_name(champion)}: {_named(names, champion.reason)}",
-            }
-            for champion in champions(runtime, system)
-        ],
-    }
+    blocks = _system(source, runtime, shown, gates, served.arms)
+    return page_of([*tabs_of("production", known), *blocks])
 
 
-def _live(source: PageSource, champion: Champion | None, arms: Sequence[Page]) -> str:
+def _system(
+    source: PageSource,
+    runtime: RuntimeStore,
+    system: str,
+    gates: Mapping[str, Any],
+    arms_of: Callable[[str], Sequence[Arm]],
+) -> Iterator[Block]:
+    try:
+        arms = arms_of(system)
+    except NoArmsError:
+        arms = ()
+    champion, names = champion_of(runtime, system), _names(source, arms)
+    shares = _shares(runtime, system)
+    sentences = [*_sentences(gates, names), *ledgers(looks(runtime, system)).values()]
+    yield from section("Live", _live(source, champion, arms, shares), sentences)
+    yield Heading("Arms")
+    if previous_champion(runtime, system) is not None:
+        ask = "The previous champion answers again from the next decision."
+        path = f"production/{quote(system, safe='')}/rollback"
+        yield Paragraph(
+            (Action(text="Roll back", path=path, ask=ask, confirm=system, is_danger=True),)
+        )
+    if arms:
+        yield _arms(
+            system,
+            arms,
+            names=names,
+            shares=shares,
+            evidence_by_type=gates["evidence"],
+            champion=champion,
+        )
+    else:
+        yield Paragraph(("No active arms. Next: ", code(BEGIN)))
+    yield from _history(runtime, system)
+    yield from _list(
+        "Alarms",
+        "No alarms.",
+        [(_named(names, alarm.sentence), alarm.created_us) for alarm in alarms(runtime, system)],
+    )
+    shown = {arm_id: clean(name) for arm_id, name in names.items()}
+    guards = [(guard.sentence(shown), None) for _, guard in guards_of(runtime, system)]
+    yield from _list("Ramps", "No promotion is on a ramp.", guards)
+    promotions = [
+        (f"{source.champion_name(past)}: {_named(names, past.reason)}", past.created_us)
+        for past in champions(runtime, system)
+    ]
+    yield from _list("Promotions", "No promotions yet.", promotions)
+
+
+def _list(title: str, nothing: str, rows: Sequence[tuple[str, int | None]]) -> list[Block]:
+    """Return a section of sentences with their times, or what says that there are none."""
+    items = tuple(
+        (*marked(sentence), *(() if at_us is None else (" ", span_of_time(at_us))))
+        for sentence, at_us in rows[:MOST_ROWS]
+    )
+    return [Heading(title), Bullets(items) if items else Paragraph((nothing,), "note")]
+
+
+def _live(
+    source: PageSource,
+    champion: Champion | None,
+    arms: Sequence[Arm],
+    shares: Mapping[tuple[str, str], tuple[int, float]],
+) -> str:
     """Return what is live, since when, at which share of the requests, with how many rewards."""
     if champion is None:
-        active = sum(arm["status"] != "retired" for arm in arms)
+        active = sum(not arm.retired for arm in arms)
         return f"Nothing was promoted yet: {plural(active, 'arm')} share the requests."
     text = f"Live since {moment(champion.created_us)}: {source.champion_name(champion)}"
-    serving = [arm for arm in arms if arm["is_champion"]]
-    if not serving or serving[0]["share"] is None:
+    serving = [arm for arm in arms if _is_champion(arm, champion)]
+    decided = [shares[arm.agent_type, arm.arm_id] for arm in serving if _key(arm) in shares]
+    if not decided:
         return f"{text}. It has served no request yet."
-    share, n = whole_percent(serving[0]["share"]), sum(arm["n"] for arm in serving)
-    return f"{text}, with {share} of the requests, {plural(n, 'reward')}."
+    n = sum(arm.n for arm in serving)
+    return f"{text}, with {whole_percent(decided[0][1])} of the requests, {plural(n, 'reward')}."
 
 
-def _names(source: PageSource, served: Systems, system: str) -> dict[str, str]:
+def _names(source: PageSource, arms: Sequence[Arm]) -> dict[str, str]:
     """Return arm → its name as in the run that offered it, else its id, or its values if that is a hash."""
     names = {}
-    for arm in _arms_of(served, system):
+    for arm in arms:
         is_hash = re.fullmatch(r"[0-9a-f]{16}", arm.arm_id)
         names[arm.arm_id] = settings_text(arm.params) if is_hash else arm.arm_id
         try:
@@ -117,61 +169,72 @@ def _names(source: PageSource, served: Systems, system: str) -> dict[str, str]:
     return names
 
 
-def _watched(runtime: RuntimeStore, system: str, names: Mapping[str, str]) -> Page:
-    """Return alarms, and guards over promotions."""
-    return {
-        "drift": [
-            {"sentence": _named(names, alarm.sentence), "at": time_of(alarm.created_us)}
-            for alarm in alarms(runtime, system)
-        ],
-        "guards": [
-            {"sentence": guard.sentence({k: clean(v) for k, v in names.items()})}
-            for _, guard in guards_of(runtime, system)
-        ],
-    }
+_COLUMNS = (
+    *("configuration", "state", "share", "decisions", "rewards", "expected reward", "evidence"),
+    *("requests left", "verdict", "arm", ""),
+)
 
 
 def _arms(
-    runtime: RuntimeStore,
-    served: Systems,
     system: str,
-    evidence: Mapping[str, Mapping[str, Any]],
-    champion: Any,
+    arms: Sequence[Arm],
     *,
     names: Mapping[str, str],
-) -> list[Page]:
-    counts = {(kind, arm): n for kind, arm, *n in runtime.fetch(_DECISIONS, (system,))}
-    totals = {kind: int(total) for (kind, _), (_, total) in counts.items()}
-    rows = []
-    for arm in _arms_of(served, system):
-        shown = evidence.get(arm.agent_type, {})
-        places = {arm_id: place for place, arm_id in enumerate(shown.get("arms", ()))}
-        at = places.get(arm.arm_id)
-        n_decided, _ = counts.get((arm.agent_type, arm.arm_id), (0, 0))
-        total = totals.get(arm.agent_type)
-        is_champion = champion is not None and dict(champion.params) == dict(arm.params)
+    shares: Mapping[tuple[str, str], tuple[int, float]],
+    evidence_by_type: Mapping[str, Mapping[str, Any]],
+    champion: Champion | None,
+) -> Grid:
+    """Return a row for each arm, with a button that promotes it."""
+    rows: list[tuple[Inline, ...]] = []
+    for arm in arms:
+        known = evidence_by_type.get(arm.agent_type, {})
+        at = {arm_id: place for place, arm_id in enumerate(known.get("arms", ()))}.get(arm.arm_id)
+        n_decisions, share = shares.get(_key(arm), (0, None))
+        is_champion = _is_champion(arm, champion)
+        state = "champion" if is_champion else "retired" if arm.retired else "active"
+        left = known.get("n_to_verdict")
+        name = _name(names, arm.arm_id)
         rows.append(
-            {
-                "candidate_id": champion.candidate_id if is_champion else arm.arm_id,
-                "name": _name(names, arm.arm_id),
-                "is_champion": is_champion,
-                "share": n_decided / total if total else None,
-                "n_decisions": n_decided,
-                **fields_of(arm, "n", "mean"),
-                "log_e": None if at is None else shown["log_e"][at],
-                **{name: shown.get(name) for name in ("log_threshold", "n_to_verdict")},
-                "verdict": _verdict(shown, at),
-                "status": "retired" if arm.retired else "active",
-            }
+            (
+                name,
+                Span(state, "tag"),
+                UNKNOWN if share is None else f"{100 * share:.1f} %",
+                f"{n_decisions:,}",
+                f"{arm.n:,}",
+                reward(arm.mean),
+                UNKNOWN if at is None else evidence(known["log_e"][at], known["log_threshold"]),
+                UNKNOWN if left is None else f"{left:,}",
+                _verdict(known, at),
+                code(clean(arm.arm_id)),
+                "" if state != "active" else _promotion(system, arm, name),
+            )
         )
-    return rows
+    return Grid(_COLUMNS, tuple(rows), frozenset(range(2, 8)))
 
 
-def _arms_of(served: Systems, system: str) -> Sequence[Arm]:
-    try:
-        return served.arms(system)
-    except NoArmsError:
-        return ()
+def _promotion(system: str, arm: Arm, name: str) -> Action:
+    return Action(
+        text="Promote",
+        path=f"production/{quote(system, safe='')}/promote",
+        ask=f"From the next decision, {name} is the champion of {system}. Its share rises step by step; it "
+        "rolls back if it does worse.",
+        confirm=system,
+        body={"candidate_id": arm.arm_id},
+    )
+
+
+def _key(arm: Arm) -> tuple[str, str]:
+    return arm.agent_type, arm.arm_id
+
+
+def _is_champion(arm: Arm, champion: Champion | None) -> bool:
+    return champion is not None and dict(champion.params) == dict(arm.params)
+
+
+def _shares(runtime: RuntimeStore, system: str) -> dict[tuple[str, str], tuple[int, float]]:
+    """Return agent type and arm → decisions, and their share of the agent type's."""
+    rows = runtime.fetch(_DECISIONS, (system,))
+    return {(kind, arm): (n, n / total) for kind, arm, n, total in rows}
 
 
 def _name(names: Mapping[str, str], arm_id: str) -> str:
@@ -182,9 +245,9 @@ def _named(names: Mapping[str, str], text: str) -> str:
     return re.sub(r"\b[0-9a-f]{16}\b", lambda match: _name(names, match[0]), line_of(text) or "")
 
 
-def _verdict(shown: Mapping[str, Any], at: int | None) -> str | None:
+def _verdict(shown: Mapping[str, Any], at: int | None) -> str:
     if at is None:
-        return None
+        return UNKNOWN
     if shown.get("winner") == shown["arms"][at]:
         return "winner"
     return "out" if shown["out"][at] else "undecided"
@@ -212,8 +275,12 @@ def _sentences(evidence: Mapping[str, Any], names: Mapping[str, str]) -> list[st
     return sentences
 
 
-def _history(runtime: RuntimeStore, system: str) -> list[Page]:
-    rows: Sequence[Any] = runtime.fetch(_HOURLY, (system,))[-MOST_HOURS:]
-    return [
-        {"at": time_of(int(hour) * _HOUR_US), "n": n, "reward": mean} for hour, n, mean in rows
-    ]
+def _history(runtime: RuntimeStore, system: str) -> list[Block]:
+    rows = runtime.fetch(_HOURLY, (system,))[-MOST_HOURS:]
+    points = tuple(
+        Point(x=3_600_000 * int(hour), y=mean, tip=f"{mean:.3g}, {plural(n, 'decision')}")
+        for hour, n, mean in rows
+    )
+    plot = Plot(name="reward", title="Reward over time", x=Axis(kind="time"),
+                layers=(Layer(points=points, mark="line"),), height=2.3)  # fmt: skip
+    return [Heading("Reward"), Plots((plot,))] if points else []

@@ -1,15 +1,19 @@
-"""Summary of one run: progress between generations, counts, budget."""
+"""Page of one run: progress, counts, budget, and its report."""
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import apsw
 
 from convergence_core.ports import RunRecord
-from convergence_core.result.number_text import plural
-from tasks.pages.overview import run_rows
-from tasks.pages.source import Page, PageSource, line_of
+from convergence_core.result.number_text import interval, plural
+from tasks.pages.overview import run_rows, spent_of
+from tasks.pages.search_course import report_sections
+from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time
 from tasks.report import phrases
+from tasks.report.blocks import Action, Block, Grid, Heading, Paragraph, Span, code
+from tasks.report.phrases import clean
 from tasks.store.layout import JOURNAL_FILE
 from tasks.store.sqlite import rows_read_only
 
@@ -34,52 +38,73 @@ _SETTLED = (
 _NOTHING = (0, 0, 0, None)
 
 
-def run_summary(source: PageSource, record: RunRecord) -> Page:
-    """Return how a run stands."""
+def run_page(source: PageSource, record: RunRecord) -> Page:
+    """Return how a run stands, and the sections of its report."""
+    return page_of(
+        [*_standing(source, record), *report_sections(source, record)], title=clean(record.label)
+    )
+
+
+def _standing(source: PageSource, record: RunRecord) -> Iterator[Block]:
     (row,) = run_rows(source, [record])
     counts = source.rows(_COUNTS, run=record.run_id)[0]
-    has_verdict = source.result(record) is not None
     progress, n_calls, cost_usd = _progress(source, record)
     row["n_calls"] = (row["n_calls"] or 0) + n_calls
     if cost_usd is not None:
         row["spent_usd"] = (row["spent_usd"] or 0.0) + cost_usd
-    return {
-        **row,
-        "command": None if has_verdict else _command(record),
-        "reason": line_of(record.reason),
-        "progress": progress,
-        **counts,
+    ended = (" ended ", span_of_time(record.ended_us)) if record.ended_us else ()
+    state = Span(record.status, "tag")
+    started = f" {clean(record.name)} started ", span_of_time(record.started_us)
+    yield Paragraph((state, *started, *ended, " ", *_actions(record)))
+    if source.result(record) is None and record.status in _ENDED:
+        yield Paragraph(("Next: ", code(f"convergence resume {record.label}")))
+    best = row["best"]
+    figures = {
+        f"reward of {row['best_name']}, on {row['best_on']}": best and interval(*best.values()),
+        "spent": spent_of(row),
+        f"configurations in {plural(row['n_generations'], 'generation')}, "
+        f"{plural(counts['n_cases'], 'test case')}": f"{counts['n_candidates']:,}",
+        f"evaluations, {counts['n_failed']:,} failed, {counts['n_missing']:,} missing": (
+            f"{counts['n_evaluations']:,}"
+        ),
     }
+    known = {name: value for name, value in figures.items() if value}
+    yield Grid((*known,), ((*known.values(),),))
+    if record.reason:
+        yield Paragraph((f"Why it ended: {line_of(record.reason, 1_000)}",), "note")
+    if progress is not None:
+        yield from (Heading("Progress"), Paragraph((progress,)))
 
 
-def _command(record: RunRecord) -> str | None:
-    ended = record.status in {"stopped", "failed", "interrupted"}
-    return f"convergence resume {record.label}" if ended else None
+_ENDED = frozenset({"stopped", "failed", "interrupted"})
 
 
-def _progress(source: PageSource, record: RunRecord) -> tuple[Page | None, int, float | None]:
+def _actions(record: RunRecord) -> tuple[Action, ...]:
+    """Return the button that stops a run or continues it; none for a finished one."""
+    path = f"runs/{record.run_id}"
+    if record.status == "running":
+        ask = "The run stops after the evaluations in flight and keeps its results. You can resume it."
+        return (Action(text="Stop", path=f"{path}/stop", ask=ask, confirm=record.label),)
+    if record.status in _ENDED:
+        ask = "The run continues where it stopped, within the remaining budget."
+        return (Action(text="Resume", path=f"{path}/resume", ask=ask, confirm=record.label),)
+    return ()
+
+
+def _progress(source: PageSource, record: RunRecord) -> tuple[str | None, int, float | None]:
     """Return how far a run is that continues, and calls and dollars that its journal has beyond the tables."""
     if record.status != "running":
         return None, 0, None
     done: dict[str, Any] = source.rows(_GENERATIONS, run=record.run_id)[0]
     n, most = done["n"], source.configuration(record).optimization.evolution.generations
     n_settled, n_calls, n_open, cost_usd = unpublished_calls(source, record.run_id, n)
-    left = None
-    if n and done["took_us"] and most is not None:
-        left = max(0.0, (most - n) * done["took_us"] / n / 1e6)
     sentence = f"Generation {n + 1} of at most {most}: {plural(n_settled, 'evaluation')} settled"
     if n_open:
         sentence += f", {plural(n_open, 'call')} in flight"
-    if left is not None:
-        sentence += f"; about {_duration(left)} left at the pace of past generations"
-    progress = {
-        "generation": n,
-        "max_generations": most,
-        "n_settled": n_settled,
-        "seconds_left": left,
-        "sentence": f"{sentence}.",
-    }
-    return progress, n_calls, cost_usd
+    if n and done["took_us"] and most is not None:
+        left = phrases.duration(0, round(max(0.0, (most - n) * done["took_us"] / n)))
+        sentence += f"; about {left} left at the pace of past generations"
+    return f"{sentence}.", n_calls, cost_usd
 
 
 def unpublished_calls(
@@ -92,7 +117,3 @@ def unpublished_calls(
         ):
             return n_answered, n_calls, n_open, usd
     return _NOTHING
-
-
-def _duration(seconds: float) -> str:
-    return phrases.duration(0, round(seconds * 1e6))

@@ -7,7 +7,8 @@ from typing import Any
 from convergence_core.ports import RunRecord
 from convergence_core.result.number_text import percent
 from tasks.pages.allocation import standings, tags_of
-from tasks.pages.source import Page, PageSource, page_of
+from tasks.pages.source import Page, PageSource
+from tasks.report.blocks import Block
 from tasks.report.document import course_blocks, page_sections
 from tasks.report.evidence import costs_of, curve_of
 from tasks.report.rlp_section import thinking_blocks, thinking_report
@@ -71,19 +72,18 @@ def _parameters(record: RunRecord, names: Mapping[str, Mapping[str, str]]) -> li
     ]
 
 
-def report(source: PageSource, record: RunRecord) -> Page:
+def report_sections(source: PageSource, record: RunRecord) -> list[Block]:
     """Return the sections of a run's report; of a run without a result those known so far."""
     result = source.result(record)
     if result is not None:
-        return page_of(page_sections(result))
+        return page_sections(result)
     store, run_id = source.store, record.run_id
     level = source.configuration(record).optimization.mab.confidence_level
     space = source.space(record)
     thinking = None if space is None else thinking_report(store, run_id, space=space, params_of={})
-    blocks = [
+    return [
         *course_blocks(curve_of(store, run_id), level),
         *thinking_blocks(thinking),
         *preference_blocks(preference_report(store, run_id, record.name)),
         *cost_blocks(costs_of(store, run_id), is_offline="offline" in record.tags),
     ]
-    return page_of(blocks)

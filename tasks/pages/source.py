@@ -7,8 +7,8 @@ runs never change, so a few results and loaded configurations are cached.
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,12 +17,13 @@ import numpy as np
 from convergence_core.config import Configuration, parse_stored, stored_mapping
 from convergence_core.errors import ConfigurationError, RunNotFoundError
 from convergence_core.ports import RunRecord
-from convergence_core.records import Case
+from convergence_core.records import Case, Json
 from convergence_core.result import RunResult, case_names
+from convergence_core.result.number_text import UNKNOWN
 from convergence_core.space import Space
 from convergence_core.space.builder import widened
 from tasks.inputs.loader import load, load_mapping
-from tasks.report.blocks import Block
+from tasks.report.blocks import Block, Inline, Paragraph, Span, json_of, page_link
 from tasks.report.phrases import clean, iso, settings_text
 from tasks.run.adoption import with_champion
 from tasks.secrets.process_redaction import redacted_text
@@ -239,16 +240,17 @@ def line_of(text: str | None, most: int = LONGEST_LINE) -> str | None:
     return " ".join(clean(shortened(text, most, redacted_text)).split())
 
 
-def page_of(blocks: Iterable[Block]) -> Page:
-    """Return blocks of a report for the page that draws them."""
-    return {"blocks": [_plain(block) for block in blocks]}
+def page_of(blocks: Iterable[Block], **more: Json) -> Page:
+    """Return blocks for the page that draws them, with further members of the answer."""
+    return {**more, "blocks": [json_of(block) for block in blocks]}
 
 
-def _plain(value: Any) -> Any:
-    """Return a block as JSON: each part by the name of its class and its fields."""
-    if is_dataclass(value):
-        parts = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-        return {"is": type(value).__name__, **parts}
-    if isinstance(value, (tuple, frozenset)):
-        return [_plain(each) for each in value]
-    return value
+def tabs_of(page: str, names: Sequence[str]) -> list[Block]:
+    """Return links to the pages of all names; nothing of a single one."""
+    links = tuple(page_link(clean(name), page, name) for name in names)
+    return [Paragraph(links, "tabs")] if len(links) > 1 else []
+
+
+def span_of_time(time_us: int | None) -> Inline:
+    """Return a time as a part of a line."""
+    return UNKNOWN if time_us is None else Span(iso(time_us), "time")

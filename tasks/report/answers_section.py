@@ -8,17 +8,7 @@ from convergence_core.records import Params, Role
 from convergence_core.result import CaseAnswer, CaseAnswers, RunResult, number_text
 from convergence_core.result.number_text import milliseconds
 from tasks.report import phrases
-from tasks.report.blocks import (
-    Block,
-    Heading,
-    Inline,
-    Marked,
-    Paragraph,
-    TextDiff,
-    Texts,
-    WebLink,
-    marked,
-)
+from tasks.report.blocks import Block, Heading, Inline, Paragraph, Span, TextDiff, Texts, marked
 from tasks.report.phrases import best_label, clean, short
 
 ARROW = " \N{RIGHTWARDS ARROW} "
@@ -132,7 +122,7 @@ def _remarks(name: str, answer: CaseAnswer) -> Iterator[tuple[str, tuple[Inline,
     if answer.thinking is not None:
         yield f"thinking of {name}", (clean(answer.thinking),)
     if answer.recording_url is not None:
-        yield f"recording of {name}", (WebLink(answer.recording_url),)
+        yield f"recording of {name}", (Span(answer.recording_url, "link"),)
     if answer.error is not None:
         yield f"{name} failed", (clean(answer.error),)
     for reason in answer.reasons:
@@ -176,7 +166,7 @@ def differences(a: str, b: str) -> tuple[tuple[Inline, ...], tuple[Inline, ...]]
             pieces, ("".join(left[i:i_end]), "".join(right[j:j_end])), strict=True
         ):
             if text:
-                side.append(text if kind == "equal" or text.isspace() else Marked(text))
+                side.append(text if kind == "equal" or text.isspace() else Span(text, "marked"))
     return tuple(pieces[0]), tuple(pieces[1])
 
 

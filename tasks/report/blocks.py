@@ -1,42 +1,64 @@
 """Blocks of a report: sections fill them, each surface renders them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar
+from urllib.parse import quote
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """Monospaced text, e.g. the name of a key."""
+class Span:
+    """Part of a line with a look of its own.
+
+    ``code`` is monospaced, e.g. the name of a key. A ``long`` value shows a preview, and the whole on demand.
+    A ``marked`` part differs from another text. A ``tag`` is a state. A ``time`` is written in ISO 8601.
+    """
 
     text: str
+    look: Literal["code", "long", "marked", "link", "tag", "time"]
+    more: str = ""
+    """Of a long value its preview, of a tag its meaning, of a link the page of the application that it
+    leads to; empty: the first words, nothing, or the address that the text is."""
 
 
-@dataclass(frozen=True, slots=True)
-class LongText:
-    """Long value: a preview, and the whole on demand."""
-
-    text: str
-    preview: str = ""
-    """First words that are new; empty: the first words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """Part of a text that differs from another text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """Button of a page that changes something after a token and a confirmation."""
 
     text: str
+    path: str
+    """Of the request, below the pages' root."""
+    ask: str
+    """What happens, in sentences."""
+    confirm: str
+    """Name that the person repeats."""
+    body: Mapping[str, str] = field(default_factory=dict)
+    """Further members of the request."""
+    is_danger: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WebLink:
-    """Web address, a link on the page only."""
-
-    text: str
-
-
-Inline: TypeAlias = str | Code | LongText | Marked | WebLink
+Inline: TypeAlias = str | Span | Action
 """Part of a line; a plain string is text, never markup."""
+
+
+def code(text: str) -> Span:
+    """Return monospaced text."""
+    return Span(text, "code")
+
+
+def has_look(part: Inline, look: str) -> TypeGuard[Span]:
+    """Return whether a part has this look."""
+    return isinstance(part, Span) and part.look == look
+
+
+def long_text(text: str, preview: str = "") -> Span:
+    """Return a long value; ``preview`` has its first words that are new."""
+    return Span(text, "long", preview)
+
+
+def page_link(text: str, *place: str) -> Span:
+    """Return a link to a page of the application, e.g. ``page_link("answers", "runs", run_id)``."""
+    return Span(text, "link", "/".join(quote(part, safe="") for part in place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +73,11 @@ class Heading:
 class Paragraph:
     """Paragraph; ``kind`` sets its weight on the page.
 
-    Captions belong to plots and appear on the page only.
+    Captions belong to plots and appear on the page only; tabs are links to its sisters.
     """
 
     parts: tuple[Inline, ...]
-    kind: Literal["text", "lead", "note", "caption"] = "text"
+    kind: Literal["text", "lead", "note", "caption", "tabs"] = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +150,7 @@ def section(
 def marked(sentence: str) -> tuple[Inline, ...]:
     """Split one of our sentences at its back ticks; not for foreign text."""
     parts = enumerate(sentence.split("`"))
-    return tuple(Code(part) if i % 2 else part for i, part in parts if part)
+    return tuple(code(part) if i % 2 else part for i, part in parts if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +158,8 @@ class Axis:
     """One axis of a plot."""
 
     title: str = ""
-    kind: Literal["number", "whole", "log"] = "number"
+    kind: Literal["number", "whole", "log", "time"] = "number"
+    """``time`` is in milliseconds since 1970, on pages only."""
     names: tuple[str, ...] = ()
     """Names of the places 0, 1, ..., from the top or the left; empty: an axis of numbers."""
     low: float | None = None
@@ -181,7 +204,7 @@ MOST_MARKED = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Data and encoding of a plot; ECharts draws it on pages, matplotlib in still pictures."""
+    """Data and encoding of a plot; ECharts draws it on pages and in HTML, matplotlib in still pictures."""
 
     name: str
     """Identifier, unique in its document."""
@@ -205,3 +228,13 @@ class Plots:
 
 
 Block: TypeAlias = Heading | Paragraph | Bullets | Grid | Plots | Texts | TextDiff
+
+
+def json_of(value: Any) -> Any:
+    """Return a block or a part of one as JSON: each by the name of its class and its fields."""
+    if is_dataclass(value):
+        parts = {each.name: json_of(getattr(value, each.name)) for each in fields(value)}
+        return {"is": type(value).__name__, **parts}
+    if isinstance(value, (tuple, frozenset)):
+        return [json_of(each) for each in value]
+    return value

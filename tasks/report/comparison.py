@@ -31,17 +31,17 @@ from tasks.report.answers_section import prompt_blocks
 from tasks.report.blocks import (
     Axis,
     Block,
-    Code,
     Columns,
     Grid,
     Heading,
     Inline,
     Layer,
-    LongText,
     Paragraph,
     Plot,
     Plots,
     Point,
+    code,
+    long_text,
     marked,
     table,
 )
@@ -344,10 +344,10 @@ def _parameters(comparison: PairComparison) -> list[Block]:
         return []
 
     def value(parameter: ParamValue | None) -> Inline:
-        return "not active" if parameter is None else Code(short(phrases.value_text(parameter)))
+        return "not active" if parameter is None else code(short(phrases.value_text(parameter)))
 
     columns: Columns[tuple[str, tuple[ParamValue | None, ParamValue | None]]] = {
-        "parameter": lambda item: Code(clean(item[0])),
+        "parameter": lambda item: code(clean(item[0])),
         "A": lambda item: value(item[1][0]),
         "B": lambda item: value(item[1][1]),
     }
@@ -377,7 +377,7 @@ def _cases(comparison: PairComparison) -> list[Block]:
 
     def text(answer: CaseAnswer | None) -> Inline:
         shown = None if answer is None else answer.text if answer.error is None else answer.error
-        return UNKNOWN if shown is None else LongText(clean(shown))
+        return UNKNOWN if shown is None else long_text(clean(shown))
 
     columns: Columns[CaseAnswers] = {
         "case": lambda row: short(row.name or row.case_id, 40),

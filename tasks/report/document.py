@@ -23,14 +23,14 @@ from tasks.report.answers_section import ARROW, MOST_GAINED, report_blocks
 from tasks.report.blocks import (
     Block,
     Bullets,
-    Code,
     Columns,
     Grid,
     Heading,
     Inline,
-    LongText,
     Paragraph,
     Plots,
+    code,
+    long_text,
     marked,
     section,
     table,
@@ -118,7 +118,7 @@ def _routing(result: RunResult) -> list[Block]:
         return []
     blocks: list[Block] = [Heading("Routing by case"), Paragraph((clean(sentence),))]
     if result.routing.night is not None:
-        command = Code(f"convergence arms route {result.label}")
+        command = code(f"convergence arms route {result.label}")
         blocks.append(Paragraph(("To choose by each request's text and context: ", command)))
     return blocks
 
@@ -203,7 +203,7 @@ def _compared(
     def settings(name: str) -> list[Inline]:
         texts = [phrases.value_text(values[name]) for values in reversed(params) if name in values]
         shown = phrases.previews(texts)  # the default's first
-        return [Code(shown.pop()) if name in values else "not active" for values in params]
+        return [code(shown.pop()) if name in values else "not active" for values in params]
 
     rows: list[tuple[Inline, ...]] = [
         (
@@ -218,7 +218,7 @@ def _compared(
         for name in dict.fromkeys(name for setting_values in params for name in setting_values)
         if len(params) == 1 or params[0].get(name) != params[1].get(name)
     ]
-    rows += [(Code(clean(name)), *settings(name)) for name in names[:n_settings]]
+    rows += [(code(clean(name)), *settings(name)) for name in names[:n_settings]]
     n_more = len(names) - len(names[:n_settings])
     if n_more:
         rows.append((f"{plural(n_more, 'more setting')}", *("" for _ in params)))
@@ -300,7 +300,7 @@ def _evidence(result: RunResult) -> list[Block]:
 def verdict_blocks(result: RunResult) -> list[Block]:
     """Return the verdict and its next step."""
     verdict = verdict_of(result)
-    command: list[Inline] = [] if verdict.command is None else [" ", Code(verdict.command)]
+    command: list[Inline] = [] if verdict.command is None else [" ", code(verdict.command)]
     return [
         Paragraph(marked(verdict.sentence), "lead"),
         Paragraph(("Next: ", *marked(verdict.next_step), *command)),
@@ -341,7 +341,7 @@ def _configuration(result: RunResult) -> list[Block]:
         return []
     defaults = None if result.baseline is None else result.baseline.params
     columns: dict[str, Callable[[str], Inline]] = {
-        "parameter": lambda name: Code(clean(name)),
+        "parameter": lambda name: code(clean(name)),
         phrases.best_label(result): lambda name: _value(candidate.params, name, defaults),
     }
     if defaults is not None:
@@ -357,9 +357,9 @@ def _value(params: Params, name: str, other: Params | None = None) -> Inline:
         return "not active"
     text = phrases.value_text(params[name])
     if "\n" not in text and len(text) <= 80:
-        return Code(text)
+        return code(text)
     others = [phrases.value_text(other[name])] if other and name in other else []
-    return LongText(text, phrases.previews([*others, text])[-1])
+    return long_text(text, phrases.previews([*others, text])[-1])
 
 
 _ABOUT_ADJUSTED = (
@@ -392,7 +392,7 @@ def _metrics(result: RunResult) -> list[Block]:
         "default": lambda cell: phrases.number(mean(baseline, cell))
     }
     columns: Columns[tuple[MetricInfo, Role]] = {
-        "metric": lambda cell: Code(clean(cell[0].name)),
+        "metric": lambda cell: code(clean(cell[0].name)),
         "mean over": lambda cell: ROLE_NAMES[cell[1]],
         "kind": lambda cell: _METRIC_KINDS[cell[1]],
         phrases.best_label(result): lambda cell: phrases.number(mean(candidate, cell)),
@@ -496,8 +496,8 @@ def _named_values(result: RunResult) -> list[Block]:
     for parameter, by_name in sorted(result.named_values.items()):
         names = sorted(by_name, key=lambda name: (len(name), name))  # 2 before 10
         values = [clean(by_name[name]) for name in names]
-        shown = map(LongText, values, phrases.previews(values))
-        rows += zip([Code(clean(parameter))] * len(names), map(clean, names), shown, strict=True)
+        shown = map(long_text, values, phrases.previews(values))
+        rows += zip([code(clean(parameter))] * len(names), map(clean, names), shown, strict=True)
     if not rows:
         return []
     folded = f"{plural(len(rows), 'long value')} of these tables in full"
@@ -544,7 +544,7 @@ def _not_done(result: RunResult) -> list[Block]:
         blocks.append(Bullets(tuple(items)))
     if result.failures:
         columns: Columns[Failure] = {
-            "reason": lambda failure: Code(short(failure.reason)),
+            "reason": lambda failure: code(short(failure.reason)),
             "error of": lambda failure: failure.fault or "not run",
             "evaluations": lambda failure: f"{failure.n:,}",
             "example": lambda failure: phrases.failure_example(failure.example, 300),
@@ -569,5 +569,5 @@ def _facts(result: RunResult) -> list[Block]:
         "end": result.reason,
         **dict(sorted(result.facts.items())),
     }
-    rows = tuple((short(name), Code(short(value, 200))) for name, value in facts.items())
+    rows = tuple((short(name), code(short(value, 200))) for name, value in facts.items())
     return [Heading("Facts"), Grid(("", ""), rows)]

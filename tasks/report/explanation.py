@@ -11,7 +11,7 @@ from convergence_core.explanation.records import (
 )
 from convergence_core.result import RunResult, number_text
 from convergence_core.result.number_text import percent, plural
-from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Paragraph, Plots, table
+from tasks.report.blocks import Block, Columns, Grid, Heading, Paragraph, Plots, code, table
 from tasks.report.phrases import clean, named_label, short
 from tasks.report.plots import MAX_EFFECTS, parameter_plots, plots_of
 
@@ -89,7 +89,7 @@ def _shares(effects: list[Effect]) -> Grid:
         return number_text.interval(point.mean, point.low, point.high)
 
     columns: Columns[Effect] = {
-        "parameter": lambda effect: Code(clean(effect.parameter)),
+        "parameter": lambda effect: code(clean(effect.parameter)),
         "share of variance": lambda e: _share(e.share, e.share_low, e.share_high),
         "significant": _is_sure,
         "highest at": lambda effect: short(highest(effect).label),
@@ -103,7 +103,7 @@ def _shares(effects: list[Effect]) -> Grid:
 def _values(effects: list[Effect]) -> Grid:
     rows = [(effect, point) for effect in effects for point in effect.points]
     columns: Columns[tuple[Effect, EffectPoint]] = {
-        "parameter": lambda row: Code(clean(row[0].parameter)),
+        "parameter": lambda row: code(clean(row[0].parameter)),
         "value": lambda row: clean(row[1].label),
         "expected mean reward": lambda row: number_text.interval(
             row[1].mean, row[1].low, row[1].high

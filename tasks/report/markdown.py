@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from convergence_core.result import RunResult
 from tasks.report import phrases
 from tasks.report.blocks import (
+    Action,
     Block,
     Bullets,
-    Code,
     Grid,
     Heading,
     Inline,
-    LongText,
-    Marked,
     Paragraph,
     Plots,
+    Span,
     TextDiff,
     Texts,
-    WebLink,
+    has_look,
 )
 from tasks.report.document import document
 from tasks.report.phrases import clean, short
@@ -69,7 +68,7 @@ def _grid(grid: Grid) -> str:
         _row(["---:" if i in grid.numeric else "---" for i in range(len(grid.columns))]),
     ]
     lines += [_row([_line([cell]) for cell in row]) for row in grid.rows]
-    long_texts = [cell.text for row in grid.rows for cell in row if isinstance(cell, LongText)]
+    long_texts = [cell.text for row in grid.rows for cell in row if has_look(cell, "long")]
     table = "\n".join(lines)
     return "\n\n".join([table, *(_fenced(text) for text in long_texts)])
 
@@ -84,13 +83,13 @@ def _line(parts: Sequence[Inline]) -> str:
 
 def _inline(part: Inline) -> str:
     match part:
-        case Code():
+        case Span(look="code"):
             return _code(short(part.text, 200))
-        case LongText():
-            return _code(part.preview or short(part.text)) + " (whole below)"
-        case Marked():
+        case Span(look="long"):
+            return _code(part.more or short(part.text)) + " (whole below)"
+        case Span(look="marked"):
             return f"<mark>{_text(part.text)}</mark>"
-        case WebLink():
+        case Span() | Action():
             return _text(part.text)
         case str():
             return _text(part)
@@ -99,7 +98,7 @@ def _inline(part: Inline) -> str:
 def _broken(parts: Sequence[Inline]) -> str:
     """Return a text on one line of Markdown that is shown on as many lines as it has."""
     lines = "".join(
-        f"<mark>{_lines(part.text)}</mark>" if isinstance(part, Marked) else _lines(_plain(part))
+        f"<mark>{_lines(part.text)}</mark>" if has_look(part, "marked") else _lines(_plain(part))
         for part in parts
     )
     return lines or '""'

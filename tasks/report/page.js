@@ -1,4 +1,4 @@
-// Sorting, filtering, larger plots and a switch of colours. Without script the page says the same.
+// Sorting, filtering, larger plots and a switch of colours. Without script the tables say the same.
 // Texts of others enter by textContent alone.
 "use strict";
 (() => {
@@ -73,29 +73,20 @@
 
   const dialog = make("dialog", { className: "zoom" });
   const close = make("button", { type: "button", textContent: "Close" });
-  const read = make("p", { className: "note" });
-  read.setAttribute("aria-live", "polite");
   let home = null;
   close.addEventListener("click", () => dialog.close());
-  dialog.addEventListener("close", () => home?.prepend(dialog.querySelector("svg")));
-  dialog.append(make("form", { method: "dialog" }, close), read);
+  dialog.addEventListener("close", () => home?.prepend(dialog.querySelector("[data-plot]")));
+  dialog.append(make("form", { method: "dialog" }, close));
   document.body.append(dialog);
 
   for (const figure of document.querySelectorAll("figure.plot")) {
     const button = make("button", { type: "button", className: "larger", textContent: "Enlarge" });
     button.addEventListener("click", () => {
       home = figure;
-      read.textContent = "Point at a mark, or tap it, to read its value.";
-      dialog.prepend(figure.querySelector("svg"));
+      dialog.prepend(figure.querySelector("[data-plot]"));
       dialog.showModal();
     });
     figure.append(button);
-  }
-  for (const kind of ["pointerover", "click"]) {
-    dialog.addEventListener(kind, (event) => {
-      const title = event.target.closest?.(".tip")?.querySelector("title");
-      if (title) read.textContent = title.textContent;
-    });
   }
 
   // -- colours

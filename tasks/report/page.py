@@ -1,5 +1,6 @@
 """Report as one HTML page that needs nothing else, in light and dark."""
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
@@ -11,30 +12,30 @@ from importlib.resources import files
 from convergence_core.result import RunResult
 from tasks.report import phrases
 from tasks.report.blocks import (
+    Action,
     Block,
     Bullets,
-    Code,
     Grid,
     Heading,
     Inline,
-    LongText,
-    Marked,
     Paragraph,
+    Plot,
     Plots,
+    Span,
     TextDiff,
     Texts,
-    WebLink,
+    json_of,
 )
 from tasks.report.document import DETAILS, document
 from tasks.report.phrases import clean, short
-from tasks.report.stills import svg
 
+_WITHOUT_SCRIPT = "Without scripts no plot is drawn; the tables have its numbers."
 _INTERVAL = re.compile(r"(\[[-+\N{MINUS SIGN}]?\d\.\d+,) ")
 """Beginning of an interval, which should not be torn at the end of a line."""
 
 
 def report_html(result: RunResult) -> str:
-    """Return the report as one HTML page: styles and plots inline, no request to anywhere."""
+    """Return the report as one HTML page: styles, plots and what draws them inline, no request to anywhere."""
     title = _text(short(result.label, 100))
     blocks = document(result)
     n = blocks.index(DETAILS)
@@ -59,7 +60,7 @@ def report_html(result: RunResult) -> str:
 def _policy() -> str:
     """Return what the page may do: run the one script of ours, by its hash, and nothing else.
 
-    Styles may be inline, for plots carry theirs at each mark.
+    Styles may be inline, for charts set theirs.
     """
     digest = b64encode(sha256(_script().encode("utf-8")).digest()).decode("ascii")
     return (
@@ -70,7 +71,10 @@ def _policy() -> str:
 
 @cache
 def _script() -> str:
-    return "\n" + files("tasks.report").joinpath("page.js").read_text(encoding="utf-8")
+    """Return the page's own script, and ECharts with what draws plots (``ui/src/report.ts``)."""
+    folder = files("tasks.report")
+    parts = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "plots.js"))
+    return "\n" + "\n".join(parts)
 
 
 @cache
@@ -79,7 +83,7 @@ def _style() -> str:
 
 
 def block_html(block: Block) -> str:
-    """Return a block of a report as HTML; texts are escaped, plots are SVG elements."""
+    """Return a block of a report as HTML; texts are escaped."""
     match block:
         case Heading():
             return f"<h{block.level}>{_text(block.text)}</h{block.level}>"
@@ -99,8 +103,20 @@ def block_html(block: Block) -> str:
 
 def _plots(block: Plots) -> str:
     kind = "plots small" if any(plot.heading for plot in block.plots) else "plots"
-    figures = "\n".join(f'<figure class="plot">{svg(plot)}</figure>' for plot in block.plots)
+    figures = "\n".join(map(_figure, block.plots))
     return f'<div class="{kind}">\n{figures}\n</div>'
+
+
+def _figure(plot: Plot) -> str:
+    """Return a plot's declaration where the script draws it."""
+    heading = (
+        f"<figcaption><code>{_text(plot.heading)}</code></figcaption>" if plot.heading else ""
+    )
+    data = escape(json.dumps(json_of(plot)), quote=True)
+    return (
+        f'<figure class="plot">{heading}<div role="img" aria-label="{_text(plot.title)}" '
+        f'style="height:{96 * plot.height:.0f}px" data-plot="{data}">{_WITHOUT_SCRIPT}</div></figure>'
+    )
 
 
 def _grid(grid: Grid) -> str:
@@ -144,19 +160,19 @@ def _line(parts: Sequence[Inline]) -> str:
 
 def _inline(part: Inline) -> str:
     match part:
-        case Code():
+        case Span(look="code"):
             return f"<code>{_text(part.text)}</code>"
-        case LongText():
-            begin = f"<summary><code>{_text(part.preview or short(part.text))}</code></summary>"
+        case Span(look="long"):
+            begin = f"<summary><code>{_text(part.more or short(part.text))}</code></summary>"
             return f"<details>{begin}<pre>{_text(part.text)}</pre></details>"
-        case Marked():
+        case Span(look="marked"):
             return f"<mark>{_text(part.text)}</mark>"
-        case WebLink():
+        # A store may come from elsewhere: what is no address of the web stays text.
+        case Span(look="link", more="") if part.text.startswith("https://"):
             shown = _text(part.text)
-            # A store may come from elsewhere: what is no address of the web stays text.
-            if not part.text.startswith("https://"):
-                return shown
             return f'<a href="{shown}" rel="noopener noreferrer">{shown}</a>'
+        case Span() | Action():
+            return _text(part.text)
         case str():
             return _INTERVAL.sub(r"\1&nbsp;", _text(part))
 

@@ -12,7 +12,7 @@ from convergence_core.rlp.gain import EProcess, interval_of
 from convergence_core.rlp.reply import written_notes
 from convergence_core.rlp.report import BestThought, ProposedReport, ThinkingPoint, ThinkingReport
 from convergence_core.space import Space
-from tasks.report.blocks import Block, Columns, Grid, LongText, Paragraph, section, table
+from tasks.report.blocks import Block, Columns, Grid, Paragraph, long_text, section, table
 from tasks.report.phrases import clean, most_frequent
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -156,7 +156,7 @@ def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
         return []
     best: list[Block] = []
     if report.best is not None:
-        best = [Grid(("best thought",), ((LongText(clean(report.best.text)),),))]
+        best = [Grid(("best thought",), ((long_text(clean(report.best.text)),),))]
     columns: Columns[ThinkingPoint] = {
         "generation": lambda point: str(point.generation),
         "notes": lambda point: "yes" if point.has_notes else "no",

@@ -11,7 +11,7 @@ from convergence_core.result.number_text import UNKNOWN, plural, whole_percent
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.report import PreferenceReport, PreferenceRound, SamplePair
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
-from tasks.report.blocks import Block, Columns, Grid, LongText, section, table
+from tasks.report.blocks import Block, Columns, Grid, long_text, section, table
 from tasks.report.phrases import clean, most_frequent
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -96,7 +96,7 @@ def preference_blocks(report: PreferenceReport | None) -> list[Block]:
     blocks: list[Block] = []
     if report.sample is not None:
         texts = fields_of(report.sample, "prompt", "chosen", "rejected")
-        rows = tuple((name, LongText(clean(text)[:_LONGEST])) for name, text in texts.items())
+        rows = tuple((name, long_text(clean(text)[:_LONGEST])) for name, text in texts.items())
         blocks.append(Grid(("newest pair", ""), rows))
     rounds = table(report.rounds, _COLUMNS, numeric=_COLUMNS, folded="Round by round")
     lines = preference_lines(report)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from convergence_core.result import RunResult
 from tasks.report import figures
 from tasks.report.blocks import MOST_MARKED, Axis, Layer, Plot
-from tasks.report.figures import Palette
+from tasks.report.figures import COLOURS
 from tasks.report.plots import PlotName, holdout_of, learning_curve, parameter_plots, plots_of
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PNG_SIZE = (6.4, 3.2)
-# A phone shows about 4.8 inches of type at its natural size; a wider figure would be unreadable.
-_WIDTH, _SMALL = 4.8, 3.1
 _NEEDS: Mapping[PlotName, str] = {
     "estimates": "a recommended configuration",
     "learning_curve": "a generation after which something was known",
@@ -30,20 +28,8 @@ _SHAPES = {"circle": "o", "rect": "s", "diamond": "D"}
 _SIZES = {"faint": 4.5, "plain": 5.5, "strong": 8.5}
 
 
-def svg(plot: Plot) -> str:
-    """Return a plot as an SVG element."""
-    width = _SMALL if plot.heading else _WIDTH
-    return figures.svg(
-        partial(_draw, plot=plot),
-        name=plot.name,
-        title=plot.title,
-        width=width,
-        height=plot.height,
-    )
-
-
 def figure(plot: Plot) -> "Figure":
-    """Return a plot as a figure, light."""
+    """Return a plot as a figure."""
     width, height = (5.2, 3.2) if plot.heading else (_PNG_SIZE[0], plot.height)
     return figures.figure(partial(_draw, plot=plot), width=width, height=height)
 
@@ -83,18 +69,18 @@ def learning_curve_png(result: RunResult) -> bytes:
     return figures.png(draw, width=_PNG_SIZE[0], height=_PNG_SIZE[1], dpi=100)
 
 
-def _draw(figure: "Figure", palette: Palette, plot: Plot) -> None:
+def _draw(figure: "Figure", plot: Plot) -> None:
     axes = figure.subplots()
     right = None
     if plot.right is not None:
         right = axes.twinx()
         right.grid(visible=False)
     for layer in plot.layers:
-        _draw_layer(right if layer.is_right and right is not None else axes, palette, layer)
-    _set_axis(axes, palette, plot.x, "x")
-    _set_axis(axes, palette, plot.y, "y")
+        _draw_layer(right if layer.is_right and right is not None else axes, layer)
+    _set_axis(axes, plot.x, "x")
+    _set_axis(axes, plot.y, "y")
     if right is not None and plot.right is not None:
-        _set_axis(right, palette, plot.right, "y")
+        _set_axis(right, plot.right, "y")
     axes.set_title(plot.heading)
     labels = [layer.label for layer in plot.layers if layer.label]
     if len(labels) > 1:
@@ -102,11 +88,8 @@ def _draw(figure: "Figure", palette: Palette, plot: Plot) -> None:
         figure.legend(loc="outside upper left", ncols=n, handlelength=1.6, columnspacing=1.2)
 
 
-def _draw_layer(axes: "Axes", palette: Palette, layer: Layer) -> None:
-    colour, points = getattr(palette, layer.colour), layer.points
-    for point in points:
-        if point.tip:
-            figures.tip(axes, point.x, point.y, point.tip)
+def _draw_layer(axes: "Axes", layer: Layer) -> None:
+    colour, points = COLOURS[layer.colour], layer.points
     x, y = [point.x for point in points], [point.y for point in points]
     on_x = [(point.y, *point.x_ends) for point in points if point.x_ends]
     on_y = [(point.x, *point.y_ends) for point in points if point.y_ends]
@@ -134,13 +117,13 @@ def _draw_layer(axes: "Axes", palette: Palette, layer: Layer) -> None:
         drawstyle="steps-mid" if layer.mark == "steps" else "default",
         marker=_SHAPES[layer.shape] if is_marked else "",
         markersize=_SIZES[layer.weight],
-        markerfacecolor=palette.paper if layer.is_hollow else colour,
+        markerfacecolor=COLOURS["paper"] if layer.is_hollow else colour,
         markeredgewidth=0 if is_faint else None,
         zorder=3 if is_dots and not is_faint else 2,
     )
 
 
-def _set_axis(axes: "Axes", palette: Palette, declared: Axis, side: Literal["x", "y"]) -> None:
+def _set_axis(axes: "Axes", declared: Axis, side: Literal["x", "y"]) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: PLC0415 - takes half a second
 
     axis = axes.xaxis if side == "x" else axes.yaxis
@@ -151,7 +134,7 @@ def _set_axis(axes: "Axes", palette: Palette, declared: Axis, side: Literal["x",
         axis.set_ticks(range(n), declared.names)
         set_limits(*((-0.6, n - 0.4) if side == "x" else (n - 0.4, -0.6)))
         axes.grid(visible=False, axis=side)
-        axes.tick_params(axis=side, labelcolor=palette.ink, length=0)
+        axes.tick_params(axis=side, labelcolor=COLOURS["ink"], length=0)
         return
     if declared.kind == "whole":
         axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -7,7 +7,7 @@ from convergence_core.budget.limits import LimitName, Spent, shown, written
 from convergence_core.result import LeaderboardRow, RoleCost, RunResult, number_text
 from convergence_core.result.number_text import UNKNOWN, plural
 from tasks.report import phrases
-from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Inline, Paragraph, table
+from tasks.report.blocks import Block, Columns, Grid, Heading, Inline, Paragraph, code, table
 from tasks.report.phrases import clean, named_label, short
 
 if TYPE_CHECKING:  # a report of most runs does not load the configuration
@@ -87,7 +87,7 @@ def _costs_grid(costs: Sequence[RoleCost]) -> Grid:
 
     columns: Columns[RoleCost] = {
         "role": lambda cost: cost.purpose,
-        "model": lambda cost: Code(clean(cost.model or cost.provider)),
+        "model": lambda cost: code(clean(cost.model or cost.provider)),
         "USD": _usd,
         **{heading: count(name) for heading, name in counts.items()},
     }
@@ -147,7 +147,7 @@ def spending(result: RunResult, limits: "BudgetConfig", spent: Spent) -> list[Bl
     columns = {
         "what": lambda use: use[0].removeprefix("max_").replace("usd", "money"),
         "spent": lambda use: shown(use[0], use[1]),
-        "limit": lambda use: "none" if use[2] is None else Code(written(use[0], use[2])),
+        "limit": lambda use: "none" if use[2] is None else code(written(use[0], use[2])),
         "share": lambda use: "" if use[2] is None else number_text.whole_percent(use[1] / use[2]),
     }
     grid = table(uses, columns, numeric=("spent", "limit", "share"))

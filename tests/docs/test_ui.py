@@ -36,7 +36,7 @@ def test_each_command_starts_a_server_that_answers(at: int, tmp_path: Path):
         with httpx.Client(follow_redirects=True) as client:
             assert client.get(found[0]).status_code == 200
             overview = client.get(f"{found[0].partition('?')[0]}api/overview")
-            assert overview.json()["next_command"] == "convergence optimize"
+            assert "convergence optimize" in overview.text
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.communicate(timeout=60)

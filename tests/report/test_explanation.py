@@ -1,10 +1,8 @@
 """What the report says of a run's choice."""
 
-import re
-
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
-from tests.support.results import made_up_result, pictures
+from tests.support.results import made_up_result, plots
 
 TITLES = (
     "Parameter effects",
@@ -29,7 +27,12 @@ def test_each_section_has_its_title_and_its_numbers():
 
 def test_shares_are_drawn_surely_or_hollow():
     result = made_up_result()
-    (picture,) = pictures(result, "shares")
-    assert [name for name in ("stemmer", "k1 with stemmer") if name in picture]
-    assert "removes_stop_words" in picture
-    assert re.search(r"var\(--dot\)", picture)
+    (plot,) = plots(result, "shares")
+    sure, unsure = plot.layers
+    assert [plot.y.names[round(point.y)] for point in sure.points] == [
+        "stemmer",
+        "k1",
+        "k1 with stemmer",
+    ]
+    assert [plot.y.names[round(point.y)] for point in unsure.points] == ["removes_stop_words"]
+    assert (sure.is_hollow, unsure.is_hollow) == (False, True)

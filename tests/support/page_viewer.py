@@ -52,3 +52,50 @@ def store_of(folder: Path) -> Path:
     """Return the store of a project."""
     (found,) = (path.parent for path in folder.rglob("store.json"))
     return found
+
+
+def sections(page: Any) -> dict[str, str]:
+    """Return the sections of a page of blocks as text by their titles; ``""`` is what stands before them."""
+    texts: dict[str, list[str]] = {"": []}
+    for block in page["blocks"]:
+        if block["is"] == "Heading" and block["level"] == 2:
+            texts[block["text"]] = []
+        else:
+            texts[[*texts][-1]].append(_text(block))
+    return {title: " ".join(parts) for title, parts in texts.items()}
+
+
+def _text(block: Any) -> str:
+    match block:
+        case {"text": text}:
+            return str(text)
+        case {"is": "Grid", "columns": columns, "rows": rows, "folded": folded}:
+            return " ".join(
+                map(_text, [folded, *columns, *(cell for row in rows for cell in row)])
+            )
+        case {"parts": parts}:
+            return "".join(map(_text, parts))
+        case {"items": items}:
+            return " ".join("".join(map(_text, item)) for item in items)
+        case str():
+            return block
+        case _:
+            return ""
+
+
+def column(page: Any, title: str, *, of: str) -> list[str]:
+    """Return a column of a section's last table as texts."""
+    blocks = page["blocks"]
+    (start,) = (i for i, block in enumerate(blocks) if block.get("text") == of)
+    rest = blocks[start + 1 :]
+    end = next((i for i, b in enumerate(rest) if b["is"] == "Heading" and b["level"] == 2), None)
+    grid = [block for block in rest[:end] if block["is"] == "Grid"][-1]
+    place = grid["columns"].index(title)
+    return [_text(row[place]) for row in grid["rows"]]
+
+
+def actions(page: Any) -> list[Any]:
+    """Return the buttons of a page of blocks."""
+    parts = [part for block in page["blocks"] for part in block.get("parts", ())]
+    cells = [cell for b in page["blocks"] for row in b.get("rows", ()) for cell in row]
+    return [one for one in (*parts, *cells) if isinstance(one, dict) and one["is"] == "Action"]

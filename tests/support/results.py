@@ -26,9 +26,8 @@ from convergence_core.result import (
     RunResult,
     Within,
 )
-from tasks.report.blocks import Plots
+from tasks.report.blocks import Plot, Plots
 from tasks.report.document import document
-from tasks.report.stills import svg
 
 _STEMMERS = ("none", "porter", "english")
 
@@ -296,10 +295,10 @@ def _effects() -> tuple[Effect, ...]:
     )
 
 
-def pictures(result: RunResult, name: str) -> list[str]:
-    """Return the pictures of a report's plots whose names begin so."""
+def plots(result: RunResult, name: str) -> list[Plot]:
+    """Return a report's plots whose names begin so."""
     return [
-        svg(plot)
+        plot
         for block in document(result)
         if isinstance(block, Plots)
         for plot in block.plots

@@ -56,6 +56,17 @@ def test_a_page_opens_and_loads_nothing_from_elsewhere():
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    (UI / "node_modules").is_symlink(), reason="names in built files depend on where packages lie"
+)
+def test_the_script_of_a_reports_plots_is_built_from_its_sources(tmp_path: Path):
+    assert NODE is not None
+    plots = tmp_path / "plots.js"
+    subprocess.run([NODE, UI / "build.mjs", tmp_path / "ui", plots], check=True, timeout=120)
+    assert plots.read_bytes() == (UI.parent / "tasks/report/plots.js").read_bytes()
+
+
+@pytest.mark.slow
 def test_pages_over_planted_answers():
     run_node("planted.test.mjs")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import begin_guard
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
-from tests.support.page_viewer import READER, store_of, tokens
+from tests.support.page_viewer import READER, actions, column, sections, store_of, tokens
 from tests.support.searching import search
 from tests.support.store_rows import run_record
 from tests.support.writing_runs import PARENT, begin, play, write_project as write_project_of_texts
@@ -35,13 +36,8 @@ from tests.ui.conftest import Open
 
 def test_an_empty_store_says_the_next_command(tmp_path, opened: Open):
     viewer = opened(tmp_path / "none").enter()
-    page = viewer.page("overview")
-    assert (page["runs"], page["systems"], page["next_command"]) == (
-        [],
-        [],
-        "convergence optimize",
-    )
-    assert viewer.page("production") == {"systems": [], "command": "convergence optimize"}
+    for name in ("overview", "production"):
+        assert sections(viewer.page(name))[""].endswith("Next: convergence optimize")
     assert viewer.page("sql", q="select count(*) from runs")["rows"] == [[0]]
     assert not (tmp_path / "none").exists()
 
@@ -56,12 +52,15 @@ def test_a_run_under_way_shows_what_its_journal_has_beyond_its_tables(tmp_path, 
         for assignment in plan.assignments[:2]:
             run.evaluate(assignment, generation=0)
         page = viewer.page(f"runs/{run.run_id}")
-        assert page["status"] == "running"
-        assert page["progress"]["generation"] == 0
-        assert page["progress"]["n_settled"] > 0
-        assert page["progress"]["sentence"].startswith("Generation 1 of at most 4: ")
-        assert page["n_calls"] >= page["progress"]["n_settled"]
-        assert viewer.page("overview")["runs"][0]["status"] == "running"
+        assert sections(page)[""].startswith("running known started ")
+        assert [one["text"] for one in actions(page)] == ["Stop"]
+        found = re.search(
+            r"Generation 1 of at most 4: (\d+) evaluations? settled", sections(page)["Progress"]
+        )
+        assert found is not None
+        assert int(found[1]) > 0
+        assert f"{found[1]} calls" in sections(page)[""]
+        assert column(viewer.page("overview"), "status", of="Runs") == ["running"]
         assert viewer.page(f"runs/{run.run_id}/leaderboard")["rows"] == []
         assert viewer.page(f"runs/{run.run_id}/answers")["cases"] == []
         changes = before.changes_to(StoreMark.of(source.store.path))
@@ -109,24 +108,31 @@ def served(project) -> RuntimeStore:
 
 def test_production_shows_arms_shares_rewards_and_evidence(project, opened: Open, served):
     viewer = opened(store_of(project)).enter()
-    assert [one["system"] for one in viewer.page("production")["systems"]] == ["known"]
     page = viewer.page("production/known")
-    assert {arm["name"] for arm in page["arms"]} == {"a", "b"}
-    assert sum(arm["share"] for arm in page["arms"]) == pytest.approx(1.0)
-    assert sum(arm["n"] for arm in page["arms"]) == 40
-    assert sum(arm["n_decisions"] for arm in page["arms"]) >= 40
-    assert [arm["name"] for arm in page["arms"] if arm["is_champion"]] == ["b"]
-    assert sum(one["n"] for one in page["history"]) == 40
-    assert "Regret so far" in page["sentences"][0]
-    assert page["live"].startswith("Live since 1970-01-01 00:00:00 UTC: kind b, with ")
-    assert page["can_roll_back"]
-    assert page["guards"] == [
-        {
-            "sentence": "b gets 5 % of the requests, a the rest as control. Next: 25 %, all but 10 %.",
-        }
-    ]
-    assert [one["sentence"] for one in page["promotions"]][-1] == "kind b: promoted b"
-    assert viewer.page("overview")["systems"][0]["champion"]["candidate_id"] == "b" * 16
+    assert viewer.page("production") == page, "the first system is shown"
+
+    def of_arms(title: str) -> list[str]:
+        return column(page, title, of="Arms")
+
+    states = dict(zip(of_arms("configuration"), of_arms("state"), strict=True))
+    assert states == {"a": "active", "b": "champion"}
+    assert sum(float(share.removesuffix(" %")) for share in of_arms("share")) == pytest.approx(100)
+    assert sum(map(int, of_arms("rewards"))) == 40
+    assert sum(map(int, of_arms("decisions"))) >= 40
+    (plot,) = (plot for one in page["blocks"] if one["is"] == "Plots" for plot in one["plots"])
+    tips = [point["tip"] for point in plot["layers"][0]["points"]]
+    assert sum(int(tip.split(", ")[1].split()[0]) for tip in tips) == 40
+    texts = sections(page)
+    assert texts["Live"].startswith("Live since 1970-01-01 00:00:00 UTC: kind b, with ")
+    assert "Regret so far" in texts["Live"]
+    assert {one["text"]: one["body"] for one in actions(page)} == {
+        "Roll back": {}, "Promote": {"candidate_id": "a"},
+    }  # fmt: skip
+    assert texts["Ramps"] == (
+        "b gets 5 % of the requests, a the rest as control. Next: 25 %, all but 10 %."
+    )
+    assert "kind b: promoted b" in texts["Promotions"]
+    assert column(viewer.page("overview"), "champion", of="Systems") == ["kind b"]
 
 
 def test_a_rollback_is_asked_twice_and_done_once(project, opened: Open, served):
@@ -160,8 +166,7 @@ def test_what_the_gate_proves_is_promoted_once_its_name_is_repeated(tmp_path, op
         )
     )
     viewer = opened(store_of(tmp_path)).enter()
-    (need,) = viewer.page("overview")["needs"]
-    assert (need["kind"], need["system"]) == ("promote", "known")
+    assert "convergence promote" in sections(viewer.page("overview"))["Needs your attention"]
     path = "production/known/promote"
     assert viewer.post(path, confirm="other", candidate_id="").status_code == 400
     done = viewer.post(path, confirm="known", candidate_id="")
@@ -171,9 +176,9 @@ def test_what_the_gate_proves_is_promoted_once_its_name_is_repeated(tmp_path, op
         champion = champion_of(runtime, "known")
     assert champion is not None
     page = viewer.page("production/known")
-    assert page["champion"]["candidate_id"] == champion.candidate_id
-    assert page["sentences"][0] == "default: no rewards yet."
-    assert viewer.page("overview")["needs"] == []
+    assert column(page, "state", of="Arms").count("champion") == 1
+    assert "default: no rewards yet." in sections(page)["Live"]
+    assert "Needs your attention" not in sections(viewer.page("overview"))
     again = viewer.post(path, confirm="known", candidate_id="")
     assert (again.status_code, "already" in again.json()["detail"]) == (400, True)
 
@@ -189,12 +194,14 @@ def test_a_run_of_another_process_is_stopped_and_goes_on_from_the_page(tmp_path,
         viewer = opened(tmp_path / "data").enter()
         row = _waited(lambda: next(iter(viewer.page("runs")["runs"]), None))
         path = f"runs/{row['run_id']}"
-        _waited(lambda: (viewer.page(path)["progress"] or {}).get("n_settled"))
+        _waited(
+            lambda: re.search("[1-9] evaluation", sections(viewer.page(path)).get("Progress", ""))
+        )
         assert viewer.post(f"{path}/stop", confirm=row["label"]).status_code == 200
-        _waited(lambda: viewer.page(path)["status"] == "stopped")
+        _waited(lambda: viewer.page("runs")["runs"][0]["status"] == "stopped")
         started.wait(60)
         assert viewer.post(f"{path}/resume", confirm=row["label"]).status_code == 200
-        _waited(lambda: viewer.page(path)["status"] == "done")
+        _waited(lambda: viewer.page("runs")["runs"][0]["status"] == "done")
     finally:
         started.kill()
 
@@ -254,7 +261,7 @@ def test_the_service_shows_the_pages_beside_its_own_paths(project):
         assert client.get(f"{service.url}/ui/api/overview", headers=bearer).status_code == 401
         entered = client.get(f"{service.url}/ui/?token={sessions.one_time_token()}")
         assert entered.status_code == 303
-        assert client.get(f"{service.url}/ui/api/overview").json()["runs"]
+        assert client.get(f"{service.url}/ui/api/overview").json()["blocks"]
         assert client.get(f"{service.url}/uix").status_code == 401
     source.close()
     store.close()

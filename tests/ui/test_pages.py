@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from convergence_core.result import RunResult, verdict_of
+from convergence_core.result import RunResult, number_text, verdict_of
 from tasks.pages.source import PageSource
 from tasks.report.answers import cases_of
 from tasks.report.blocks import Heading
@@ -15,7 +15,7 @@ from tasks.report.document import document
 from tasks.report.phrases import ROLES
 from tasks.run.opener import loaded_of
 from tasks.store.tables.parquet_store import ParquetStore
-from tests.support.page_viewer import Viewer, store_of
+from tests.support.page_viewer import Viewer, actions, column, sections, store_of
 
 _OF_OTHER_PAGES = ("Answers", "Configurations evaluated")
 
@@ -33,28 +33,34 @@ def run(result: RunResult) -> str:
 
 def test_the_overview_names_systems_runs_and_what_needs_a_person(viewer: Viewer):
     page = viewer.page("overview")
-    assert set(page) == {"store", "systems", "runs", "needs", "next_command"}
-    (system,) = page["systems"]
-    assert (system["system"], system["n_runs"], system["champion"]) == ("known", 1, None)
-    (row,) = page["runs"]
-    assert set(row) == {
-        *("run_id", "label", "system", "status", "started_at", "ended_at", "n_generations"),
-        *("best", "best_name", "best_on", "spent_usd", "max_usd", "n_calls", "max_calls"),
-    }
-    assert (row["status"], row["n_generations"], row["best_on"]) == ("done", 4, "held-out cases")
-    assert row["best"]["low"] <= row["best"]["mean"] <= row["best"]["high"]
-    assert page["needs"] == []
+    assert [*sections(page)] == ["", "Systems", "Runs"]
+    assert sections(page)[""].startswith("1 run of 1 system in ")
+    assert column(page, "system", of="Systems") == ["known"]
+    assert column(page, "champion", of="Systems") == ["none yet: the defaults are in production"]
+    assert column(page, "on", of="Runs") == ["held-out cases"]
+    assert column(page, "status", of="Runs") == ["done"]
+    assert column(page, "generations", of="Runs") == ["4"]
 
 
 def test_a_run_is_summed_up_in_numbers(viewer: Viewer, result: RunResult, run: str):
     page = viewer.page(run)
-    assert page["command"] is None
-    assert (page["n_candidates"], page["n_cases"], page["n_failed"]) == (
-        result.n_candidates,
-        12,
-        0,
-    )
-    assert page["progress"] is None
+    assert page["title"] == result.label
+    (figures,) = (block for block in page["blocks"][:3] if block["is"] == "Grid")
+    winner = result.winner
+    assert winner is not None
+    role, estimate = winner.headline()
+    assert role == "holdout"
+    assert figures["rows"][0] == [
+        number_text.interval(estimate.mean, estimate.low, estimate.high),
+        f"{result.n_calls:,} calls",
+        f"{result.n_candidates:,}",
+        f"{result.n_evaluations:,}",
+    ]
+    assert figures["columns"][2:] == [
+        "configurations in 4 generations, 12 test cases", "evaluations, 0 failed, 0 missing",
+    ]  # fmt: skip
+    assert actions(page) == []
+    assert "Progress" not in sections(page)
 
 
 def test_a_run_of_a_version_with_other_keys_can_be_read(written):
@@ -74,16 +80,14 @@ def test_a_run_of_a_version_with_other_keys_can_be_read(written):
 def test_the_sections_of_a_run_are_those_of_its_report(
     viewer: Viewer, result: RunResult, run: str
 ):
-    blocks = viewer.page(f"{run}/report")["blocks"]
-    headings = [one["text"] for one in blocks if one["is"] == "Heading" and one["level"] == 2]
+    page = viewer.page(run)
+    headings = [*sections(page)][1:]
+    blocks = page["blocks"]
     report = [
         block.text for block in document(result) if isinstance(block, Heading) and block.level == 2
     ]
     assert headings == [one for one in report if one not in {*_OF_OTHER_PAGES}]
-    lead = blocks[1]["parts"]
-    assert "".join(part if isinstance(part, str) else part["text"] for part in lead) == (
-        verdict_of(result).sentence.replace("`", "")
-    )
+    assert sections(page)["Result"].startswith(verdict_of(result).sentence.replace("`", ""))
     plots = {plot["name"]: plot for one in blocks if one["is"] == "Plots" for plot in one["plots"]}
     assert {"estimates", "learning_curve", "spend", "shares", "effect0", "effect1"} <= set(plots)
     line = plots["learning_curve"]["layers"][1]["points"]

@@ -193,7 +193,7 @@ def test_hostile_texts_are_data(tmp_path, opened: Open):
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     search(path)
     viewer = opened(store_of(tmp_path)).enter()
-    run = f"runs/{viewer.page('overview')['runs'][0]['run_id']}"
+    run = f"runs/{viewer.page('runs')['runs'][0]['run_id']}"
     page = viewer.page(f"{run}/answers")
     case, candidate = page["cases"][0]["case_id"], page["candidates"][0]["candidate_id"]
     answer = viewer.get(f"{run}/cell", candidate=candidate, case=case)

@@ -11,7 +11,7 @@ from tasks.pages.changes import StoreMark
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.feedback.answers import answer
-from tests.support.page_viewer import READER
+from tests.support.page_viewer import READER, actions, column, sections
 from tests.support.trained_store import write_trained_store
 from tests.ui.conftest import Open
 
@@ -22,55 +22,75 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def printed(store: Path, *words: str) -> str:
-    found = CliRunner().invoke(app, ["adapters", *words, "--store", str(store)])
-    assert found.exit_code == 0, found.output
-    return " ".join(found.stdout.split())
-
-
 def test_adapters_and_checks_are_told_as_the_command_tells_them(store: Path, opened: Open):
     page = opened(store).enter().page("training/assistant")
-    assert page["active"] == "assistant-0002"
-    assert page["sentences"][0] == "assistant-0002 answers for the role assistant."
-    assert page["sentences"][1].startswith("72 answers, 72 rated, mean reward ")
-    assert [(one["version"], one["status"], one["may_activate"]) for one in page["adapters"]] == [
-        ("assistant-0003", "rejected", False),
-        ("assistant-0002", "active", False),
-        ("assistant-0001", "inactive", True),
+    now = sections(page)["Now"]
+    assert now.startswith(
+        "assistant-0002 answers for the role assistant. 72 answers, 72 rated, mean "
+    )
+    states = [
+        (block["parts"][0]["text"], [one["text"] for one in actions({"blocks": [block]})])
+        for block in page["blocks"]
+        if block["is"] == "Paragraph" and str(block["parts"][0]).startswith("{'is': 'Span'")
     ]
-    for one in page["adapters"]:
-        shown = printed(store, "show", one["version"])
-        assert f"{one['sentence']} {one['origin']} " in shown
-        for check in one["checks"]:
-            assert check["sentence"] in shown
-    (kl,) = (one for one in page["adapters"][0]["checks"] if one["name"] == "kl")
-    numbers = [kl[name] for name in ("passed", "value", "low", "high", "limit", "unit")]
-    assert numbers == [False, 0.41, 0.35, 0.47, 1.5, "nat"]
+    assert states == [("rejected", []), ("active", []), ("inactive", ["Activate"])]
+    shown = sections(page)["Adapters"]
+    for version in ("assistant-0003", "assistant-0002", "assistant-0001"):
+        for sentence in told(store, version):
+            assert sentence in shown
+    (kl,) = (
+        row
+        for block in page["blocks"]
+        if block["is"] == "Grid" and block["folded"].endswith("not passed")
+        for row in block["rows"]
+        if row[1]["text"] == "kl"
+    )
+    assert [kl[0]["text"], *kl[2:4]] == ["no", "0.41 [0.35, 0.47] nat", "1.5"]
+
+
+def told(store: Path, version: str) -> list[str]:
+    """Return what ``adapters show`` says of an adapter, its files left out."""
+    runner = CliRunner().invoke(app, ["adapters", "show", version, "--store", str(store)])
+    lines = [" ".join(line.split()) for line in runner.stdout.splitlines()]
+    return [line for line in lines if line and not line.startswith("files: ")]
 
 
 def test_rounds_rewards_and_raters_are_shown(store: Path, opened: Open):
-    viewer = opened(store).enter()
-    page = viewer.page("training/assistant")
-    latest = page["rounds"][0]
-    assert (latest["status"], latest["version"], latest["n_rows"]) == (
-        "done",
-        "assistant-0003",
-        24,
-    )
-    assert latest["losses"][:2] == [[1, 1.0], [2, pytest.approx(1 / 1.1)]]
-    assert (latest["kl_estimate"], latest["cpu_s"]) == (2.4, 210.5)
-    assert sum(point["n"] for point in page["course"]) == 108
-    assert page["course"][0]["mean"] < 0 < page["course"][-1]["mean"]
-    assert all(point["low"] < point["mean"] < point["high"] for point in page["course"])
-    assert [one["version"] for one in page["activations"]] == ["assistant-0001", "assistant-0002"]
-    base, first, second = page["answered_by"]
-    assert (base["version"], base["n_answers"], base["reward"]["n"]) == (None, 24, 36)
-    assert base["reward"]["mean"] < first["reward"]["mean"] < second["reward"]["mean"]
-    assert base["n_output_tokens"] == {"n": 24, "mean": 40.0, "low": 40.0, "high": 40.0}
-    assert base["latency_s"]["low"] < 2.5 < base["latency_s"]["high"]
-    ann, ben = viewer.page("training")["sentences"]
-    assert ann.startswith("ann (rating): +0.")
-    assert ben.startswith("ben (rating): -0.")
+    page = opened(store).enter().page("training/assistant")
+    rounds = "Training rounds"
+    assert column(page, "status", of=rounds)[0] == "done"
+    assert column(page, "adapter", of=rounds)[0] == "assistant-0003"
+    assert column(page, "rows", of=rounds)[0] == "24"
+    assert column(page, "KL, nats per answer", of=rounds)[0] == "2.4"
+    assert column(page, "CPU", of=rounds)[0] == "210 s"
+    plots = {
+        plot["name"]: plot for b in page["blocks"] if b["is"] == "Plots" for plot in b["plots"]
+    }
+    losses = next(plot for name, plot in plots.items() if name.startswith("loss-"))
+    first, second = losses["layers"][0]["points"][:2]
+    assert (first["x"], first["y"], second["y"]) == (1, 1.0, pytest.approx(1 / 1.1))
+    band, course, *began = plots["rewards"]["layers"]
+    assert sum(int(point["tip"].split()[0]) for point in course["points"]) == 108
+    assert course["points"][0]["y"] < 0 < course["points"][-1]["y"]
+    assert all(low < one["y"] < high for one in band["points"] for low, high in [one["y_ends"]])
+    assert [layer["points"][1]["tip"] for layer in began] == [
+        "assistant-0001 is activated", "assistant-0002 is activated",
+    ]  # fmt: skip
+    answers = "Answers by adapter"
+    assert column(page, "adapter", of=answers) == ["none", "assistant-0001", "assistant-0002"]
+    assert (column(page, "answers", of=answers)[0], column(page, "ratings", of=answers)[0]) == (
+        "24", "36",
+    )  # fmt: skip
+    texts = [
+        text.split()[0].replace("\N{MINUS SIGN}", "-")
+        for text in column(page, "mean reward", of=answers)
+    ]
+    assert [*map(float, texts)] == sorted(map(float, texts))
+    assert column(page, "tokens of an answer", of=answers)[0] == "40 [40, 40]"
+    assert column(page, "time per answer", of=answers)[0].startswith("2.5 s [")
+    ann, ben = [block for block in page["blocks"] if block["is"] == "Bullets"][-1]["items"]
+    assert ann[0].startswith("ann (rating): +0.")
+    assert ben[0].startswith("ben (rating): -0.")
 
 
 def test_an_adapter_is_taken_back_and_activated_again(store: Path, opened: Open):
@@ -81,7 +101,7 @@ def test_an_adapter_is_taken_back_and_activated_again(store: Path, opened: Open)
     assert viewer.post(f"{path}/rollback", token=READER, confirm="assistant").status_code == 403
     done = viewer.post(f"{path}/rollback", confirm="assistant")
     assert done.json() == {"sentence": "assistant-0001 answers for the role assistant again."}
-    assert viewer.page(path)["active"] == "assistant-0001"
+    assert sections(viewer.page(path))["Now"].startswith("assistant-0001 answers for the role")
     version = "assistant-0002"
     assert viewer.post(f"{path}/activate", version=version, confirm="assistant").status_code == 400
     assert (
@@ -115,9 +135,6 @@ def test_a_test_on_live_traffic_is_told_in_its_sentence(store: Path, opened: Ope
         adapters.activate("assistant-0002", "ada", live_rule=LiveTestConfig())
         ended, test = adapters.live_tests("assistant")
     page = opened(store).enter().page("training/assistant")
-    assert page["sentences"][2:] == [f"{test.words}."]
+    assert f"{test.words}." in sections(page)["Now"]
     assert "assistant-0002 is tried against assistant-0001 on 50 % of" in test.words
-    found = [(one["version"], one["status"], one["sentence"]) for one in page["live_tests"]]
-    assert found == [
-        ("assistant-0002", "running", test.words), ("assistant-0001", "ended", ended.words),
-    ]  # fmt: skip
+    assert sections(page)["Earlier tests on live traffic"].count(ended.words) == 1

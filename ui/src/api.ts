@@ -145,6 +145,9 @@ export function connect(): void {
   for (const kind of KINDS) source.addEventListener(kind, receive as EventListener);
 }
 
+/** What the page shows is asked again, as after an event. */
+export const refresh = (): void => listeners.forEach((listener) => listener());
+
 export function onChange(listener: Listener): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);

@@ -1,30 +1,56 @@
-/* Blocks of a report (tasks/report/blocks.py), a card for each section. */
+/* Blocks of a report (tasks/report/blocks.py), a card for each section, and pages that are made of them. */
 import type { ComponentChildren } from "preact";
-import { anchor, Card, Table } from "./parts";
-import { PlotChart, type Plot } from "./plot";
-import { marked, Texts, visible } from "./text";
+import { useData } from "./api";
+import { anchor, Card, Figure, Show, Status, Table } from "./parts";
+import type { Plot } from "./option";
+import { PlotChart } from "./plot";
+import { Link } from "./router";
+import { marked, One, Sentence, Strip, Texts, Time, visible } from "./text";
+import type { Session } from "./types";
+import { Write } from "./write";
 
-type Inline = string | { is: "Code" | "LongText" | "Marked" | "WebLink"; text: string; preview?: string };
+type Action = { is: "Action"; text: string; path: string; ask: string; confirm: string; body: Record<string, string>; is_danger: boolean };
+type Inline = string | { is: "Span"; text: string; look: "code" | "long" | "marked" | "link" | "tag" | "time"; more: string } | Action;
 export type Block =
   | { is: "Heading"; text: string; level: 2 | 3 }
-  | { is: "Paragraph"; parts: Inline[]; kind: "text" | "lead" | "note" | "caption" }
+  | { is: "Paragraph"; parts: Inline[]; kind: "text" | "lead" | "note" | "caption" | "tabs" }
   | { is: "Bullets"; items: Inline[][] }
   | { is: "Grid"; columns: string[]; rows: Inline[][]; numeric: number[]; folded: string }
   | { is: "Texts"; rows: [string, Inline[]][] }
   | { is: "TextDiff"; lines: string[] }
   | { is: "Plots"; plots: Plot[] };
+export interface BlockPage { title?: string; blocks: Block[] }
 
 const plain = (of: Inline | undefined): string => (typeof of === "string" ? of : of?.text ?? "");
 const line = (of: Inline[]): ComponentChildren => of.map((part, i) => <Piece key={i} of={part} />);
 
 function Piece({ of }: { of: Inline }) {
   if (typeof of === "string") return <bdi class="one" dir="auto">{visible(of)}</bdi>;
-  if (of.is === "Code") return <code><bdi class="one" dir="auto">{visible(of.text)}</bdi></code>;
-  if (of.is === "Marked") return <mark>{visible(of.text)}</mark>;
-  if (of.is === "WebLink" && of.text.startsWith("https://")) return <a href={of.text} rel="noopener noreferrer">{visible(of.text)}</a>;
-  if (of.is === "WebLink") return <>{visible(of.text)}</>;
+  if (of.is === "Action") return <Button of={of} />;
+  switch (of.look) {
+    case "code": return <code><bdi class="one" dir="auto">{visible(of.text)}</bdi></code>;
+    case "marked": return <mark>{visible(of.text)}</mark>;
+    case "tag": return <Status status={of.text} title={of.more} />;
+    case "time": return <Time at={of.text} />;
+    case "link":
+      if (of.more) return <Link href={`/ui/${of.more}`}><Sentence text={of.text} /></Link>;
+      return of.text.startsWith("https://") ? <a href={of.text} rel="noopener noreferrer">{visible(of.text)}</a> : <>{visible(of.text)}</>;
+  }
   if (of.text.length <= 60 && !of.text.includes("\n")) return <bdi class="one" dir="auto">{visible(of.text)}</bdi>;
-  return <details><summary><bdi class="one" dir="auto">{visible(of.preview || `${of.text.slice(0, 60)}…`)}</bdi></summary><Texts text={of.text} label="Whole text" /></details>;
+  return <details><summary><bdi class="one" dir="auto">{visible(of.more || `${of.text.slice(0, 60)}…`)}</bdi></summary><Texts text={of.text} label="Whole text" /></details>;
+}
+
+/** Links to the sisters of a page; without one in the address the first is shown. */
+function Tabs({ of }: { of: Inline[] }) {
+  const tabs = of.flatMap((part) => (typeof part !== "string" && part.is === "Span" ? [{ text: part.text, href: `/ui/${part.more}` }] : []));
+  const at = Math.max(0, tabs.findIndex((tab) => tab.href === location.pathname));
+  return <nav class="tabs" aria-label="Sisters of the page">{tabs.map((tab, i) => <Link key={tab.href} href={tab.href} current={i === at}><One text={tab.text} max={60} /></Link>)}</nav>;
+}
+
+/** What changes something; the page asks for its blocks again when an event tells of the change. */
+function Button({ of }: { of: Action }) {
+  const session = useData<Session>("session", {}, false);
+  return <Write name={of.text} path={of.path} body={of.body} confirm={of.confirm} ask={of.ask} danger={of.is_danger} hidden={Boolean(session.data?.why_not)} />;
 }
 
 /** What a cell is sorted by: its number if it begins with one. */
@@ -34,12 +60,26 @@ function rank(text: string): string | number | null {
   return found ? Number(found[1]) : text;
 }
 
+/** Ends of the intervals in a column, as mean [low, high]; null where a cell has none. */
+function ends(rows: Inline[][], column: number): ([number, number, number] | null)[] {
+  const number = (text: string | undefined) => Number(text?.replace("−", "-"));
+  return rows.map((row) => {
+    const found = /^([+−]?[\d.]+) \[([+−]?[\d.]+), ([+−]?[\d.]+)\]$/.exec(plain(row[column]));
+    return found && [number(found[1]), number(found[2]), number(found[3])];
+  });
+}
+
 function Grid({ of, label }: { of: Extract<Block, { is: "Grid" }>; label: string }) {
+  const strips = of.columns.map((_, i) => {
+    const all = ends(of.rows, i);
+    const known = all.flatMap((one) => one ?? []);
+    return known.length > 3 ? new Map(of.rows.map((row, k) => [row, all[k] && <Strip mean={all[k][0]} low={all[k][1]} high={all[k][2]} from={Math.min(...known)} to={Math.max(...known)} />])) : undefined;
+  });
   const table = (
     <Table
       label={marked(of.folded || label)} rows={of.rows} rowKey={(_, i) => String(i)}
       columns={of.columns.map((title, i) => ({
-        key: String(i), title: marked(title), n: of.numeric.includes(i), show: (row: Inline[]) => line(row.slice(i, i + 1)),
+        key: String(i), title: marked(title), n: of.numeric.includes(i), show: (row: Inline[]) => <>{line(row.slice(i, i + 1))}{strips[i]?.get(row)}</>,
         by: title && of.rows.length > 1 ? (row: Inline[]) => rank(plain(row[i])) : undefined,
       }))}
     />
@@ -47,10 +87,12 @@ function Grid({ of, label }: { of: Extract<Block, { is: "Grid" }>; label: string
   return of.folded ? <details class="more"><summary>{visible(of.folded)}</summary>{table}</details> : table;
 }
 
-function One({ of, label, open }: { of: Block; label: string; open?: (candidate: string) => void }) {
+function Shown({ of, label, open }: { of: Block; label: string; open?: (candidate: string) => void }) {
   switch (of.is) {
     case "Heading": return <h3>{visible(of.text)}</h3>;
-    case "Paragraph": return <p class={of.kind === "text" ? undefined : of.kind}>{line(of.parts)}</p>;
+    case "Paragraph":
+      if (of.kind === "tabs") return <Tabs of={of.parts} />;
+      return <p class={of.kind === "text" ? undefined : of.kind}>{line(of.parts)}</p>;
     case "Bullets": return <ul>{of.items.map((item, i) => <li key={i}>{line(item)}</li>)}</ul>;
     case "Grid": return <Grid of={of} label={label} />;
     case "Texts": return <dl class="params">{of.rows.map(([name, parts], i) => [<dt key={i}>{visible(name)}</dt>, <dd>{line(parts)}</dd>])}</dl>;
@@ -62,20 +104,49 @@ function One({ of, label, open }: { of: Block; label: string; open?: (candidate:
 /** Titles of the sections. */
 export const sectionTitles = (of: Block[]): string[] => of.flatMap((block) => (block.is === "Heading" && block.level === 2 ? [block.text] : []));
 
-/** The sections, each by its heading; `from` and `to` cut the list of them. */
+/** What stands before the first heading: a table of one row as figures. */
+const Head = ({ of }: { of: Block[] }) => (
+  <div class="blocks head">
+    {of.map((block, i) => (block.is === "Grid" && block.rows.length === 1
+      ? <div class="figures" key={i}>{block.columns.map((title, k) => <Figure key={k} value={line(block.rows[0]!.slice(k, k + 1))}><One text={title} max={120} /></Figure>)}</div>
+      : <Shown key={i} of={block} label="" />))}
+  </div>
+);
+
+/** The sections, each by its heading; `from` and `to` cut the list of them, 0 is what stands before the first. */
 export function Sections({ of, from = 0, to, open }: { of: Block[]; from?: number; to?: number; open?: (candidate: string) => void }) {
-  const sections: { title: string; blocks: Block[] }[] = [];
+  const sections: { title: string; blocks: Block[] }[] = [{ title: "", blocks: [] }];
   for (const block of of) {
     if (block.is === "Heading" && block.level === 2) sections.push({ title: block.text, blocks: [] });
-    else sections.at(-1)?.blocks.push(block);
+    else sections.at(-1)!.blocks.push(block);
   }
   return (
     <>
-      {sections.slice(from, to).map((section) => (
+      {sections.slice(from, to).map((section) => (section.title ? (
         <Card key={section.title} id={anchor(section.title)} title={visible(section.title)}>
-          <div class="blocks">{section.blocks.map((block, i) => <One key={i} of={block} label={section.title} open={open} />)}</div>
+          <div class="blocks">{section.blocks.map((block, i) => <Shown key={i} of={block} label={section.title} open={open} />)}</div>
         </Card>
-      ))}
+      ) : section.blocks.length > 0 && <Head key="" of={section.blocks} />))}
+    </>
+  );
+}
+
+/** A page whose blocks the server writes; `writes`: it says why nothing can be changed, if so. */
+export function Blocks({ title, path, writes }: { title: string; path: string; writes?: boolean }) {
+  const loaded = useData<BlockPage>(path);
+  const session = useData<Session>(writes ? "session" : null, {}, false);
+  document.title = `${title} · The Convergence`;
+  return (
+    <>
+      <h1>{title}</h1>
+      <Show of={loaded}>
+        {(d) => (
+          <>
+            {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
+            <Sections of={d.blocks} />
+          </>
+        )}
+      </Show>
     </>
   );
 }

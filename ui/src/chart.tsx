@@ -1,25 +1,10 @@
 /* Charts: ECharts, loaded when the first chart is drawn, in the page's colours, with picture and CSV. */
 import type { EChartsType } from "echarts/core";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { colours, dressed, type Colours } from "./option";
 import { useTheme } from "./theme";
 
-export interface Colours {
-  ink: string; muted: string; line: string; card: string; accent: string; other: string; dot: string; faint: string;
-  series: string[];
-}
-
-export function colours(): Colours {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name: string) => style.getPropertyValue(name).trim();
-  const dark = document.documentElement.dataset.theme === "dark";
-  return {
-    ink: of("--ink"), muted: of("--muted"), line: of("--line"), card: of("--card"), accent: of("--accent"),
-    other: of("--default"), dot: of("--dot"), faint: of("--faint"),
-    series: dark
-      ? ["#66cdb0", "#f0a368", "#8fb4f0", "#d9a0d6", "#c9c46a", "#e98a8a", "#9aa7b4"]
-      : ["#1b6a57", "#b4581a", "#3563a8", "#8a4a86", "#7a7410", "#b3403a", "#5b6675"],
-  };
-}
+export type { Colours };
 
 type Rows = (string | number | null)[][];
 
@@ -91,28 +76,7 @@ export function Chart(p: ChartProps) {
     if (zoomed && Array.isArray(option.dataZoom)) {
       option.dataZoom = option.dataZoom.map((zoom: object, i) => ({ ...zoom, start: zoomed[i]?.start, end: zoomed[i]?.end }));
     }
-    const axis = {
-      axisLine: { lineStyle: { color: c.line } }, axisTick: { show: false }, axisLabel: { color: c.muted, hideOverlap: true },
-      nameTextStyle: { color: c.muted }, splitLine: { lineStyle: { color: c.faint } },
-    };
-    const vertical = { ...axis, nameTextStyle: { color: c.muted, align: "left" } };
-    const dress = (a: unknown, axis: typeof vertical): unknown => (Array.isArray(a) ? a.map((one) => dress(one, axis)) : a ? { ...axis, ...(a as object), axisLabel: { ...axis.axisLabel, ...((a as { axisLabel?: object }).axisLabel ?? {}) } } : a);
-    chart.current.setOption(
-      {
-        color: c.series, backgroundColor: "transparent", animation: false, aria: { enabled: false },
-        textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: c.ink },
-        grid: { left: 8, right: 18, top: 28, bottom: 8, containLabel: true },
-        ...option,
-        tooltip: {
-          renderMode: "richText", confine: true, backgroundColor: c.card, borderColor: c.line,
-          textStyle: { color: c.ink, fontSize: 12 }, ...((option.tooltip as object | undefined) ?? {}),
-        },
-        legend: option.legend ? { textStyle: { color: c.muted }, icon: "roundRect", itemHeight: 4, itemWidth: 14, top: 0, left: 0, type: "scroll", ...(option.legend as object) } : undefined,
-        ...(option.xAxis ? { xAxis: dress(option.xAxis, axis as typeof vertical) } : {}),
-        ...(option.yAxis ? { yAxis: dress(option.yAxis, vertical) } : {}),
-      },
-      { notMerge: true },
-    );
+    chart.current.setOption(dressed(option, c), { notMerge: true });
   }, [ready, theme, p.data]);
 
   const picture = () => {

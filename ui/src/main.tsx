@@ -2,17 +2,15 @@
 import { Component, render, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { connect, useConnected } from "./api";
+import { Blocks } from "./blocks";
 import { Modal, Problem } from "./parts";
 import { Answers } from "./pages/answers";
 import { Chat } from "./pages/chat";
 import { Compare } from "./pages/compare";
-import { Overview } from "./pages/overview";
-import { Production } from "./pages/production";
 import { Prompts } from "./pages/prompts";
 import { Review } from "./pages/review";
 import { Run } from "./pages/run";
 import { Sql } from "./pages/sql";
-import { Training } from "./pages/training";
 import { go, Link, to, useAddress, type Address } from "./router";
 import { apply, choice, choose, type Choice } from "./theme";
 
@@ -36,17 +34,19 @@ class Guard extends Component<{ children: ComponentChildren; of: string }, { err
   }
 }
 
+const place = (page: string, of: string | undefined) => (of ? `${page}/${encodeURIComponent(of)}` : page);
+
 function page({ path, query }: Address): ComponentChildren {
   const [first, second, third] = path;
-  if (!first) return <Overview />;
+  if (!first) return <Blocks title="Overview" path="overview" />;
   if (first === "sql") return <Sql query={query} />;
-  if (first === "production") return <Production system={second} query={query} />;
+  if (first === "production") return <Blocks title="Production" path={place("production", second)} writes />;
   if (first === "chat") return <Chat query={query} />;
   if (first === "review") return <Review />;
-  if (first === "training") return <Training role={second} />;
+  if (first === "training") return <Blocks title="Training" path={place("training", second)} writes />;
   if (first === "compare") return <Compare run={undefined} query={query} />;
   if (first === "runs" && second) {
-    if (!third) return <Run run={second} query={query} />;
+    if (!third) return <Run run={second} />;
     if (third === "answers") return <Answers run={second} query={query} />;
     if (third === "compare") return <Compare run={second} query={query} />;
     if (third === "prompts") return <Prompts run={second} query={query} />;

@@ -198,6 +198,9 @@ export function Modal({ title, close, children }: { title: string; close: () => 
   );
 }
 
-export function Status({ status }: { status: string }) {
-  return <span class={`tag ${/^[a-z]+$/.test(status) ? status : ""}`}>{status}</span>;
+/** States by how they look; others have a look of their own in style.css. */
+const TONES: Record<string, string> = { champion: "good", active: "good", yes: "good", no: "failed", rejected: "failed", undecided: "warn", stale: "warn", "rolled back": "warn" };
+
+export function Status({ status, title }: { status: string; title?: string }) {
+  return <span class={`tag ${TONES[status] ?? (/^[a-z]+$/.test(status) ? status : "")}`} title={title || undefined}>{visible(status)}</span>;
 }

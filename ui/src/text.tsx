@@ -1,14 +1,10 @@
 /* Texts of models and cases as data, and numbers, times and intervals in one form. */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import { marked, MARKS, NAMES } from "./marks";
 
-/* Bidirectional marks, zero-width and control characters but tab and end of line. */
-const MARKS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/u;
-const NAMES: Record<string, string> = {
-  "\u001b": "ESC", "\u0000": "NUL", "\u200b": "ZWSP", "\u200c": "ZWNJ", "\u200d": "ZWJ", "\u200e": "LRM",
-  "\u200f": "RLM", "\u202a": "LRE", "\u202b": "RLE", "\u202c": "PDF", "\u202d": "LRO", "\u202e": "RLO",
-  "\u2066": "LRI", "\u2067": "RLI", "\u2068": "FSI", "\u2069": "PDI", "\ufeff": "BOM", "\u00ad": "SHY",
-};
+export { marked };
+
 const SHOWN = 20_000;
 
 /** A text split where a mark stands, each mark by its name: a list of children, never HTML. */
@@ -31,12 +27,6 @@ export function visible(text: string): ComponentChildren {
   }
   if (plain) out.push(plain);
   return out;
-}
-
-/** The same as one string, for titles, labels and choices, which hold no elements. */
-export function marked(text: string): string {
-  if (!MARKS.test(text)) return text;
-  return [...text].map((char) => (MARKS.test(char) ? `[${NAMES[char] ?? `U+${char.codePointAt(0)!.toString(16)}`}]` : char)).join("");
 }
 
 /** A case's input without the braces and the first key of JSON, which all cases have alike. */
@@ -115,16 +105,6 @@ export const three = (x: number): string => String(Number(x.toPrecision(3)));
 export function ms(x: number | null | undefined): string {
   if (x === null || x === undefined) return "–";
   return x >= 1_000 ? `${three(x / 1_000)} s` : `${three(x)} ms`;
-}
-
-/** A test's evidence beside what decides; both are wealth by betting, given in nats. */
-export const evidence = (logE: number, threshold: number): string => `${three(Math.exp(Math.min(logE, 99)))} of ${three(Math.exp(threshold))}`;
-
-export function seconds(s: number | null | undefined): string {
-  if (s === null || s === undefined) return "–";
-  if (s < 60) return `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
-  if (s < 3_600) return `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
-  return `${Math.floor(s / 3_600)} h ${Math.round((s % 3_600) / 60)} min`;
 }
 
 const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });

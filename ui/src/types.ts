@@ -3,32 +3,9 @@
 export interface Interval { mean: number | null; low: number | null; high: number | null }
 export type Params = Record<string, unknown>;
 
-// GET overview
-export interface Overview {
-  store: string;
-  systems: {
-    system: string; champion: { candidate_id: string; name: string } | null; n_runs: number; in_production: boolean;
-  }[];
-  runs: RunRow[]; // newest first
-  needs: { kind: string; sentence: string; run_id?: string | null; system?: string | null; command?: string | null }[];
-  next_command: string | null; // of an empty store
-}
-export interface RunRow {
-  run_id: string; label: string; system: string; status: string; started_at: string | null; ended_at: string | null;
-  n_generations: number; best: Interval | null; best_name: string | null; best_on?: string | null;
-  spent_usd: number | null; max_usd: number | null; n_calls: number | null; max_calls: number | null;
-}
-
-// GET runs/{run_id}
-export interface Run extends RunRow {
-  command: string | null; reason: string | null;
-  progress: {
-    generation: number; max_generations: number | null; n_settled: number; seconds_left: number | null;
-    sentence: string | null;
-  } | null;
-  n_candidates: number; n_evaluations: number; n_cases: number; n_failed: number; n_missing: number;
-}
-// GET runs/{run_id}/report: {blocks: Block[]} of blocks.tsx
+// GET overview, runs/{run_id}, production[/{system}], training[/{role}]: BlockPage of blocks.tsx
+// GET runs: newest first
+export interface Runs { runs: { run_id: string; label: string; status: string; best: Interval | null }[] }
 
 // GET runs/{run_id}/leaderboard
 export interface Leaderboard { rows: Candidate[]; parameters: Parameter[]; level: number; note: string | null }
@@ -81,17 +58,6 @@ export interface Prompts {
   nodes: { id: string; parents: string[]; text: string; generation: number | null; origin: string; name: string; candidate_ids: string[]; mean: number | null; low: number | null; high: number | null; effect: { mean: number | null; text: string; n_shared: number } | null; operator: string | null; reason: string | null; number: string | null; failures: { case_id: string; name: string }[]; tags: string[] }[];
 }
 
-// GET production and production/{system}
-export interface ProductionList { systems: { system: string; sentence: string | null }[]; command: string | null }
-export interface Production {
-  system: string; live: string; can_roll_back: boolean; sentences: string[]; champion: { candidate_id: string; name: string } | null;
-  arms: { candidate_id: string; name: string; is_champion: boolean; share: number | null; n_decisions: number; n: number; mean: number | null; log_e: number | null; log_threshold: number | null; n_to_verdict: number | null; verdict: string | null; status: string | null }[];
-  history: { at: string; n: number; reward: number }[];
-  drift: { sentence: string; at: string | null }[];
-  guards: { sentence: string }[];
-  promotions: { at: string | null; sentence: string }[];
-}
-
 // GET conversations?user= and conversation?id=&user=
 export interface Conversations { conversations: { conversation_id: string; user_id: string; role: string; n_answers: number; at: string; title: string | null }[] } // latest first
 export interface Conversation {
@@ -110,25 +76,6 @@ export interface Review {
 }
 export interface Proposed { interaction_id: string; case_id: string; prompt: string; answer: string; marks: string; role: string; model: string; adapter_version: string | null; at: string }
 
-// GET training and training/{role}
-export interface TrainedRoles { roles: string[]; sentences: string[]; advice: string; commands: string[] }
-export interface Measured extends Interval { n: number }
-export interface Check { name: string; passed: boolean; value: number | null; value_text: string | null; low: number | null; high: number | null; limit: number | null; unit: string; sentence: string }
-export interface Adapter {
-  version: string; status: string; meaning: string; sentence: string; origin: string;
-  may_activate: boolean; checks: Check[];
-}
-export interface TrainingRound {
-  round_id: string; version: string | null; objective: string; status: string; n_rows: number; started_at: string; took: string | null; reason: string | null;
-  losses: [number, number][]; n_steps: number | null; kl_estimate: number | null; cpu_s: number | null;
-}
-export interface RoleTraining {
-  role: string; active: string | null; sentences: string[];
-  adapters: Adapter[]; rounds: TrainingRound[]; // latest first
-  live_tests: { version: string; status: string; sentence: string; at: string }[]; // latest first
-  course: (Measured & { at: string })[]; activations: { at: string; version: string }[];
-  answered_by: { version: string | null; n_answers: number; reward: Measured; latency_s: Measured; n_output_tokens: Measured }[];
-}
 // POST training/{role}/activate {version, confirm} and /rollback {confirm}
 
 // POST production/{system}/promote {candidate_id, confirm} and /rollback {confirm}; POST runs/{id}/stop, /resume {confirm}

@@ -1,6 +1,6 @@
 /* What changes something: asked twice, with a token that the page forgets. */
 import { useState } from "preact/hooks";
-import { ApiError, get, post } from "./api";
+import { ApiError, get, post, refresh } from "./api";
 import { Modal } from "./parts";
 import { One } from "./text";
 import type { Done, Session } from "./types";
@@ -13,7 +13,6 @@ export interface WriteProps {
   ask: string;
   hidden?: boolean;
   danger?: boolean;
-  done?: () => void;
 }
 
 /** A button that opens a dialog: token, then the name of what is changed, typed. */
@@ -41,7 +40,7 @@ function Asking(p: WriteProps & { close: () => void }) {
         Authorization: `Bearer ${token}`, "X-Convergence-CSRF": session.csrf,
       });
       setState({ done: done.sentence });
-      p.done?.();
+      refresh();
     } catch (error) {
       setState({ error: error instanceof ApiError || error instanceof Error ? error.message : String(error) });
     }

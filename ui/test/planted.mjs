@@ -29,53 +29,59 @@ export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty 
     const missing = noise(k + i * 13, 7) < 0.01;
     return { reward: missing ? null : failed ? 0 : Number(Math.min(1, Math.max(0, mean(i) + (noise(k, 9) - 0.5) * 0.5)).toFixed(3)), status: failed ? "error" : "ok", n: 1 + (k + i) % 2, fault: failed ? "candidate" : missing ? "infrastructure" : null };
   };
-  const run = () => ({
-    run_id: "01JRUN", label: bad("support-answers-7f3a"), system: "support-answers", status: state.running ? "running" : "done", started_at: "2026-11-24T03:00:00Z", ended_at: state.running ? null : "2026-11-24T03:42:10Z",
-    n_generations: state.generation, best: interval(1), best_name: name(1), spent_usd: 1.84, max_usd: 5, n_calls: 1240, max_calls: 4000,
-  });
+  const heading = (text, level = 2) => ({ is: "Heading", text, level });
+  const span = (look, text, more = "") => ({ is: "Span", text, look, more });
+  const p = (kind, ...parts) => ({ is: "Paragraph", parts, kind });
+  const list = (...items) => ({ is: "Bullets", items });
+  const grid = (columns, rows, numeric = [], folded = "") => ({ is: "Grid", columns, rows, numeric, folded });
+  const plots = (...all) => ({ is: "Plots", plots: all });
+  const action = (text, path, confirm, body = {}) => ({ is: "Action", text, path, confirm, body, ask: bad("It happens at once."), is_danger: false });
+  const shown = (i) => { const { mean, low, high } = interval(i); return `${mean.toFixed(3)} [${low.toFixed(3)}, ${high.toFixed(3)}]`; };
+  const runs = () => [["01JRUN", bad("support-answers-7f3a"), state.running ? "running" : "done", 1], ["01JOLD", "support-answers-22c1", "done", 6], ["01JSEA", "search-9b02", "interrupted", 9]];
+  const report = () => {
+    const curve = Array.from({ length: state.generation + 6 }, (_, g) => ({ x: g, y: 0.86 - 0.22 / (g + 1), y_ends: [0.74 - 0.1 / (g + 1), 0.95 - 0.22 / (g + 1)], tip: bad(`generation ${g}`) }));
+    const effects = models.map((m, i) => ({ x: 0.65 + i * 0.05, y: i, x_ends: [0.62 + i * 0.05, 0.68 + i * 0.05], tip: bad(m) }));
+    const front = [1, 3, 5, 8].map((i) => ({ x: 0.5 - i * 0.04, y: mean(i), x_ends: [0.1, 0.6], y_ends: [mean(i) - 0.03, mean(i) + 0.03], tip: name(i), candidate_id: id(i) }));
+    return [
+      heading("Result"),
+      { is: "Paragraph", kind: "lead", parts: [bad("Better than the defaults: +0.084 [+0.041, +0.127] on 48 held-out cases.")] },
+      { is: "Paragraph", kind: "text", parts: ["Next: ", span("code", bad("convergence promote support-answers"))] },
+      { is: "Grid", columns: ["test case", "default", "scores"], rows: [0, 1].map((k) => [bad(caseId(k)), span("long", bad("Yes, within 30 days. ".repeat(9))), `0.${k}00`]), numeric: [2], folded: "" },
+      heading("Search by generation"),
+      plots(
+        { name: "learning_curve", title: "Mean reward by generation", x: { title: "generation", kind: "whole" }, y: { title: "mean reward" }, layers: [{ points: curve, mark: "band" }, { points: curve.map((p) => ({ ...p, y_ends: null })), mark: "line", label: "recommended so far (search)" }, { points: curve.map((p) => ({ ...p, y: p.y - 0.1, y_ends: null, tip: "" })), mark: "line", colour: "dot", is_dashed: true, label: "average of the generation (search)" }] },
+        { name: "spend", title: "Calls by generation", x: { title: "generation", kind: "whole" }, y: { title: "calls so far", kind: "whole", low: 0 }, right: { title: "USD so far", low: 0 }, layers: [{ points: curve.map((p) => ({ ...p, y: 130 * (p.x + 1), y_ends: null })), mark: "steps", colour: "dot", label: "calls so far" }, { points: curve.map((p) => ({ ...p, y: 0.2 * (p.x + 1), y_ends: null })), mark: "steps", colour: "default", is_right: true, label: "USD so far" }] },
+      ),
+      { is: "Grid", columns: ["generation", "calls so far"], rows: curve.map((p) => [String(p.x), String(130 * (p.x + 1))]), numeric: [0, 1], folded: "9 generations in numbers" },
+      heading("Parameter effects"),
+      plots({ name: "effect0", title: "Mean reward by model", heading: bad("model"), height: 2.3, y: { names: models.map(bad) }, layers: [{ points: [{ x: 0.7, y: -0.5 }, { x: 0.7, y: 2.5 }], mark: "line", colour: "muted", weight: "faint", is_dashed: true }, { points: effects }, { points: effects.slice(0, 1), is_hollow: true }] }),
+      heading("The front of trade-offs"),
+      plots({ name: "front", title: "The front of trade-offs with its intervals", x: { title: bad("cost") }, y: { title: "reward" }, layers: [{ points: front, label: "on the front" }, { points: front.map((p) => ({ ...p, y: p.y - 0.05, x_ends: null, y_ends: null })), colour: "dot", weight: "faint", label: "dominated" }] }),
+      heading("What thoughts were worth"),
+      { is: "Bullets", items: [[bad("Thoughts made outcomes likelier by 0.021 nats on average.")], [span("marked", bad("marked")), span("link", bad("https://example.org/")), span("link", "javascript:window.hacked=1")]] },
+      heading(bad("rewrite"), 3),
+      { is: "TextDiff", lines: [bad("@@ -1 +1 @@"), bad("-Answer."), bad("+Answer in one word.")] },
+      { is: "Texts", rows: [[bad("prompt"), [bad("Think first.")]]] },
+    ];
+  };
   const api = {
-    overview: () => empty ? { store: "/data/results", systems: [], runs: [], needs: [], next_command: "convergence optimize" } : {
-      store: "/data/results", next_command: null,
-      systems: [
-        { system: "support-answers", champion: { candidate_id: id(1), name: name(1) }, n_runs: 2, in_production: true },
-        { system: "search", champion: null, n_runs: 1, in_production: false },
-      ],
-      runs: [run(), { ...run(), run_id: "01JOLD", label: "support-answers-22c1", status: "done", best: interval(6), best_name: name(6) }, { ...run(), run_id: "01JSEA", label: "search-9b02", system: "search", status: "interrupted", max_usd: null, best: interval(9), best_name: name(9) }],
-      needs: [{ kind: "adoption", sentence: "support-answers: 3fc8b0 passed the promotion gate and waits for a person.", run_id: "01JRUN", command: "convergence adopt support-answers" }, { kind: "drift", sentence: "support-answers: the mean reward of all arms fell.", system: "support-answers" }],
-    },
-    "": () => ({
-      ...run(), command: null, reason: "max_generations: 8 generations are done",
-      progress: state.running ? { generation: state.generation, max_generations: 8, n_settled: 312, seconds_left: 340, sentence: null } : null,
-      n_candidates: nCandidates, n_evaluations: nCandidates * nCases, n_cases: nCases, n_failed: 31, n_missing: 4,
-    }),
-    report: () => {
-      const curve = Array.from({ length: state.generation + 6 }, (_, g) => ({ x: g, y: 0.86 - 0.22 / (g + 1), y_ends: [0.74 - 0.1 / (g + 1), 0.95 - 0.22 / (g + 1)], tip: bad(`generation ${g}`) }));
-      const effects = models.map((m, i) => ({ x: 0.65 + i * 0.05, y: i, x_ends: [0.62 + i * 0.05, 0.68 + i * 0.05], tip: bad(m) }));
-      const front = [1, 3, 5, 8].map((i) => ({ x: 0.5 - i * 0.04, y: mean(i), x_ends: [0.1, 0.6], y_ends: [mean(i) - 0.03, mean(i) + 0.03], tip: name(i), candidate_id: id(i) }));
-      const plots = (...all) => ({ is: "Plots", plots: all });
-      const heading = (text, level = 2) => ({ is: "Heading", text, level });
-      return { blocks: [
-        heading("Result"),
-        { is: "Paragraph", kind: "lead", parts: [bad("Better than the defaults: +0.084 [+0.041, +0.127] on 48 held-out cases.")] },
-        { is: "Paragraph", kind: "text", parts: ["Next: ", { is: "Code", text: bad("convergence promote support-answers") }] },
-        { is: "Grid", columns: ["test case", "default", "scores"], rows: [0, 1].map((k) => [bad(caseId(k)), { is: "LongText", text: bad("Yes, within 30 days. ".repeat(9)) }, `0.${k}00`]), numeric: [2], folded: "" },
-        heading("Search by generation"),
-        plots(
-          { name: "learning_curve", title: "Mean reward by generation", x: { title: "generation", kind: "whole" }, y: { title: "mean reward" }, layers: [{ points: curve, mark: "band" }, { points: curve.map((p) => ({ ...p, y_ends: null })), mark: "line", label: "recommended so far (search)" }, { points: curve.map((p) => ({ ...p, y: p.y - 0.1, y_ends: null, tip: "" })), mark: "line", colour: "dot", is_dashed: true, label: "average of the generation (search)" }] },
-          { name: "spend", title: "Calls by generation", x: { title: "generation", kind: "whole" }, y: { title: "calls so far", kind: "whole", low: 0 }, right: { title: "USD so far", low: 0 }, layers: [{ points: curve.map((p) => ({ ...p, y: 130 * (p.x + 1), y_ends: null })), mark: "steps", colour: "dot", label: "calls so far" }, { points: curve.map((p) => ({ ...p, y: 0.2 * (p.x + 1), y_ends: null })), mark: "steps", colour: "default", is_right: true, label: "USD so far" }] },
-        ),
-        { is: "Grid", columns: ["generation", "calls so far"], rows: curve.map((p) => [String(p.x), String(130 * (p.x + 1))]), numeric: [0, 1], folded: "9 generations in numbers" },
-        heading("Parameter effects"),
-        plots({ name: "effect0", title: "Mean reward by model", heading: bad("model"), height: 2.3, y: { names: models.map(bad) }, layers: [{ points: [{ x: 0.7, y: -0.5 }, { x: 0.7, y: 2.5 }], mark: "line", colour: "muted", weight: "faint", is_dashed: true }, { points: effects }, { points: effects.slice(0, 1), is_hollow: true }] }),
-        heading("The front of trade-offs"),
-        plots({ name: "front", title: "The front of trade-offs with its intervals", x: { title: bad("cost") }, y: { title: "reward" }, layers: [{ points: front, label: "on the front" }, { points: front.map((p) => ({ ...p, y: p.y - 0.05, x_ends: null, y_ends: null })), colour: "dot", weight: "faint", label: "dominated" }] }),
-        heading("What thoughts were worth"),
-        { is: "Bullets", items: [[bad("Thoughts made outcomes likelier by 0.021 nats on average.")], [{ is: "Marked", text: bad("marked") }, { is: "WebLink", text: bad("https://example.org/") }, { is: "WebLink", text: "javascript:window.hacked=1" }]] },
-        heading(bad("rewrite"), 3),
-        { is: "TextDiff", lines: [bad("@@ -1 +1 @@"), bad("-Answer."), bad("+Answer in one word.")] },
-        { is: "Texts", rows: [[bad("prompt"), [bad("Think first.")]]] },
-      ] };
-    },
+    overview: () => ({ blocks: empty ? [p("text", "This store holds no run yet. Next: ", span("code", "convergence optimize"))] : [
+      p("note", "3 runs of 2 systems in ", span("code", "/data/results")),
+      heading("Needs your attention"),
+      list([span("link", bad("support-answers: 3fc8b0 passed the promotion gate and waits for a person."), "runs/01JRUN"), " ", span("code", "convergence promote support-answers")], [span("link", "support-answers: the mean reward of all arms fell.", "production/support-answers")]),
+      heading("Systems"),
+      grid(["system", "runs", "champion"], [[span("link", "support-answers", "production/support-answers"), "2", span("code", name(1))], ["search", "1", "none yet: the defaults are in production"]], [1]),
+      heading("Runs"),
+      grid(["run", "", "reward, with its interval", "configuration", "status", "spent", "generations", "started"], runs().map(([id, label, status, i]) => [span("link", label, `runs/${id}`), span("link", "answers", `runs/${id}/answers`), shown(i), span("code", name(i)), span("tag", status), "$1.84 of $5.00 (36.8 %)", "3", span("time", "2026-11-24T03:00:00Z")]), [6]),
+    ] }),
+    runs: () => ({ runs: runs().map(([run_id, label, status, i]) => ({ run_id, label, status, best: interval(i) })) }),
+    "": () => ({ title: bad("support-answers-7f3a"), blocks: [
+      p("text", span("tag", state.running ? "running" : "done"), " support-answers started ", span("time", "2026-11-24T03:00:00Z"), " ", action(state.running ? "Stop" : "Resume", "runs/01JRUN/stop", "support-answers-7f3a")),
+      grid([bad("reward of prompt 2, on held-out cases"), "spent", "configurations in 3 generations, 24 test cases", "evaluations, 31 failed, 4 missing"], [[shown(1), "$1.84 of $5.00 (36.8 %)", String(nCandidates), String(nCandidates * nCases)]]),
+      p("note", "Why it ended: max_generations: 8 generations are done"),
+      ...(state.running ? [heading("Progress"), p("text", `Generation ${state.generation} of 8: 312 evaluations settled.`)] : []),
+      ...report(),
+    ] }),
     leaderboard: () => ({ level: 0.95, note: "Posterior means with 95 % intervals, adjusted for the cases that each configuration was asked.", parameters: [{ name: "model", kind: "choice" }, { name: "temperature", kind: "float" }, { name: "top_k", kind: "int" }, { name: "prompt", kind: "choice" }], rows: Array.from({ length: nCandidates }, (_, i) => ({ rank: i + 1, candidate_id: id(i), name: name(i), params: params(i), ...interval(i), n_cells: Math.round(nCases * (1 - 0.7 * i / nCandidates)), n_cases: nCases, n_failed: Math.round(noise(i) * 3), origin: i ? ["sample", "mutation", "crossover"][i % 3] : "default", generation: i % 8, metrics: { exact: mean(i), latency_ms: 400 + 900 * noise(i), cost_usd: 0.001 + 0.004 * noise(i, 2) }, tags: i === 0 ? ["default"] : i === 1 ? ["recommended"] : [] })) }),
     allocation: () => { const out = { candidates: [], cases: Array.from({ length: nCases }, (_, k) => caseId(k)), case_names: Array.from({ length: nCases }, (_, k) => `row ${k + 1}`), candidate: [], case: [], n: [], reward: [] }; for (let i = 0; i < nCandidates; i++) { out.candidates.push({ candidate_id: id(i), name: name(i) }); for (let k = 0; k < nCases; k++) { const c = cell(k, i); if (c) { out.candidate.push(i); out.case.push(k); out.n.push(c.n); out.reward.push(c.reward); } } } return out; },
     answers: (q) => {
@@ -96,16 +102,38 @@ export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty 
     compare: () => ({ blocks: [
       { is: "Heading", text: bad("A: defaults; B: recommended"), level: 2 }, { is: "Paragraph", parts: ["On the 24 search cases that both answered, B's mean reward is above A's by +0.062 [+0.018, +0.106]."], kind: "lead" },
       { is: "Grid", columns: ["mean reward on", "A", "B", "B minus A"], rows: [["held-out cases", "0.610", "0.672", "+0.062 [+0.018, +0.106]"]], numeric: [1, 2, 3], folded: "" },
-      { is: "Heading", text: "Parameters that differ", level: 2 }, { is: "Grid", columns: ["parameter", "A", "B"], rows: [[{ is: "Code", text: "model" }, { is: "Code", text: bad("small") }, { is: "Code", text: "large" }]], numeric: [], folded: "" },
+      { is: "Heading", text: "Parameters that differ", level: 2 }, { is: "Grid", columns: ["parameter", "A", "B"], rows: [[span("code", "model"), span("code", bad("small")), span("code", "large")]], numeric: [], folded: "" },
     ], cases: Array.from({ length: Math.min(nCases, 200) }, (_, k) => ({ case_id: caseId(k), name: bad(caseId(k)), kind: "search", expected: bad("Yes, within 30 days."), input: bad("May a customer return it?"), a: { reward: Number(noise(k, 2).toFixed(2)), text: bad("Yes, within 30 days."), latency_ms: 820 + k, cost_usd: 0.0021 }, b: { reward: Number(Math.min(1, noise(k, 2) + noise(k, 4) * 0.3 - 0.1).toFixed(2)), text: bad("Yes, within 14 days, with a receipt."), latency_ms: null, cost_usd: null } })), best: { kind: "held out", n_cases: nCases, a: 0.61, b: 0.672 }, per_answer: { a: { latency_ms: 820, cost_usd: 0.0021 }, b: { latency_ms: 640, cost_usd: 0.0034 } }, parameters: ["model", "temperature", "prompt"].map((p) => ({ name: p, a: params(0)[p], b: params(1)[p] })) }),
     prompts: () => ({ parameters: ["prompt"], parameter: "prompt", nodes: [0, 1, 2, 3, 4].map((i) => ({ id: `p${i}`, parents: i ? [`p${(i - 1) >> 1}`] : [], text: bad(`${prompts[Math.min(2, i % 3)]} Rule ${i}.`), generation: i, origin: i ? "mutation" : "default", name: name(i), candidate_ids: [id(i)], ...interval(i), effect: i ? { mean: 0.02, text: "+0.020 ± 0.030", n_shared: 24 } : null, operator: i ? "rewrite" : null, number: `#${i + 1}`, failures: i ? [{ case_id: caseId(i), name: bad(caseId(i)) }] : [], reason: null, tags: i === 0 ? ["default"] : [] })) }),
-    production: () => empty ? { systems: [], command: "convergence serve optimization.yaml" } : { systems: [{ system: "support-answers", sentence: null }], command: null },
-    "production/support-answers": () => ({ system: "support-answers", live: bad("Live since 2026-11-23 08:00:00 UTC: large · prompt 2, with 70 % of the requests, 4,000 rewards."), can_roll_back: true, sentences: ["2 challengers get requests."], champion: { candidate_id: id(1), name: name(1) }, arms: [1, 2, 3].map((i) => ({ candidate_id: id(i), name: name(i), is_champion: i === 1, share: [0, 0.7, 0.2, 0.1][i], n_decisions: 4100 / i, n: 4000 / i, mean: interval(i).mean, log_e: i === 1 ? null : 1.2 * i, log_threshold: i === 1 ? null : 4.6, n_to_verdict: i === 1 ? null : 900 * i, verdict: i === 1 ? null : "undecided", status: null })), history: Array.from({ length: 60 }, (_, t) => ({ at: new Date(Date.UTC(2026, 10, 20, t)).toISOString(), n: 60, reward: 0.8 + noise(t) * 0.1, regret: t * 0.4 })), drift: [{ sentence: "The mean reward of all arms fell.", at: "2026-11-22T10:00:00Z", arm: null }], guards: [{ sentence: "3fc8b0 is confirmed.", status: "confirmed", at: "2026-11-23T10:00:00Z" }], promotions: [{ at: "2026-11-23T08:00:00Z", sentence: "3fc8b0 was promoted." }] }),
+    production: () => ({ blocks: empty ? [p("text", "Nothing is in production yet. Next: ", span("code", "convergence serve optimization.yaml"))] : [
+      p("tabs", span("link", "support-answers", "production/support-answers"), span("link", bad("search"), "production/search")),
+      heading("Live"), p("lead", bad("Live since 2026-11-23 08:00:00 UTC: large · prompt 2, with 70 % of the requests, 4,000 rewards.")), list(["2 challengers get requests."]),
+      heading("Arms"), p("text", action("Roll back", "production/support-answers/rollback", "support-answers")),
+      grid(["configuration", "state", "share", "decisions", "evidence", "arm", ""], [1, 2, 3].map((i) => [name(i), span("tag", i === 1 ? "champion" : "active"), `${[0, 70, 20, 10][i]} %`, "4,100", "3.2 of 20", span("code", id(i)), i === 1 ? "" : action("Promote", "production/support-answers/promote", "support-answers", { candidate_id: id(i) })]), [2, 3, 4]),
+      heading("Reward"), plots({ name: "reward", title: "Reward over time", x: { kind: "time" }, y: {}, height: 2.3, layers: [{ mark: "line", points: Array.from({ length: 60 }, (_, t) => ({ x: Date.UTC(2026, 10, 20, t), y: 0.8 + noise(t) * 0.1, tip: bad(`hour ${t}`) })) }] }),
+      heading("Alarms"), list([bad("The mean reward of all arms fell."), " ", span("time", "2026-11-22T10:00:00Z")]),
+    ] }),
     review: () => ({ why_not: empty ? "Cases are approved into the file of a configuration: name it with `--config optimization.yaml`." : null, system: empty ? null : "support", fields: ["question", "tone"], n_proposed: empty ? 0 : 2, proposed: empty ? [] : [1, 2].map((k) => ({ interaction_id: `a${k}`, case_id: `feedback-a${k}`, prompt: bad("When do I prune roses?"), answer: bad("In October."), marks: bad("1 Poor: wrong month"), role: bad("gardener"), model: bad("small"), adapter_version: "gardener-0001", at: "2026-11-24T10:00:00Z" })), decided: empty ? [] : [{ interaction_id: "a0", decision: "approved", case_id: "feedback-a0", at: "2026-11-23T10:00:00Z" }] }),
     conversations: () => ({ conversations: empty ? [] : [1, 2].map((k) => ({ conversation_id: `c${k}`, user_id: "ada", role: bad("gardener"), n_answers: 3, at: "2026-11-24T10:00:00Z", title: bad("When do I prune roses?") })) }),
     conversation: () => ({ conversation_id: "c1", user_id: "ada", role: bad("gardener"), answers: [0, 0, 1].map((before, k) => ({ interaction_id: `a${k}`, question: bad(before ? "And tulips?" : "When do I prune roses?"), n_before: before, answer: bad("In March, when the forsythia blooms."), model: bad("small"), adapter_version: k ? "gardener-0001" : null, at: "2026-11-24T10:00:00Z", is_better: k === 1, mark: k === 2 ? null : { rating: 4, thumbs: null, label: "4 Excellent", reason: bad("short") } })) }),
-    training: () => empty ? { roles: [], sentences: [], commands: ["convergence init tutor --template local-chat", "convergence chat", "convergence train"] } : { roles: ["assistant", bad("gardener")], sentences: [bad("ann (rating): +0.25 [+0.10, +0.40] against the average rater, noise 0.31, 72 marks, 36 of them shared")], commands: [] },
-    "training/assistant": () => { const m = (n, mean, half) => ({ n, mean, low: mean - half, high: mean + half }); const at = (h) => new Date(Date.UTC(2026, 10, 20, h)).toISOString(); const checks = (ok) => ["weights", "kl", "reward", "server"].map((name) => ({ name, passed: ok || name !== "kl", value: name === "server" ? null : 0.41, value_text: name === "server" ? null : "0.41", low: name === "kl" ? 0.35 : null, high: name === "kl" ? 0.47 : null, limit: name === "kl" ? 1.5 : null, unit: name === "kl" ? "nat" : "", sentence: bad(`${name} is judged; the answers must stay close to the incumbent's.`) })); return { role: "assistant", active: "assistant-0002", sentences: ["assistant-0002 answers for the role assistant.", "72 answers, 70 rated, mean reward 0.11 of -1 to 1 (95 % interval -0.01 to 0.23)."], adapters: ["rejected", "active", "inactive"].map((status, i) => ({ version: `assistant-000${3 - i}`, status, meaning: "", sentence: bad(`assistant-000${3 - i} is ${status} since 2026-11-20 06:34 UTC: passed every check`), origin: bad("role assistant, model smollm2-135m-instruct, qrpo on 36 marks, from the base model"), objective: "qrpo", parent: null, n_rows: 36, created_at: at(1), decided_at: at(2), may_activate: status === "inactive", checks: checks(status !== "rejected") })), rounds: [3, 2, 1].map((k) => ({ round_id: `r${k}`, version: `assistant-000${k}`, objective: "qrpo", status: k === 3 ? "failed" : "done", n_rows: 36, started_at: at(8 * k), took: "4 min 2 s", reason: bad("passed every check"), losses: Array.from({ length: 60 }, (_, s) => [s + 1, 1 / (1 + s)]), n_steps: 60, kl_estimate: 0.4 * k, cpu_s: 210.5, peak_bytes: 2.1e9 })), live_tests: [2, 1].map((k) => ({ version: `assistant-000${k}`, status: k === 2 ? "running" : "better", sentence: bad("assistant-0002 is tried against assistant-0001 on 50 % of the conversations: no known difference on 3 ratings of 2 conversations"), at: at(15 * k) })), course: Array.from({ length: 9 }, (_, t) => ({ at: at(4 * t), ...m(12, -0.4 + 0.1 * t, 0.3) })), activations: [{ at: at(9), version: "assistant-0001" }, { at: at(20), version: "assistant-0002" }], answered_by: [null, "assistant-0001", "assistant-0002"].map((version, i) => ({ version, n_answers: 24, reward: m(36, -0.3 + 0.3 * i, 0.2), latency_s: m(24, 2.5, 0.3), n_output_tokens: m(24, 40 - 10 * i, 2) })) }; },
+    training: () => ({ blocks: empty ? [p("text", "No answer is rated yet."), list(...["convergence init tutor --template local-chat", "convergence chat", "convergence train"].map((one) => [span("code", one)]))] : [
+      p("tabs", span("link", "assistant", "training/assistant"), span("link", bad("gardener"), "training/gardener")),
+      heading("Now"), p("lead", "assistant-0002 answers for the role assistant."), list([bad("72 answers, 70 rated.")]),
+      heading("Adapters"), p("text", { ...action("Roll back", "training/assistant/rollback", "assistant"), is_danger: true }),
+      ...["rejected", "active", "inactive"].flatMap((status, i) => {
+        const checks = ["weights", "kl", "reward", "server"].map((one) => [span("tag", status === "rejected" && one === "kl" ? "no" : "yes"), span("code", one), one === "kl" ? "0.41 [0.35, 0.47] nat" : "0.41", "1.5", bad(`${one} is judged; the answers must stay close to the incumbent's.`)]);
+        return [
+          heading(`assistant-000${3 - i}`, 3),
+          p("text", span("tag", status, bad("its meaning")), bad(` assistant-000${3 - i} is ${status}: passed every check`), ...(status === "inactive" ? [" ", action("Activate", "training/assistant/activate", "assistant-0001")] : [])),
+          grid(["passed", "check", "measured [95 % interval]", "limit", "verdict"], checks, [3], status === "active" ? "" : status === "rejected" ? "1 of 4 checks not passed" : "4 checks passed"),
+        ];
+      }),
+      heading("Ratings over time"), plots({ name: "rewards", title: "Mean reward of consecutive ratings over time", height: 2.5, x: { kind: "time" }, y: { low: -1, high: 1 }, layers: [{ mark: "band", points: Array.from({ length: 9 }, (_, t) => ({ x: Date.UTC(2026, 10, 20, 4 * t), y: 0.1 * t, y_ends: [0.1 * t - 0.3, 0.1 * t + 0.3] })) }, { mark: "line", colour: "muted", is_dashed: true, points: [{ x: Date.UTC(2026, 10, 20, 9), y: -1 }, { x: Date.UTC(2026, 10, 20, 9), y: 1, tip: bad("assistant-0001 is activated") }] }] }),
+      heading("Answers by adapter"), grid(["adapter", "answers", "mean reward"], [["none", "24", "−0.300 [−0.500, −0.100]"], [span("code", "assistant-0002"), "24", "+0.300 [+0.100, +0.500]"]], [1, 2]),
+      heading("Training rounds"), plots(...[3, 1].map((k) => ({ name: `loss-r${k}`, title: `Loss of each step, assistant-000${k}`, heading: bad(`assistant-000${k}`), height: 2.3, x: { title: "step", kind: "whole" }, y: { title: "loss" }, layers: [{ mark: "line", points: Array.from({ length: 60 }, (_, s) => ({ x: s + 1, y: 1 / (1 + s), tip: `step ${s + 1}` })) }] }))),
+      grid(["started", "status", "adapter", "rows", "result"], [3, 2, 1].map((k) => [span("time", "2026-11-20T08:00:00Z"), span("tag", k === 3 ? "failed" : "done"), span("code", `assistant-000${k}`), "36", bad("passed every check")]), [3]),
+      heading("Raters"), list([bad("ann (rating): +0.25 [+0.10, +0.40] against the average rater, noise 0.31, 72 marks, 36 of them shared")]),
+    ] }),
     session: () => ({ csrf: "c", can_write: false, why_not: null, chat: null, store: "/data/results", version: "0.1.0" }),
     "sql/questions": () => ({ questions: [{ title: "Which configurations are best?", sql: "SELECT name, mean, low, high FROM leaderboard ORDER BY mean DESC" }, { title: "What did each model cost?", sql: "SELECT model, sum(cost_usd) AS usd\nFROM attempts\nGROUP BY model" }], tables: { runs: ["run_id", "name"], attempts: ["model", "cost_usd"] } }),
     sql: (q) => q.get("q").includes("DROP") ? { $status: 400, detail: "Only one SELECT is answered." } : { columns: [{ name: "name", type: "VARCHAR" }, { name: "mean", type: "DOUBLE" }], rows: Array.from({ length: 30 }, (_, i) => [name(i % nCandidates), mean(i % nCandidates)]), n_rows: 30, cut: false, ms: 4.2 },

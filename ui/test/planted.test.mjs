@@ -210,12 +210,11 @@ describe("people", () => {
     await context.close();
   }));
 
-  test("see why an adapter was refused, and the loss of another round", () => over({}, async (base, server) => {
+  test("see why an adapter was refused, and the loss of each round", () => over({}, async (base, server) => {
     const { page, problems, context } = await open(browser, `${base}training`);
     await settled(page);
     await page.click("text=1 of 4 checks not passed");
-    await page.waitForSelector("[aria-label='Checks of assistant-0003'] tr:has-text('no') >> text=[0.35, 0.47]");
-    await page.click("tr:has-text('assistant-0001') button:has-text('Loss')");
+    await page.waitForSelector("details[open] tr:has-text('no') >> text=[0.35, 0.47]");
     await page.waitForSelector(".canvas[data-ready][aria-label='Loss of each step, assistant-0001']");
     await page.click("text=Roll back…");
     await page.fill("input[type=password]", "wrong");

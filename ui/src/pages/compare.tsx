@@ -1,23 +1,23 @@
 /* Compare: two configurations of one run, or what two runs hand over. */
 import { useData } from "../api";
-import { Sections, type Block } from "../blocks";
+import { Sections, type BlockPage } from "../blocks";
 import { Empty, Show } from "../parts";
 import { setQuery } from "../router";
 import { marked, reward } from "../text";
-import type { Leaderboard, Overview } from "../types";
+import type { Leaderboard, Runs } from "../types";
 import { leaders } from "./answers";
 import { Tabs } from "./tabs";
 
 export function Compare({ run, query }: { run: string | undefined; query: URLSearchParams }) {
   const board = useData<Leaderboard>(run ? `runs/${encodeURIComponent(run)}/leaderboard` : null);
-  const runs = useData<Overview>(run ? null : "overview");
+  const runs = useData<Runs>(run ? null : "runs");
   const latest = runs.data?.runs.find((r) => r.status !== "running" && r.best);
   const [base, best, third] = leaders(board.data?.rows ?? []);
   const names = run ? [base ?? best, base ? best : third].map((c) => c?.candidate_id) : latest && ["default", "recommended"].map((name) => `${latest.run_id}:${name}`);
   const isChosen = query.has("a") || query.has("b");
   const [a, b] = isChosen ? [query.get("a") ?? "", query.get("b") ?? ""] : [names?.[0] ?? "", names?.[1] ?? ""];
   const full = (side: string) => (run && side ? `${run}:${side}` : side);
-  const loaded = useData<{ blocks: Block[] }>(a && b ? "compare" : null, { a: full(a), b: full(b) });
+  const loaded = useData<BlockPage>(a && b ? "compare" : null, { a: full(a), b: full(b) });
   document.title = "Compare · The Convergence";
   return (
     <>
@@ -29,7 +29,7 @@ export function Compare({ run, query }: { run: string | undefined; query: URLSea
   );
 }
 
-function Choose({ run, a, b, rows, runs }: { run: string | undefined; a: string; b: string; rows?: Leaderboard; runs?: Overview }) {
+function Choose({ run, a, b, rows, runs }: { run: string | undefined; a: string; b: string; rows?: Leaderboard; runs?: Runs }) {
   const choices: [string, string][] = run
     ? (rows?.rows ?? []).slice(0, 300).map((r) => [r.candidate_id, `${marked(r.name.slice(0, 80))} · ${reward(r.mean)}`])
     : (runs?.runs ?? []).map((r) => [r.run_id, `${marked(r.label)} · ${r.status}`]);

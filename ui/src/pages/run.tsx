@@ -1,15 +1,13 @@
 /* Run: what was found, how the search came there, what it paid. */
 import { useState } from "preact/hooks";
 import { useData } from "../api";
-import { sectionTitles, Sections, type Block } from "../blocks";
-import { anchor, Card, Empty, Figure, Show, Status, Table, type Column } from "../parts";
+import { sectionTitles, Sections, type BlockPage } from "../blocks";
+import { anchor, Card, Empty, Show, Table, type Column } from "../parts";
 import { Link, setQuery, to } from "../router";
-import { count, Interval, One, plural, reward, seconds, Strip, Time } from "../text";
-import type { Allocation, Candidate, Leaderboard, Run as Data } from "../types";
-import { Write } from "../write";
+import { count, Interval, One, reward, Strip } from "../text";
+import type { Allocation, Candidate, Leaderboard } from "../types";
 import { AllocationMap } from "./allocation";
 import { ParallelChart, SliceCharts } from "./run_charts";
-import { Spent } from "./overview";
 import { Tabs } from "./tabs";
 
 function candidateColumns(run: string, rows: Candidate[], picked: string[], pick: (id: string) => void): Column<Candidate>[] {
@@ -47,63 +45,30 @@ function candidateColumns(run: string, rows: Candidate[], picked: string[], pick
   ];
 }
 
-export function Run({ run }: { run: string; query: URLSearchParams }) {
+export function Run({ run }: { run: string }) {
   const base = `runs/${encodeURIComponent(run)}`;
-  const loaded = useData<Data>(base, {}, run);
-  const report = useData<{ blocks: Block[] }>(`${base}/report`, {}, run);
+  const loaded = useData<BlockPage>(base, {}, run);
   const leaderboard = useData<Leaderboard>(`${base}/leaderboard`, {}, run);
   const allocation = useData<Allocation>(`${base}/allocation`, {}, run);
   const [picked, setPicked] = useState<string[]>([]);
   const pick = (id: string) => setPicked((old) => (old.includes(id) ? old.filter((one) => one !== id) : [...old.slice(-1), id]));
-  document.title = `${loaded.data?.label ?? "Run"} · The Convergence`;
+  const open = (id: string) => setQueryAnswers(run, id, null);
+  document.title = `${loaded.data?.title ?? "Run"} · The Convergence`;
   return (
     <>
-      <h1><One text={loaded.data?.label ?? run} max={120} /></h1>
+      <h1><One text={loaded.data?.title ?? run} max={120} /></h1>
       <Tabs run={run} at="" />
       <Show of={loaded}>
         {(d) => (
           <>
-            <p class="lead row">
-              <Status status={d.status} /> <span><One text={d.system} /></span>
-              <span>started <Time at={d.started_at} /></span>
-              {d.ended_at && <span>ended <Time at={d.ended_at} /></span>}
-              <Write
-                name={d.status === "running" ? "Stop" : "Resume"} path={`${base}/${d.status === "running" ? "stop" : "resume"}`}
-                confirm={d.label} hidden={!["running", "stopped", "interrupted", "failed"].includes(d.status)}
-                ask={d.status === "running"
-                  ? "The run stops after the evaluations in flight and keeps its results. You can resume it."
-                  : "The run continues where it stopped, within the remaining budget."}
-                done={loaded.again}
-              />
-            </p>
-            {d.command && <p>Next: <code><One text={d.command} max={600} /></code></p>}
-            {d.progress && d.status === "running" && (
-              <Card title="Progress">
-                <p>
-                  {d.progress.sentence ? <One text={d.progress.sentence} max={600} /> : (
-                    <>Generation {count(d.progress.generation)}{d.progress.max_generations ? ` of ${count(d.progress.max_generations)}` : ""}</>
-                  )}
-                  {" "}{`${plural(d.progress.n_settled, "evaluation")}.`}
-                  {d.progress.seconds_left !== null && <> About {seconds(d.progress.seconds_left)} left.</>}
-                </p>
-              </Card>
-            )}
-            <div class="figures">
-              {d.best && d.best.mean !== null && <Figure value={reward(d.best.mean)}>reward of <One text={d.best_name} max={60} />, <Interval {...d.best} />{d.best_on && `, on ${d.best_on}`}</Figure>}
-              <Figure value={<Spent run={d} />}>spent</Figure>
-              <Figure value={count(d.n_candidates)}>configurations in {plural(d.n_generations, "generation")}, {plural(d.n_cases, "test case")}</Figure>
-              <Figure value={count(d.n_evaluations)}>evaluations, {count(d.n_failed)} failed, {count(d.n_missing)} missing</Figure>
-            </div>
-            {d.reason && <p class="muted small">Why it ended: <One text={d.reason} max={1_000} /></p>}
+            <Sections of={d.blocks} to={1} />
+            <nav class="contents small" aria-label="Sections">
+              {sectionTitles(d.blocks).map((title) => <a key={title} href={`#${anchor(title)}`}>{title}</a>)}
+            </nav>
+            <Sections of={d.blocks} from={1} to={2} open={open} />
           </>
         )}
       </Show>
-      {report.data && (
-        <nav class="contents small" aria-label="Sections">
-          {sectionTitles(report.data.blocks).map((title) => <a key={title} href={`#${anchor(title)}`}>{title}</a>)}
-        </nav>
-      )}
-      {report.data && <Sections of={report.data.blocks} to={1} open={(id) => setQueryAnswers(run, id, null)} />}
       {leaderboard.data && leaderboard.data.rows.length > 0 && (
         <Card title="Leaderboard" note={leaderboard.data.note}>
           <div class="row" style={{ marginBottom: ".6rem" }}>
@@ -125,11 +90,11 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
             <ParallelChart of={leaderboard.data} />
           </Card>
           <Card title="Slices" note="Each point is one configuration: its value of one parameter, and its reward with the interval.">
-            <SliceCharts of={leaderboard.data} open={(id) => setQueryAnswers(run, id, null)} />
+            <SliceCharts of={leaderboard.data} open={open} />
           </Card>
         </>
       )}
-      {report.data && <Sections of={report.data.blocks} from={1} open={(id) => setQueryAnswers(run, id, null)} />}
+      {loaded.data && <Sections of={loaded.data.blocks} from={2} open={open} />}
       {leaderboard.data && !leaderboard.data.rows.length && <Empty>No generation is finished yet. Configurations and scores appear here automatically.</Empty>}
     </>
   );

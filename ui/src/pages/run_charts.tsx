@@ -1,7 +1,8 @@
 /* Charts of a run. */
 import { useMemo } from "preact/hooks";
 import { Chart, type Colours } from "../chart";
-import { PlotChart, type Plot, type Point } from "../plot";
+import type { Plot, Point } from "../option";
+import { PlotChart } from "../plot";
 import { interval, reward } from "../text";
 import type { Candidate, Leaderboard, Parameter } from "../types";
 

@@ -2,14 +2,15 @@
 import { useData } from "../api";
 import { Link, to } from "../router";
 import { One } from "../text";
-import type { Run } from "../types";
+import type { Runs } from "../types";
 
 export function Tabs({ run, at }: { run: string; at: "" | "answers" | "compare" | "prompts" }) {
   const pages = [["", "Run"], ["answers", "Answers"], ["compare", "Compare"], ["prompts", "Prompts"]] as const;
-  const about = useData<Run>(at === "" ? null : `runs/${encodeURIComponent(run)}`, {}, false);
+  const runs = useData<Runs>(at === "" ? null : "runs", {}, false);
+  const label = runs.data?.runs.find((r) => r.run_id === run)?.label ?? run;
   return (
     <>
-    {at !== "" && <p class="lead"><Link href={to("runs", run)}><One text={about.data?.label ?? run} max={80} /></Link></p>}
+    {at !== "" && <p class="lead"><Link href={to("runs", run)}><One text={label} max={80} /></Link></p>}
     <nav class="tabs" aria-label="Pages of the run">
       {pages.map(([place, name]) => (
         <Link key={place} href={place ? to("runs", run, place) : to("runs", run)} current={place === at}>{name}</Link>
