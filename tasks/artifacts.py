@@ -28,11 +28,10 @@ from convergence_core.result.number_text import plural
 from convergence_core.result.verdict import verdict_of
 from tasks.notify.system_events import budget_events
 from tasks.report.blocks import Grid
+from tasks.report.document import learner_blocks
 from tasks.report.games_section import games_blocks
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.phrases import ending, named_label, spend
-from tasks.report.prompts_section import prompt_blocks
-from tasks.report.rlp_section import thinking_blocks
 from tasks.report.sao_section import preference_blocks, preference_report
 from tasks.report.stills import learning_curve_png
 from tasks.report.tables import CAUTIOUS, RANKED_BY, leaderboard_grid, spending
@@ -264,17 +263,8 @@ def _show_findings(run: Run, result: RunResult, when: str) -> None:
     curve = f"![learning curve](data:image/png;base64,{picture})"
     _show_text(run, "learning-curve", curve, f"Learning curve {of}")
     _show_text(run, "spend", markdown_of(spent), f"Spend {of}")
-    if result.thinking is not None:
-        _show_text(
-            run, "thoughts", markdown_of(thinking_blocks(result.thinking)), f"Thoughts {of}"
-        )
-    if result.prompts is not None:
-        is_offline = bool(result.facts.get("offline"))
-        written = markdown_of(prompt_blocks(result.prompts, is_offline=is_offline))
-        _show_text(run, "prompts", written, f"Written prompts {of}")
-    if result.preferences is not None:
-        preferences = markdown_of(preference_blocks(result.preferences))
-        _show_text(run, "preferences", preferences, f"Preferences {of}")
+    for name, blocks in learner_blocks(result).items():
+        _show_text(run, name, markdown_of(blocks), f"{name.capitalize()} {of}")
 
 
 def _show_text(run: Run, name: str, markdown: str, title: str) -> None:

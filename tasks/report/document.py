@@ -93,7 +93,7 @@ def _details(result: RunResult, *, is_whole: bool = True) -> list[Block]:
         *course_blocks(result.curve, result.level, holdout_of(result)),
         *explanation_blocks(result),
         *_sources(result),
-        *_society(result),
+        *itertools.chain.from_iterable(learner_blocks(result).values()),
         *(_leaderboard(result) if is_whole else ()),
         *costs(result),
         *_not_done(result),
@@ -131,21 +131,23 @@ def _judges(result: RunResult) -> list[Block]:
     return judge_blocks(result.judges)
 
 
-def _society(result: RunResult) -> list[Block]:
-    blocks: list[Block] = []
+def learner_blocks(result: RunResult) -> dict[str, list[Block]]:
+    """Return learner's work → its section, for the learners that took part."""
+    sections: dict[str, list[Block]] = {}
     if result.thinking is not None:
         from tasks.report.rlp_section import thinking_blocks  # noqa: PLC0415 - brings numpy
 
-        blocks += thinking_blocks(result.thinking)
+        sections["thoughts"] = thinking_blocks(result.thinking)
     if result.preferences is not None:
         from tasks.report.sao_section import preference_blocks  # noqa: PLC0415 - as above
 
-        blocks += preference_blocks(result.preferences)
+        sections["preferences"] = preference_blocks(result.preferences)
     if result.prompts is not None:
         from tasks.report.prompts_section import prompt_blocks  # noqa: PLC0415 - as above
 
-        blocks += prompt_blocks(result.prompts, is_offline=bool(result.facts.get("offline")))
-    return blocks
+        is_offline = bool(result.facts.get("offline"))
+        sections["prompts"] = prompt_blocks(result.prompts, is_offline=is_offline)
+    return sections
 
 
 def _sources(result: RunResult) -> list[Block]:

@@ -17,6 +17,7 @@ from tests.cli.conftest import cli as cli  # noqa: PLC0414 - the fixture
 from tests.docs.test_documents import ROOT, blocks
 from tests.games.game_worlds import Gamer, play_round, write_games
 from tests.support.commands import Runner
+from tests.support.page_viewer import sections
 from tests.support.writing_runs import STORE
 
 (GAME,) = blocks((ROOT / "docs/games.md").read_text(encoding="utf-8"), "python")
@@ -55,11 +56,11 @@ def proposed(cli: Runner, folder: Path) -> list[dict[str, str]]:
     return list(done.json["proposed"])
 
 
-def counted(folder: Path) -> list[str]:
+def counted(folder: Path) -> str | None:
     """Return what the overview of the pages says waits for a decision."""
     source = PageSource(ParquetStore(folder / STORE))
     with closing(source):
-        return [one["sentence"] for one in overview(source)["needs"] if one["kind"] == "review"]
+        return sections(overview(source)).get("Needs your attention")
 
 
 def test_a_person_decides_what_becomes_a_test_case(cli: Runner, project: Path):
@@ -68,7 +69,9 @@ def test_a_person_decides_what_becomes_a_test_case(cli: Runner, project: Path):
     assert found["Calculate 2*3"]["response"] == "4"
     assert found["Calculate 7*6"]["marks"].endswith("the reference answers 42")
     assert not (project / "approved.jsonl").exists()
-    assert counted(project) == ["2 inputs that broke the system in a game may become test cases."]
+    assert counted(project) == (
+        "2 inputs that broke the system in a game may become test cases. convergence review"
+    )
     config, store = project / "optimization.yaml", ("--store", project / STORE)
     n_cases = len(load(config).cases)
     name = found["Calculate 7*6"]["interaction_id"]
@@ -78,11 +81,14 @@ def test_a_person_decides_what_becomes_a_test_case(cli: Runner, project: Path):
         f"game-{name}", {"text": "Calculate 7*6"}, "42", ["games"],
     )  # fmt: skip
     assert len(load(config).cases) == n_cases + 1
-    assert counted(project) == ["1 input that broke the system in a game may become a test case."]
+    assert (
+        counted(project)
+        == "1 input that broke the system in a game may become a test case. convergence review"
+    )
     other = found["Calculate 2*3"]["interaction_id"]
     assert cli("review", config, *store, "--reject", other).code == 0
     assert proposed(cli, project) == []
-    assert counted(project) == []
+    assert counted(project) is None
     with FeedbackStore(project / STORE) as feedback:
         assert feedback.fetch("SELECT count(*) FROM ratings", ()) == [(0,)], "nobody rated it"
 

@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 from convergence import load_result
 from convergence.cli.app import app
 from convergence_core.result import RunResult, number_text, verdict_of
-from tasks.pages import overview, production, search_course
+from tasks.pages import overview, production, run_summary
 from tasks.pages.source import PageSource
 from tasks.report.phrases import alpha_left
 from tasks.run.adoption import stored_result
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
+from tests.support.page_viewer import sections
 from tests.support.searching import search
 
 TARGET = '''
@@ -139,7 +140,7 @@ def test_every_surface_has_the_same_sentence(run: Finished):
 def run_page(run: Finished) -> str:
     """Return the text of the web application's page of the run."""
     source = run.source
-    parts = search_course.report(source, source.runs()[0])["blocks"]
+    parts = run_summary.run_page(source, source.runs()[0])["blocks"]
     return "".join(texts_of(parts))
 
 
@@ -195,9 +196,7 @@ def test_the_error_left_on_the_held_out_cases_is_the_reports(run: Finished):
     assert left in run.read("report.md")
     assert left in " ".join(run.command("gates").split())
     assert json.loads(run.command("gates", "--json"))["alpha_left"]["known"].endswith(left)
-    assert any(
-        text.endswith(left) for text in production.production(run.source, "known")["sentences"]
-    )
+    assert left in sections(production.production(run.source, "known"))["Live"]
 
 
 def test_a_person_may_take_what_is_likely_and_not_proven(run: Finished):
@@ -217,15 +216,15 @@ def test_a_person_may_take_what_is_likely_and_not_proven(run: Finished):
     assert (done["candidate_id"], done["params"]) == (best.candidate_id, dict(best.params))
     champion = json.loads(run.command("gates", "--json"))["champions"]["known"]
     assert champion["candidate_id"] == best.candidate_id
-    (shown,) = production.production(run.source, "known")["promotions"]
+    shown = sections(production.production(run.source, "known"))["Promotions"]
     sentence = verdict_of(run.result).sentence
     if run.kind == "better":
         assert champion["reason"] == f"promoted from {run.label}"
         assert sentence.startswith("Promoted: ")
     else:
-        for text in (champion["reason"], shown["sentence"]):
+        for text in (champion["reason"], shown):
             assert f"by {getpass.getuser()}, not proven (difference +" in text
-            assert text.endswith("The old prompt breaks a law.")
+            assert "The old prompt breaks a law." in text
         assert "Not proven: it is the champion nevertheless" in sentence
     told = load_result(run.label, storage=run.store).result
     assert verdict_of(told).sentence == sentence
