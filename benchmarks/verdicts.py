@@ -5,7 +5,6 @@
 Power: one look at binary rewards (n = 100) and normal ones clipped to [0, 1] (n = 30), true difference .1. Error:
 equal pairs in five environments, with one look, with 200 looks at a growing number of cases, and with 30 nights of
 other candidates on the same cases. *Likely*: of equal and of better pairs, how many are called at least likely better.
-The peer is the test by betting, which is valid for ever.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from scipy.special import stdtr
 
 from benchmarks.machine import options
 from benchmarks.tables import header, row
-from convergence_core.gate.betting import Floats, log_highest_wealth
+from convergence_core.gate.betting import Floats
 from convergence_core.gate.intervals import one_look_p
 from convergence_core.gate.paired import PairedGate, level_of_look
 from convergence_core.result.verdict import LEAST_LIKELY, LIKELY, LIKELY_P
@@ -50,11 +49,6 @@ ENVIRONMENTS: dict[str, Draw] = {
 def promotes(differences: Floats, n_earlier: int = 0) -> bool:
     """Whether one look at a difference promotes, after earlier looks at the same cases."""
     return one_look_p(differences) <= level_of_look(ALPHA, [n_earlier])
-
-
-def bets(differences: Floats) -> bool:
-    """Whether the test that is valid for ever promotes."""
-    return log_highest_wealth((differences + 1.0) / 2.0, 0.5, "above") >= -float(np.log(ALPHA))
 
 
 def looks(rng: np.random.Generator, draw: Draw, n_looks: int = 200) -> bool:
@@ -95,14 +89,14 @@ def main() -> None:
     """Print power, errors and how often a pair is called likely better."""
     k = options(__doc__, runs=400).runs
     print("## Power of one look, true difference .1\n")
-    print(header("rewards", "gate", "betting", "at least likely"))
+    print(header("rewards", "gate", "at least likely"))
     powers: tuple[tuple[str, int, Draw], ...] = (
         ("binary .6", 100, binary),
         ("binary .7", 100, partial(binary, mean=0.7)),
         ("normal .5", 30, normal),
     )
     for name, n, draw in powers:
-        cells = [share(k, test, draw, n, 0.1) for test in (promotes, bets, is_likely)]
+        cells = [share(k, test, draw, n, 0.1) for test in (promotes, is_likely)]
         print(row(f"{name}, n = {n}", *cells), flush=True)
     print("\n## Equal pairs promoted, and called at least likely better\n")
     print(header("environment", "one look", "200 looks", "30 nights", "likely, n = 20", "n = 100"))

@@ -1,22 +1,15 @@
-"""Paired test of candidate and champion on the same cases, at any look or at one.
+"""Paired test of candidate and champion on the same cases, one look at a time.
 
 Null: the mean difference of rewards, candidate less champion, is at most ``min_effect``. Differences
-d in [-1, 1], of weight w up to 1, are moved to [0, 1] and bet on one by one (``betting``); case
-difficulty cancels within each pair:
-
-    y = (w (d - effect) + effect + 1) / 2,    m = (1 + effect) / 2                                 (1)
-
-so that ``E[y] <= m`` says ``E[w (d - effect)] <= 0``. The other null, "at least ``min_effect``", says
-when to give up. The order of the pairs must not depend on their values; a hash of the case decides it.
+d in [-1, 1], of weight w up to 1, are tested at a fixed n by ``intervals.one_look_p`` on
+``w (d - effect) / (1 + effect)``; case difficulty cancels within each pair. The other null, "at least
+``min_effect``", says when to give up. Cases are taken as drawn from those that matter.
 
 A verdict *promote* is wrong with probability at most ``alpha``, however often one looks; so is a
-verdict *keep*. Cases are taken as drawn from those that matter.
+verdict *keep*: looks at the same cases share ``alpha``. Each spends ``SPENT`` of what is left on its
+cases,
 
-A run looks once, at a fixed n, and such a look need not pay for looking for ever: ``judge`` with a
-``level`` tests with ``intervals.one_look_p`` on ``w (d - effect) / (1 + effect)``. Looks at the same
-cases share ``alpha``: each spends ``SPENT`` of what is left on its cases,
-
-    level = SPENT alpha mean over the cases of (1 - SPENT)^k                                       (2)
+    level = SPENT alpha mean over the cases of (1 - SPENT)^k                                       (1)
 
 with k earlier looks at a case. So the levels of all looks at a set of cases add up to ``alpha`` at most,
 and cases not looked at before renew it by their share.
@@ -32,12 +25,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtri, stdtr
 
 from convergence_core.caveats import LEAST_FORECAST
-from convergence_core.gate.betting import Floats, Side, log_highest_wealth, log_wealth_of_counts
+from convergence_core.gate.betting import Floats
 from convergence_core.gate.intervals import one_look_p
 
 Decision = Literal["promote", "keep", "undecided"]
+Side = Literal["above", "below"]
+"""Alternative: the mean difference is above, or below, an effect."""
 
-N_BISECTIONS = 50
 SPENT = 0.9
 """Share of the error left on its cases that a look spends."""
 N_FUTURES = 200
@@ -47,7 +41,7 @@ HORIZON = 4_000
 
 
 def level_of_look(alpha: float, n_earlier: ArrayLike) -> float:
-    """Return the error that a look may spend (eq. 2).
+    """Return the error that a look may spend (eq. 1).
 
     Args:
         alpha: of all looks together.
@@ -85,11 +79,10 @@ class PairedVerdict:
     """Mean difference in [-1, 1]; NaN without pairs."""
     low: float
     high: float
-    """Confidence sequence of the mean difference at level ``1 - alpha``; of one look, the differences
-    that it does not reject, so that ``low`` is above ``min_effect`` where it promotes."""
+    """The differences that this look does not reject: ``low`` is above ``min_effect`` where it
+    promotes."""
     log_e_better: float
-    """Highest evidence that it is better by more than ``min_effect``, nats; of one look, that of its
-    p-value."""
+    """Evidence that it is better by more than ``min_effect``, nats: that of the p-value."""
     log_e_worse: float
     """The same that it is not better by as much."""
     log_threshold: float
@@ -100,7 +93,7 @@ class PairedVerdict:
 
     @property
     def p_value(self) -> float:
-        """P-value of "not better by more than ``min_effect``", valid at any look or at this one."""
+        """P-value of "not better by more than ``min_effect``"."""
         return float(np.exp(-self.log_e_better))
 
 
@@ -129,33 +122,24 @@ class PairedGate:
         differences: Sequence[float] | ArrayLike,
         weights: ArrayLike | None = None,
         *,
-        level: float | None = None,
+        level: float,
     ) -> PairedVerdict:
-        """Judge pairs in an order that does not depend on their values.
+        """Judge pairs.
 
         Args:
             differences: candidate's reward less champion's, (n,), in [-1, 1].
             weights: of the cases, (n,), positive; ``None``: all alike. What is judged is then the
                 weighted mean.
-            level: error that this one look may spend (``level_of_look``); ``None``: the verdict holds
-                at any look, and all of ``alpha`` is for that.
+            level: error that this look may spend (``level_of_look``).
 
         Raises:
             ValueError: a difference is not in [-1, 1], or a weight not positive and finite.
         """
         given, shares = _checked(differences, weights)
-        if level is None:
-            moved, null = _moved(given, shares, self.min_effect)
-            better = log_highest_wealth(moved, null, "above")
-            worse = log_highest_wealth(moved, null, "below")
-            low, high = _interval(given, shares, self.alpha)
-        else:
-            better, worse = (
-                max(0.0, -_log_p(given, shares, self.min_effect, side))
-                for side in ("above", "below")
-            )
-            low, high = (_end(given, shares, level, side) for side in ("above", "below"))
-        threshold = -float(np.log(self.alpha if level is None else level))
+        sides: tuple[Side, ...] = ("above", "below")
+        better, worse = (max(0.0, -_log_p(given, shares, self.min_effect, side)) for side in sides)
+        low, high = (_end(given, shares, level, side) for side in sides)
+        threshold = -float(np.log(level))
         decision: Decision = "undecided"
         if better >= threshold and better >= worse:
             decision = "promote"
@@ -184,7 +168,7 @@ class PairedGate:
 
         Futures are drawn from the pairs seen, each from a reweighting of them (the Bayesian
         bootstrap, D. B. Rubin 1981), so that the forecast includes the uncertainty of the effect. The
-        next look takes old and new pairs at the level of (eq. 2). It decides if the normal quantile
+        next look takes old and new pairs at the level of (eq. 1). It decides if the normal quantile
         is passed with the worst value added once. The same pairs have the same forecast.
 
         Args:
@@ -241,39 +225,6 @@ def _end(given: Floats, shares: Floats, level: float, side: Side) -> float:
     if excess(far) >= 0.0:
         return outside
     return float(brentq(excess, far, inside, xtol=2e-4))
-
-
-def _moved(given: Floats, shares: Floats, effect: float) -> tuple[Floats, float]:
-    """Return y, (n,), and m (eq. 1)."""
-    return (shares * (given - effect) + effect + 1.0) / 2.0, (1.0 + effect) / 2.0
-
-
-def _interval(given: Floats, shares: Floats, alpha: float) -> tuple[float, float]:
-    """Return the effects that neither side rejects at ``alpha / 2``, by bisection.
-
-    Both kinds of wealth are monotone in the effect: a bet's factor above is
-    ``1 + c w (d - effect) / (1 + effect)``, whose derivative is never positive.
-    """
-    if not given.size:
-        return -1.0, 1.0
-    threshold = float(np.log(2.0 / alpha))
-    pairs, counts = np.unique(np.stack((given, shares)), axis=1, return_counts=True)
-    centre = float(np.clip(np.average(given, weights=shares), -1.0 + 1e-9, 1.0 - 1e-9))
-
-    def end(outside: float, side: Side) -> float:
-        rejected, kept = outside, centre
-        for _ in range(N_BISECTIONS):
-            middle = (rejected + kept) / 2.0
-            moved, null = _moved(pairs[0], pairs[1], middle)
-            if not 0.0 < null < 1.0:
-                break
-            if log_wealth_of_counts(moved, counts, null, side) >= threshold:
-                rejected = middle
-            else:
-                kept = middle
-        return rejected
-
-    return end(-1.0, "above"), end(1.0, "below")
 
 
 def _checked(
