@@ -245,6 +245,11 @@ class Rating(Mark):
     interaction_id: str
     created_us: int = 0
 
+    @property
+    def place(self) -> tuple[str]:
+        """The interaction that is marked."""
+        return (self.interaction_id,)
+
     def is_same_mark(self, other: "Rating | None") -> bool:
         """Return whether another rating has the same mark and reason."""
         return other is not None and (self.rating, self.thumbs, self.reason) == (
@@ -293,12 +298,12 @@ class AnswerComparison(AnswerChoice):
             )
 
     @property
-    def pair(self) -> tuple[str, str]:
+    def place(self) -> tuple[str, str]:
         """Both interactions in an order that is independent of the choice."""
         low, high = sorted((self.chosen_id, self.rejected_id))
         return low, high
 
-    def is_same_choice(self, other: Self | None) -> bool:
+    def is_same_mark(self, other: Self | None) -> bool:
         """Return whether another comparison has the same choice and reason."""
         return other is not None and (self.chosen_id, self.rejected_id, self.reason) == (
             other.chosen_id,

@@ -180,21 +180,14 @@ def mark_stale(
     return [adapter.version for adapter in fresh]
 
 
-def mark_rating_stale(
-    connection: Connection, interaction_id: str, user_id: str, *, reason: str, at_us: int
+def mark_place_stale(
+    connection: Connection, place: Sequence[str], user_id: str, change: str, *, at_us: int
 ) -> list[str]:
-    """Make stale what was trained on a user's mark of an answer; return the versions."""
-    where = "r.kind = 'rating' AND r.interaction_id = ? AND r.user_id = ?"
-    versions = _dependent(connection, where, (interaction_id, user_id))
-    return mark_stale(connection, versions, reason=reason, at_us=at_us)
-
-
-def mark_comparison_stale(
-    connection: Connection, pair: tuple[str, str], user_id: str, *, reason: str, at_us: int
-) -> list[str]:
-    """Make stale what was trained on a user's choice between two answers; return the versions."""
-    where = "r.kind = 'comparison' AND r.interaction_id = ? AND r.other_id = ? AND r.user_id = ?"
-    versions = _dependent(connection, where, (*pair, user_id))
+    """Make stale what was trained on a user's mark of an answer, or of two; return the versions."""
+    first, *others = place
+    where = "r.interaction_id = ? AND r.other_id = ? AND r.user_id = ?"
+    versions = _dependent(connection, where, (first, "".join(others), user_id))
+    reason = f"a {'comparison' if others else 'rating'} it learned from was {change}"
     return mark_stale(connection, versions, reason=reason, at_us=at_us)
 
 

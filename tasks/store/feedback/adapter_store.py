@@ -37,16 +37,11 @@ from tasks.store.feedback.adapter_files import (
 )
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.live_tests import begin_test, end_test_of, live_tests, running_test
-from tasks.store.feedback.schema import ADAPTERS, GATE_CHECKS, checked_name
+from tasks.store.feedback.schema import ADAPTERS, GATE_CHECKS, MARKS, checked_name
 
 if TYPE_CHECKING:
     from convergence_core.config.feedback import LiveTestConfig
 
-_LAST_SEQ = {
-    "rating": "SELECT max(seq) FROM ratings WHERE interaction_id = ? AND user_id = ?",
-    "comparison": "SELECT max(seq) FROM comparisons WHERE low_id = ? AND high_id = ? AND user_id = ?",
-}
-"""Kind → number of the event that counts, of one or two answers and a user."""
 _HOUR_US: Final = 3_600_000_000
 KEPT_US: Final[Mapping[AdapterStatus, int]] = {"stale": _HOUR_US, "rejected": 7 * 24 * _HOUR_US}
 """Status that is final → microseconds for which an adapter's files are kept from then on: those of a stale
@@ -430,7 +425,9 @@ def _changed(
     for mark in marks:
         answers = [answer_id for answer_id in (mark.interaction_id, mark.other_id) if answer_id]
         values = (*answers, mark.user_id)
-        (last,) = connection.execute(_LAST_SEQ[mark.kind], values).fetchone()
+        table = MARKS[mark.kind]
+        sql = f"SELECT max(seq) FROM {table.name} WHERE {table.at}"  # noqa: S608 - declared names
+        (last,) = connection.execute(sql, values).fetchone()
         if last is None:
             raise _forgotten()
         if last != mark.seq:

@@ -11,25 +11,17 @@ from convergence_core.feedback.records import LABELS, Rating
 from convergence_core.result.number_text import plural
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.live_tests import live_tests
-from tasks.store.feedback.schema import LAST_RATING, RATINGS, rating_of
+from tasks.store.feedback.schema import COMPARISONS, CURRENT_RATINGS, RATINGS
 
 _LAST_MARKS = (
-    "SELECT i.role, r.rating, r.thumbs, count(*) FROM ratings r "  # noqa: S608 - constants
-    "JOIN interactions i ON i.interaction_id = r.interaction_id "
-    f"WHERE {LAST_RATING} AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) "
+    f"SELECT i.role, r.rating, r.thumbs, count(*) FROM {CURRENT_RATINGS} "  # noqa: S608 - constants
     "GROUP BY i.role, r.rating, r.thumbs"
 )
 _ANSWERS = "SELECT role, count(*) FROM interactions GROUP BY role ORDER BY role"
-_RATED = (
-    "SELECT i.role, count(DISTINCT r.interaction_id) FROM ratings r "  # noqa: S608 - constants
-    "JOIN interactions i ON i.interaction_id = r.interaction_id "
-    f"WHERE {LAST_RATING} AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) "
-    "GROUP BY i.role"
-)
+_RATED = f"SELECT i.role, count(DISTINCT r.interaction_id) FROM {CURRENT_RATINGS} GROUP BY i.role"  # noqa: S608 - constants
 _COMPARED = (
-    "SELECT count(*) FROM comparisons c WHERE c.chosen_id IS NOT NULL AND c.seq = "
-    "(SELECT max(l.seq) FROM comparisons l WHERE l.low_id = c.low_id AND l.high_id = c.high_id "
-    "AND l.user_id = c.user_id)"
+    "SELECT count(*) FROM comparisons c "  # noqa: S608 - constants
+    f"WHERE c.chosen_id IS NOT NULL AND {COMPARISONS.is_last('c')}"
 )
 _ACTIVE = "SELECT role, version FROM adapters WHERE status = 'active'"
 _Z = 1.96
@@ -179,9 +171,8 @@ FEWEST: Final = 10
 """Marks of one point of a course, at least; its last point may have fewer."""
 MOST_POINTS: Final = 60
 _MARKS = (
-    "SELECT r.rating, r.thumbs, r.created_us, i.adapter_version FROM ratings r "  # noqa: S608 - constants
-    "JOIN interactions i ON i.interaction_id = r.interaction_id WHERE i.role = ? "
-    f"AND {LAST_RATING} AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) ORDER BY r.seq"
+    f"SELECT r.rating, r.thumbs, r.created_us, i.adapter_version FROM {CURRENT_RATINGS} "  # noqa: S608 - constants
+    "AND i.role = ? ORDER BY r.seq"
 )
 _ANSWERS_BY_ADAPTER = (
     "SELECT adapter_version, count(*), "
@@ -256,11 +247,7 @@ def _marks(store: FeedbackStore, role: str) -> Iterator[tuple[Rating, int, str |
         yield Rating(interaction_id="", user_id="", rating=rating, thumbs=thumbs), at_us, version
 
 
-_ALL_MARKS = (
-    f"SELECT {RATINGS.columns_of('r')}, i.role FROM ratings r "  # noqa: S608 - constants
-    "JOIN interactions i ON i.interaction_id = r.interaction_id "
-    f"WHERE {LAST_RATING} ORDER BY r.seq"
-)
+_ALL_MARKS = f"SELECT {RATINGS.columns_of('r')}, i.role FROM {CURRENT_RATINGS} ORDER BY r.seq"  # noqa: S608 - constants
 MOST_RATERS: Final = 10
 """Raters that are listed in words, those with most marks."""
 
@@ -272,8 +259,8 @@ def store_consensus(store: FeedbackStore, role: str | None = None) -> RaterConse
         store: the feedback.
         role: persona that answered; ``None`` means any.
     """
-    marks = (rating_of(row) for *row, of in store.fetch(_ALL_MARKS) if role in {None, of})
-    return rater_consensus([mark for mark in marks if mark is not None])  # else taken back
+    rows = store.fetch(_ALL_MARKS)
+    return rater_consensus([RATINGS.record(row) for *row, of in rows if role in {None, of}])
 
 
 def comparable_raters(consensus: RaterConsensus) -> tuple[RaterProfile, ...]:

@@ -5,7 +5,7 @@ a source once, so a repeated click counts once.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,23 +15,19 @@ from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating, refused
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.clock import wall_clock_us
-from tasks.store.database import Connection, insert_sql
-from tasks.store.feedback.adapter_changes import (
-    mark_comparison_stale,
-    mark_rating_stale,
-    settle_test,
-)
+from tasks.store.database import Connection
+from tasks.store.feedback.adapter_changes import mark_place_stale, settle_test
 from tasks.store.feedback.live_tests import add_answer
 from tasks.store.feedback.schema import (
-    COMPARISON_COLUMNS,
+    COMPARISONS,
     FEEDBACK,
     FEEDBACK_FILE,
     INTERACTIONS,
     RATINGS,
+    Mark,
+    MarkTable,
     checked,
     clean_text,
-    comparison_of,
-    rating_of,
 )
 from tasks.store.shared_database import SharedStore, has_shared
 
@@ -40,17 +36,8 @@ CompareStatus = Literal["compared", "edited", "duplicate"]
 
 
 _LOG = f"{INTERACTIONS.insert} ON CONFLICT DO NOTHING"
-_RATE = f"{RATINGS.insert} ON CONFLICT DO NOTHING"
-_COMPARE = f"{insert_sql('comparisons', COMPARISON_COLUMNS)} ON CONFLICT DO NOTHING"
-_COMPARISON = f"SELECT {', '.join(COMPARISON_COLUMNS)} FROM comparisons"  # noqa: S608 - constants
 # Locks the answer, so that its raters wait for each other.
 _RATED = "SELECT g.user_id, g.is_shared FROM interactions g WHERE g.interaction_id = ?/*lock*/"
-_LAST_RATING = (
-    f"{RATINGS.select} WHERE interaction_id = ? AND user_id = ? ORDER BY seq DESC LIMIT 1"
-)
-_LAST_COMPARISON = (
-    f"{_COMPARISON} WHERE low_id = ? AND high_id = ? AND user_id = ? ORDER BY seq DESC LIMIT 1"
-)
 _OF_EVENT = " WHERE source = ? AND event_id = ?"
 
 
@@ -149,26 +136,15 @@ class FeedbackStore(SharedStore):
         stored = self._stamped(rating)
         with self.database.transaction() as connection:
             _check_may_rate(connection, stored.interaction_id, stored.user_id, any_user=any_user)
-            before = self._event(connection, RATINGS.select, stored)
-            if before is not None:
-                known = rating_of(before)
-                _check_same_event(stored, known is not None and stored.is_same_mark(known), known)
-                return RatingReceipt(status="duplicate", rating=known or stored)
-            previous = _last_rating(connection, stored.interaction_id, stored.user_id)
-            if previous is not None and stored.is_same_mark(previous):
-                return RatingReceipt(status="duplicate", rating=previous)
-            connection.execute(_RATE, RATINGS.values(stored))
-            mark_rating_stale(
-                connection, stored.interaction_id, stored.user_id,
-                reason="a rating it learned from was edited", at_us=self.now_us(),
-            )  # fmt: skip
-            settle_test(connection, stored.interaction_id, at_us=self.now_us())
-        status: RateStatus = "rated" if previous is None else "edited"
-        return RatingReceipt(status=status, rating=stored, previous=previous)
+            known, is_new = self._give(connection, RATINGS, stored)
+            if is_new:
+                settle_test(connection, stored.interaction_id, at_us=self.now_us())
+        if not is_new:
+            return RatingReceipt(status="duplicate", rating=known or stored)
+        status: RateStatus = "rated" if known is None else "edited"
+        return RatingReceipt(status=status, rating=stored, previous=known)
 
-    def unrate(
-        self, interaction_id: str, user_id: str, *, source: str = "api", event_id: str = ""
-    ) -> Rating | None:
+    def unrate(self, interaction_id: str, user_id: str, *, source: str = "api") -> Rating | None:
         """Undo a user's rating of an answer durably and return it; ``None`` if there was none.
 
         Raises:
@@ -176,17 +152,8 @@ class FeedbackStore(SharedStore):
         """
         with self.database.transaction() as connection:
             _check_may_rate(connection, interaction_id, user_id, any_user=True)
-            previous = _last_rating(connection, interaction_id, user_id)
+            previous = self._withdraw(connection, RATINGS, (interaction_id,), user_id, source)
             if previous is not None:
-                values = {
-                    "interaction_id": interaction_id, "user_id": user_id, "source": source,
-                    "event_id": event_id or uuid.uuid4().hex, "created_us": self.now_us(),
-                }  # fmt: skip
-                connection.execute(_RATE, [values.get(name) for name in RATINGS.columns])
-                mark_rating_stale(
-                    connection, interaction_id, user_id,
-                    reason="a rating it learned from was undone", at_us=self.now_us(),
-                )  # fmt: skip
                 settle_test(connection, interaction_id, at_us=self.now_us())
         return previous
 
@@ -206,51 +173,22 @@ class FeedbackStore(SharedStore):
         """
         checked(comparison)
         stored = self._stamped(comparison)
-        low, high = stored.pair
         with self.database.transaction() as connection:
-            for interaction_id in (low, high):  # in a fixed order, to avoid deadlocks
+            for interaction_id in stored.place:  # in a fixed order, to avoid deadlocks
                 _check_may_rate(connection, interaction_id, stored.user_id, any_user=any_user)
             _check_comparable(
-                *(_interaction(connection, interaction_id) for interaction_id in (low, high))
+                *(_interaction(connection, interaction_id) for interaction_id in stored.place)
             )
-            before = self._event(connection, _COMPARISON, stored)
-            if before is not None:
-                known = comparison_of(before)
-                _check_same_event(
-                    stored, known is not None and stored.is_same_choice(known), known
-                )
-                return "duplicate"
-            row = connection.execute(_LAST_COMPARISON, (low, high, stored.user_id)).fetchone()
-            previous = None if row is None else comparison_of(row)
-            if previous is not None and stored.is_same_choice(previous):
-                return "duplicate"
-            values = {"low_id": low, "high_id": high}
-            connection.execute(
-                _COMPARE, [values.get(n) or getattr(stored, n) for n in COMPARISON_COLUMNS]
-            )
-            mark_comparison_stale(
-                connection, (low, high), stored.user_id,
-                reason="a comparison it learned from was edited", at_us=self.now_us(),
-            )  # fmt: skip
-        return "compared" if previous is None else "edited"
+            known, is_new = self._give(connection, COMPARISONS, stored)
+        if not is_new:
+            return "duplicate"
+        return "compared" if known is None else "edited"
 
     def uncompare(self, first_id: str, second_id: str, user_id: str) -> bool:
         """Undo a user's comparison of two answers durably; return whether there was one."""
-        low, high = sorted((first_id, second_id))
+        pair = sorted((first_id, second_id))
         with self.database.transaction() as connection:
-            row = connection.execute(_LAST_COMPARISON, (low, high, user_id)).fetchone()
-            if row is None or comparison_of(row) is None:
-                return False
-            values = {
-                "low_id": low, "high_id": high, "user_id": user_id, "source": "api",
-                "event_id": uuid.uuid4().hex, "created_us": self.now_us(),
-            }  # fmt: skip
-            connection.execute(_COMPARE, [values.get(name) for name in COMPARISON_COLUMNS])
-            mark_comparison_stale(
-                connection, (low, high), user_id,
-                reason="a comparison it learned from was undone", at_us=self.now_us(),
-            )  # fmt: skip
-        return True
+            return self._withdraw(connection, COMPARISONS, pair, user_id) is not None
 
     def interaction(self, interaction_id: str) -> Interaction | None:
         """Return a logged answer; ``None`` if the log has no such id."""
@@ -260,7 +198,7 @@ class FeedbackStore(SharedStore):
     def rating(self, interaction_id: str, user_id: str) -> Rating | None:
         """Return a user's rating of an answer; ``None`` if unrated or undone."""
         with self.database.reading() as connection:
-            return _last_rating(connection, interaction_id, user_id)
+            return RATINGS.last(connection, (interaction_id,), user_id)
 
     def ratings(self, interaction_id: str) -> list[Rating]:
         """Return the current rating of every user for an answer, in order of rating."""
@@ -270,15 +208,8 @@ class FeedbackStore(SharedStore):
         ):
             user_id = row[RATINGS.columns.index("user_id")]
             last.pop(user_id, None)
-            last[user_id] = rating_of(row)
+            last[user_id] = RATINGS.mark(row)
         return [rating for rating in last.values() if rating is not None]
-
-    def comparison(self, first_id: str, second_id: str, user_id: str) -> AnswerComparison | None:
-        """Return a user's choice between two answers; ``None`` if none or undone."""
-        low, high = sorted((first_id, second_id))
-        with self.database.reading() as connection:
-            row = connection.execute(_LAST_COMPARISON, (low, high, user_id)).fetchone()
-        return None if row is None else comparison_of(row)
 
     def history(
         self,
@@ -308,7 +239,7 @@ class FeedbackStore(SharedStore):
             ).fetchall()
             for row in rows:
                 answer = INTERACTIONS.record(row)
-                mark = _last_rating(connection, answer.interaction_id, user_id)
+                mark = RATINGS.last(connection, (answer.interaction_id,), user_id)
                 answers.append(RatedInteraction(interaction=answer, rating=mark))
         return answers[::-1]
 
@@ -321,10 +252,46 @@ class FeedbackStore(SharedStore):
             created_us=event.created_us or self.now_us(),
         )
 
-    def _event(self, connection: Connection, select: str, event: Any) -> Any:
-        """Return the stored row of a source's event; ``None`` if it is new."""
-        sql = f"{select}{_OF_EVENT}"
-        return connection.execute(sql, (event.source, event.event_id)).fetchone()
+    def _give(
+        self, connection: Connection, table: MarkTable[Mark], stored: Any
+    ) -> tuple[Mark | None, bool]:
+        """Store a mark; return the one that it repeats or replaces, and whether it is new."""
+        row = connection.execute(
+            f"{table.select}{_OF_EVENT}", (stored.source, stored.event_id)
+        ).fetchone()
+        if row is not None:
+            known = table.mark(row)
+            _check_same_event(stored, known)
+            return known, False
+        previous = table.last(connection, stored.place, stored.user_id)
+        if previous is not None and stored.is_same_mark(previous):
+            return previous, False
+        table.add(connection, stored)
+        mark_place_stale(connection, stored.place, stored.user_id, "edited", at_us=self.now_us())
+        return previous, True
+
+    def _withdraw(
+        self,
+        connection: Connection,
+        table: MarkTable[Mark],
+        place: Sequence[str],
+        user_id: str,
+        source: str = "api",
+    ) -> Mark | None:
+        """Take a user's mark back and return it; ``None`` if there is none."""
+        previous = table.last(connection, place, user_id)
+        if previous is not None:
+            event_id, now = uuid.uuid4().hex, self.now_us()
+            table.take_back(
+                connection,
+                place,
+                user_id=user_id,
+                source=source,
+                event_id=event_id,
+                created_us=now,
+            )
+            mark_place_stale(connection, place, user_id, "undone", at_us=now)
+        return previous
 
 
 def new_interaction_id() -> str:
@@ -349,11 +316,6 @@ def _interaction(connection: Connection, interaction_id: str) -> Interaction:
     if interaction is None:
         raise _not_found(interaction_id)
     return interaction
-
-
-def _last_rating(connection: Connection, interaction_id: str, user_id: str) -> Rating | None:
-    row = connection.execute(_LAST_RATING, (interaction_id, user_id)).fetchone()
-    return None if row is None else rating_of(row)
 
 
 def _check_may_rate(
@@ -387,18 +349,13 @@ def _check_comparable(first: Interaction, other: Interaction) -> None:
         )
 
 
-def _check_same_event(event: Any, is_same: bool, known: Any) -> None:
-    same_place = known is not None and _place(known) == _place(event)
-    if not (is_same and same_place):
+def _check_same_event(event: Any, known: Any) -> None:
+    is_same = known is not None and event.is_same_mark(known)
+    if not is_same or (known.user_id, known.place) != (event.user_id, event.place):
         raise RequestReusedError(
             f"`event_id` must stand for one event of its source, but {event.event_id!r} of "
             f"{event.source!r} was used for another one. Make a new id for each click."
         )
-
-
-def _place(event: Rating | AnswerComparison) -> tuple[object, ...]:
-    where = event.interaction_id if isinstance(event, Rating) else event.pair
-    return event.user_id, where
 
 
 def _not_found(interaction_id: str) -> InteractionNotFoundError:

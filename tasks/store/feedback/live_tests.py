@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from convergence_core.feedback.live_test_records import LiveAnswer, LiveStatus, LiveTest
 from convergence_core.feedback.records import Rating
 from tasks.store.database import Connection, Database
-from tasks.store.feedback.schema import LAST_RATING, LIVE_TESTS
+from tasks.store.feedback.schema import CURRENT_RATINGS, LIVE_TESTS
 
 if TYPE_CHECKING:
     from convergence_core.config.feedback import LiveTestConfig
@@ -104,10 +104,8 @@ def _add(connection: Connection, test: LiveTest, at_us: int) -> None:
 
 
 _MARKS = (
-    "SELECT a.unit, a.is_candidate, r.rating, r.thumbs FROM live_test_answers a "  # noqa: S608 - constants
-    "JOIN interactions i ON i.interaction_id = a.interaction_id "
-    "JOIN ratings r ON r.interaction_id = a.interaction_id "
-    f"WHERE a.test_id = ? AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) AND {LAST_RATING} ORDER BY i.seq, r.seq"
+    f"SELECT a.unit, a.is_candidate, r.rating, r.thumbs FROM live_test_answers a, {CURRENT_RATINGS} "  # noqa: S608 - constants
+    "AND a.interaction_id = i.interaction_id AND a.test_id = ? ORDER BY i.seq, r.seq"
 )
 """What counts of every rater's marks of a test's answers, in order of the answers."""
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from convergence_core.feedback.records import Interaction, Rating
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.schema import LAST_RATING
+from tasks.store.feedback.schema import CURRENT_RATINGS
 
 WORST_PROPOSED: Final = 2
 """Answers rated so or worse are proposed; thumbs down too."""
@@ -13,10 +13,8 @@ WORST_PROPOSED: Final = 2
 ReviewDecision = Literal["approved", "rejected"]
 
 _BAD = (
-    "SELECT DISTINCT i.seq, i.interaction_id FROM interactions i "  # noqa: S608 - constants
-    "JOIN ratings r ON r.interaction_id = i.interaction_id "
-    "WHERE (r.rating <= ? OR r.thumbs = 'down') AND (i.system IS NULL OR i.system = ?) "
-    f"AND {LAST_RATING} "
+    f"SELECT DISTINCT i.seq, i.interaction_id FROM {CURRENT_RATINGS} "  # noqa: S608 - constants
+    "AND (r.rating <= ? OR r.thumbs = 'down') AND (i.system IS NULL OR i.system = ?) "
     "AND NOT EXISTS (SELECT 1 FROM case_reviews c WHERE c.interaction_id = i.interaction_id) "
     "ORDER BY i.seq"
 )

@@ -14,25 +14,96 @@ the answers in it, each with the hash of its conversation and the side that the 
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
-from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainingRoundRecord
+from convergence_core.feedback.adapter_records import (
+    AdapterRecord,
+    GateCheck,
+    MarkKind,
+    TrainingRoundRecord,
+)
 from convergence_core.feedback.live_test_records import LiveTest
 from convergence_core.feedback.records import ROLES, AnswerComparison, Interaction, Rating, refused
-from convergence_core.records import canonical_json
+from convergence_core.records import canonical_json, fields_of
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
-from tasks.store.database import NUMBERED, RANGES, RecordTable, Schema, SqlTable
+from tasks.store.database import (
+    NUMBERED,
+    RANGES,
+    Connection,
+    RecordTable,
+    Schema,
+    SqlTable,
+    insert_sql,
+)
 from tasks.store.runtime.schema import VARIABLE
 
 FEEDBACK_FILE = "feedback.sqlite"
-LAST_RATING: Final = (
-    "r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
-    "AND l.user_id = r.user_id)"
-)
-"""Condition by which a row of ratings ``r`` is the one that counts."""
 _EVENTS = f"{NUMBERED}, created_us INTEGER NOT NULL"
+Mark = TypeVar("Mark", bound=Rating | AnswerComparison)
+
+
+class MarkTable(RecordTable[Mark]):
+    """Table of events by which users mark answers: the last one of a user at a place counts."""
+
+    def __init__(
+        self,
+        name: str,
+        record: type[Mark],
+        place: tuple[str, ...],
+        definition: str,
+        *indexes: str,
+        columns: Mapping[str, str] | None = None,
+    ) -> None:
+        """Declare a table.
+
+        Args:
+            name: name of the table.
+            record: dataclass of a mark.
+            place: columns of the answers that it marks.
+            definition: as for ``RecordTable``, like the rest.
+            indexes: name and columns of each index.
+            columns: field → name of its column, or an expression of it.
+        """
+        super().__init__(name, record, definition, *indexes, columns=columns)
+        self.place = place
+        self.at = " AND ".join(f"{column} = ?" for column in (*place, "user_id"))
+        """Condition of a user's events at a place."""
+        self._given = [c for c in self.columns if c.isidentifier() and c not in place]
+
+    def is_last(self, alias: str) -> str:
+        """Return the condition by which a row counts, or takes back what counted."""
+        same = " AND ".join(f"l.{c} = {alias}.{c}" for c in (*self.place, "user_id"))
+        return f"{alias}.seq = (SELECT max(l.seq) FROM {self.name} l WHERE {same})"  # noqa: S608 - declared names
+
+    def mark(self, row: Sequence[Any]) -> Mark | None:
+        """Return a row as a record; ``None`` if it takes a mark back."""
+        values = dict(zip(self.columns, row, strict=True))
+        is_given = any(values.get(name) is not None for name in ("rating", "thumbs", "chosen_id"))
+        return self.record(row) if is_given else None
+
+    def last(self, connection: Connection, place: Sequence[str], user_id: str) -> Mark | None:
+        """Return a user's mark at a place; ``None`` if there is none or it was taken back."""
+        sql = f"{self.select} WHERE {self.at} ORDER BY seq DESC LIMIT 1"
+        row = connection.execute(sql, (*place, user_id)).fetchone()
+        return None if row is None else self.mark(row)
+
+    def add(self, connection: Connection, mark: Mark) -> None:
+        """Store a mark."""
+        self._insert(connection, mark.place, fields_of(mark, *self._given))
+
+    def take_back(self, connection: Connection, place: Sequence[str], **event: Any) -> None:
+        """Store that a user has no mark at a place any more."""
+        self._insert(connection, place, event)
+
+    def _insert(
+        self, connection: Connection, place: Sequence[str], values: Mapping[str, Any]
+    ) -> None:
+        row = {**dict(zip(self.place, place, strict=True)), **values}
+        sql = f"{insert_sql(self.name, [*row])} ON CONFLICT DO NOTHING"
+        connection.execute(sql, [*row.values()])
+
 
 INTERACTIONS = RecordTable(
     "interactions",
@@ -41,13 +112,29 @@ INTERACTIONS = RecordTable(
     "interactions_of_user(user_id, seq)",
     texts=("response", "thinking"),
 )
-RATINGS = RecordTable(
+RATINGS = MarkTable(
     "ratings",
     Rating,
+    ("interaction_id",),
     f"{NUMBERED}, UNIQUE (source, event_id)",
     "ratings_of_interaction(interaction_id, user_id, seq)",
-    texts=("reason",),
 )
+COMPARISONS = MarkTable(
+    "comparisons",
+    AnswerComparison,
+    ("low_id", "high_id"),
+    "seq INTEGER PRIMARY KEY AUTOINCREMENT, low_id TEXT NOT NULL, high_id TEXT NOT NULL, "
+    "chosen_id TEXT, first_id TEXT, user_id TEXT NOT NULL, reason TEXT, source TEXT NOT NULL, "
+    "event_id TEXT NOT NULL, created_us INTEGER NOT NULL, UNIQUE (source, event_id)",
+    "comparisons_of_pair(low_id, high_id, user_id, seq)",
+    columns={"rejected_id": "CASE WHEN chosen_id = low_id THEN high_id ELSE low_id END"},
+)
+MARKS: Final[Mapping[MarkKind, MarkTable[Any]]] = {"rating": RATINGS, "comparison": COMPARISONS}
+CURRENT_RATINGS: Final = (
+    "ratings r JOIN interactions i ON i.interaction_id = r.interaction_id "
+    f"WHERE (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) AND {RATINGS.is_last('r')}"
+)
+"""Ratings ``r`` that count, with their answers ``i``: a FROM clause with its condition."""
 ADAPTERS = RecordTable(
     "adapters",
     AdapterRecord,
@@ -73,13 +160,7 @@ LIVE_TESTS = RecordTable("live_tests", LiveTest, _EVENTS, "events_of_test(test_i
 _TABLES = (
     INTERACTIONS,
     RATINGS,
-    SqlTable(
-        "comparisons",
-        "seq INTEGER PRIMARY KEY AUTOINCREMENT, low_id TEXT NOT NULL, high_id TEXT NOT NULL, "
-        "chosen_id TEXT, first_id TEXT, user_id TEXT NOT NULL, reason TEXT, source TEXT NOT NULL, "
-        "event_id TEXT NOT NULL, created_us INTEGER NOT NULL, UNIQUE (source, event_id)",
-        "comparisons_of_pair(low_id, high_id, user_id, seq)",
-    ),
+    COMPARISONS,
     SqlTable(
         "sent_rewards",
         "interaction_id TEXT PRIMARY KEY, reward REAL NOT NULL, status TEXT NOT NULL, "
@@ -125,11 +206,6 @@ FEEDBACK: Final = Schema(
     versions="feedback",
 )
 
-
-COMPARISON_COLUMNS: Final = (
-    "low_id", "high_id", "chosen_id", "first_id", "user_id", "reason", "source", "event_id",
-    "created_us",
-)  # fmt: skip
 
 LONGEST_NAME = 200
 """Characters of an id, a role, a user or a model."""
@@ -213,19 +289,3 @@ def clean_text(redact: Callable[[str], str]) -> Callable[[str], str]:
         return redact(text.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
 
     return cleaned
-
-
-def rating_of(row: Sequence[Any]) -> Rating | None:
-    """Return a row of ``RATINGS`` as a record; ``None`` if it takes a mark back."""
-    values = dict(zip(RATINGS.columns, row, strict=True))
-    return None if values["rating"] is values["thumbs"] is None else RATINGS.record(row)
-
-
-def comparison_of(row: Sequence[Any]) -> AnswerComparison | None:
-    """Return a row of ``COMPARISON_COLUMNS`` as a record; ``None`` if it takes a choice back."""
-    values = dict(zip(COMPARISON_COLUMNS, row, strict=True))
-    if values["chosen_id"] is None:
-        return None
-    pair = {values.pop("low_id"), values.pop("high_id")}
-    (rejected_id,) = pair - {values["chosen_id"]}
-    return AnswerComparison(rejected_id=rejected_id, **values)

@@ -17,27 +17,8 @@ from convergence_core.records import Json
 from tasks.store.database import Connection
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.schema import (
-    COMPARISON_COLUMNS,
-    LAST_RATING,
-    RATINGS,
-    ROUNDS,
-    comparison_of,
-    rating_of,
-)
+from tasks.store.feedback.schema import MARKS, ROUNDS
 
-_MARKS = {
-    "rating": (
-        f"SELECT r.seq, {RATINGS.columns_of('r')} FROM ratings r "  # noqa: S608 - constants
-        f"JOIN interactions i ON i.interaction_id = r.interaction_id WHERE i.role = ? AND {LAST_RATING} ORDER BY r.seq"
-    ),
-    "comparison": (
-        f"SELECT c.seq, {', '.join('c.' + name for name in COMPARISON_COLUMNS)} "  # noqa: S608 - constants
-        "FROM comparisons c JOIN interactions i ON i.interaction_id = c.low_id WHERE i.role = ? "
-        "AND c.seq = (SELECT max(l.seq) FROM comparisons l WHERE l.low_id = c.low_id "
-        "AND l.high_id = c.high_id AND l.user_id = c.user_id) ORDER BY c.seq"
-    ),
-}
 _USED = (
     "SELECT r.kind, r.event_seq FROM adapter_rows r JOIN adapters a ON a.version = r.version "  # noqa: S608 - constants
     f"WHERE a.status IN ({', '.join(repr(kind) for kind in USED)}) "
@@ -133,21 +114,21 @@ def open_marks(feedback: FeedbackStore, role: str) -> list[OpenMark]:
     marks: list[OpenMark] = []
     with feedback.database.reading() as connection:
         used = set(map(tuple, connection.execute(_USED).fetchall()))
-        for seq, *row in connection.execute(_MARKS["rating"], (role,)).fetchall():
-            if (rating := rating_of(row)) is not None:
+        for kind, table in MARKS.items():
+            sql = (
+                f"SELECT seq, {', '.join(table.columns)} FROM {table.name} m "  # noqa: S608 - declared names
+                f"WHERE {table.place[0]} IN (SELECT interaction_id FROM interactions WHERE role = ?) "
+                f"AND {table.is_last('m')} ORDER BY seq"
+            )
+            for seq, *row in connection.execute(sql, (role,)).fetchall():
+                given = table.mark(row)
+                if given is None:
+                    continue
+                first, *others = given.place
                 mark = TrainedMark(
-                    kind="rating", seq=seq, interaction_id=rating.interaction_id,
-                    user_id=rating.user_id,
+                    kind=kind, seq=seq, interaction_id=first, other_id="".join(others),
+                    user_id=given.user_id,
                 )  # fmt: skip
-                is_used = ("rating", seq) in used
-                marks.append(OpenMark(mark=mark, given=rating, is_used=is_used))
-        for seq, *row in connection.execute(_MARKS["comparison"], (role,)).fetchall():
-            if (choice := comparison_of(row)) is not None:
-                low, high = choice.pair
-                mark = TrainedMark(
-                    kind="comparison", seq=seq, interaction_id=low, other_id=high,
-                    user_id=choice.user_id,
-                )  # fmt: skip
-                is_used = ("comparison", seq) in used
-                marks.append(OpenMark(mark=mark, given=choice, is_used=is_used))
+                is_used = (kind, seq) in used
+                marks.append(OpenMark(mark=mark, given=given, is_used=is_used))
     return marks

@@ -71,10 +71,10 @@ def test_a_comparison_names_two_answers():
     def compared(**values: str) -> AnswerComparison:
         return AnswerComparison(**{"chosen_id": "b", "rejected_id": "a", "user_id": "u", **values})  # type: ignore[arg-type]
 
-    assert compared().pair == compared(chosen_id="a", rejected_id="b").pair == ("a", "b")
-    assert compared().is_same_choice(compared(first_id="a"))
-    assert not compared().is_same_choice(compared(chosen_id="a", rejected_id="b"))
-    assert not compared().is_same_choice(None)
+    assert compared().place == compared(chosen_id="a", rejected_id="b").place == ("a", "b")
+    assert compared().is_same_mark(compared(first_id="a"))
+    assert not compared().is_same_mark(compared(chosen_id="a", rejected_id="b"))
+    assert not compared().is_same_mark(None)
     with pytest.raises(FeedbackRefusedError, match="another interaction than `chosen_id`"):
         compared(rejected_id="b")
     with pytest.raises(FeedbackRefusedError, match="must be `chosen_id` or `rejected_id`"):
