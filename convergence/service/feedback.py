@@ -163,16 +163,16 @@ class _Handlers:
 
     async def _reward(self, interaction_id: str) -> RewardOutcome | None:
         """Give the decision of an answer its reward, if it has none yet by a rating."""
-        reward = await asyncio.to_thread(
+        pending = await asyncio.to_thread(
             lambda: next(pending_rewards(self._feedback, interaction_id), None)
         )
-        if reward is None:
+        if pending is None:
             return None
-        update = self._systems.update(reward.system, reward.given)
-        outcome = await self._committer.perform(update)
+        answer_id, system, given = pending
+        outcome = await self._committer.perform(self._systems.update(system, given))
         has_alarm = outcome.alarm is not None
-        self._metrics.rewarded(reward.system, outcome.status, is_alarm=has_alarm)
-        await asyncio.to_thread(mark_sent, self._feedback, reward, outcome.status)
+        self._metrics.rewarded(system, outcome.status, is_alarm=has_alarm)
+        await asyncio.to_thread(mark_sent, self._feedback, answer_id, given.reward, outcome.status)
         return outcome
 
     def _check_decision(self, interaction: Interaction) -> None:

@@ -223,46 +223,21 @@ _MIN_GAP = 1e-3
 """Differences are taken as at least this: equal arms would need for ever."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficPlan:
-    """Shares of the next requests."""
+def verdict_shares(test: BestArmTest, rng: np.random.Generator) -> Floats:
+    """Return the shares of the next requests that reach a verdict soonest, (n_arms,), summing to 1.
 
-    shares: tuple[float, ...]
-    """Probability of each arm, summing to 1."""
-    n_to_verdict: int | None
-    """Requests until a verdict if the means are as observed; 0: there is one; ``None`` means the
-    leading arms look equal so far."""
-
-
-def even_plan(test: BestArmTest) -> TrafficPlan:
-    """Return equal shares for all arms."""
-    return _plan(test, np.full(test.n_arms, 1.0 / test.n_arms))
-
-
-def verdict_plan(
-    test: BestArmTest, rng: np.random.Generator, *, floor: float = 0.02
-) -> TrafficPlan:
-    """Return the shares that are expected to reach a verdict soonest.
+    Once there is a winner it gets all. Where an arm has few rewards, as one that came later, those not
+    eliminated share evenly.
 
     Args:
         test: evidence so far.
         rng: draws the means.
-        floor: share of all requests that is spread evenly over the arms whatever happens, in
-            [0, 1]; it keeps estimates of eliminated arms alive.
-
-    Once there is a winner it gets all but the floor. Where an arm has few rewards, as one that came
-    later, those not eliminated share evenly.
-
-    Raises:
-        ValueError: ``floor`` is not in [0, 1].
     """
-    if not 0.0 <= floor <= 1.0:
-        raise ValueError(f"floor must lie in [0, 1], but got {floor}")
     left = (~test.eliminated).astype(np.float64)
     if test.is_over or test.numbers.min() < MIN_REWARDS:
         # None is left where the means have changed: then all take part again.
         left = left if left.any() else np.ones(test.n_arms)
-        return _plan(test, (1.0 - floor) * left / left.sum() + floor / test.n_arms)
+        return np.asarray(left / left.sum())
     draws = rng.beta(
         SHARPNESS * test.sums + 0.5,
         SHARPNESS * (test.numbers - test.sums) + 0.5,
@@ -271,13 +246,7 @@ def verdict_plan(
     numbers = fewest_requests(draws, missing_evidence(test), test.min_effect)
     soonest = (numbers / numbers.sum(axis=1, keepdims=True)).mean(axis=0)
     wanted = (1.0 - EVEN_SHARE) * soonest + EVEN_SHARE * left / left.sum()
-    return _plan(test, (1.0 - floor) * wanted + floor / test.n_arms)
-
-
-def _plan(test: BestArmTest, shares: Floats) -> TrafficPlan:
-    return TrafficPlan(
-        shares=tuple((shares / shares.sum()).tolist()), n_to_verdict=_n_to_verdict(test)
-    )
+    return np.asarray(wanted / wanted.sum())
 
 
 def missing_evidence(test: BestArmTest) -> Floats:
@@ -286,7 +255,11 @@ def missing_evidence(test: BestArmTest) -> Floats:
     return np.where(test.eliminated, 0.0, lacking)
 
 
-def _n_to_verdict(test: BestArmTest) -> int | None:
+def n_to_verdict(test: BestArmTest) -> int | None:
+    """Return the requests until a verdict if the means are as observed.
+
+    0: there is one; ``None``: the leading arms look equal so far.
+    """
     if test.is_over:
         return 0
     left = np.sort(test.means[~test.eliminated])

@@ -10,7 +10,7 @@ offered, and the one in use stays.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from convergence_core.caveats import LEAST_FORECAST, PERFECT_DEFAULTS
@@ -38,6 +38,8 @@ AFTER_OFFLINE = (
 )
 """Next step after an offline run."""
 
+_LOOK = "Look at single answers, then widen `search_space` or raise"
+
 Kind = Literal[
     "nothing",
     "same",
@@ -49,6 +51,8 @@ Kind = Literal[
     "unclear",
     "not_better",
 ]
+Advice = tuple[str, str, str | None]
+"""Sentence, next step, and the command that does it, if one does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +106,16 @@ def verdict_of(result: RunResult) -> Verdict:
 
     After an offline run the next step is a run with the key: the mock knows no real model.
     """
-    verdict = _verdict_of(result)
+    kind, (sentence, next_step, command) = _kind_and_advice(result)
     if result.never_called:
         names = " and ".join(result.never_called)
-        verdict = replace(
-            verdict,
-            sentence=f"{verdict.sentence} Configured but never called: {names}; `convergence "
-            "estimate` names the smallest budget that affords each.",
+        sentence += (
+            f" Configured but never called: {names}; `convergence estimate` names the smallest "
+            "budget that affords each."
         )
-    if not is_offline(result) or verdict.kind in {"nothing", "untested"}:
-        return verdict
-    return replace(verdict, next_step=AFTER_OFFLINE, command=None)
+    if is_offline(result) and kind not in {"nothing", "untested"}:
+        next_step, command = AFTER_OFFLINE, None
+    return Verdict(kind=kind, sentence=sentence, next_step=next_step, command=command)
 
 
 def is_offline(result: RunResult) -> bool:
@@ -120,22 +123,21 @@ def is_offline(result: RunResult) -> bool:
     return bool(result.facts.get("offline"))
 
 
-def _verdict_of(result: RunResult) -> Verdict:
-    candidate, gate = result.best, result.gate
-    if candidate is None:
-        return _nothing(result)
+def _kind_and_advice(result: RunResult) -> tuple[Kind, Advice]:
+    gate = result.gate
+    if result.best is None:
+        return "nothing", _nothing(result)
     if result.best_is_baseline and (gate is None or gate.opponent == "default"):
-        return _same(result)
+        return "same", _same(result)
     if gate is None:
-        return _untested(result)
-    found_usd, other_usd = _prices(result)
-    kind = kind_of(gate, usd=found_usd, other_usd=other_usd)
-    sentence, next_step, command = _compared(result, gate)[kind]
-    return Verdict(kind=kind, sentence=sentence, next_step=next_step, command=command)
+        return "untested", _untested(result)
+    own_usd, other_usd = _prices(result)
+    kind = kind_of(gate, usd=own_usd, other_usd=other_usd)
+    return kind, _compared(result, gate)[kind]
 
 
-def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str, str | None]]:
-    """Return kind → sentence, next step and command, of a configuration that was compared."""
+def _compared(result: RunResult, gate: GateReport) -> dict[Kind, Advice]:
+    """Return kind → advice of a configuration that was compared."""
     other, stays = {
         "champion": ("the champion", "The champion stays."),
         "default": ("the defaults", "The defaults are kept."),
@@ -149,8 +151,6 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
     offer = f"{stays[:1].lower()}{stays[1:-1]}, and the report offers the settings found"
     if gate.is_adopted:
         offer = "it is the champion nevertheless"
-    show = f"convergence show {result.label}"
-    look = "Look at single answers, then widen `search_space` or raise"
     return {
         "promoted": (
             f"Promoted: better than {other}, {gap}; {risk}. It is the champion now.{price}",
@@ -162,11 +162,7 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
             "Put it into production:",
             f"convergence promote {result.label}",
         ),
-        "likely": (
-            f"{likely}. Not proven: {offer}.{price} {more}",
-            add,
-            None,
-        ),
+        "likely": (f"{likely}. Not proven: {offer}.{price} {more}", add, None),
         "cheaper": (
             f"{likely}, and an answer costs less, {instead}. Not proven"
             f"{': ' + offer if gate.is_adopted else ''}. {more}",
@@ -176,8 +172,8 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
         "unclear": (f"No clear gain over {other}: {gap}. {stays} {more}", add, None),
         "not_better": (
             f"Not better than {other}: {gap}. {stays}",
-            f"{look} `optimization.evolution.generations`.",
-            show,
+            f"{_LOOK} `optimization.evolution.generations`.",
+            f"convergence show {result.label}",
         ),
     }
 
@@ -318,68 +314,49 @@ def _add_cases(result: RunResult, gate: GateReport) -> str:
     )
 
 
-def _nothing(result: RunResult) -> Verdict:
+def _nothing(result: RunResult) -> Advice:
     if not result.n_evaluations and result.status == "budget":
         skipped = plural(result.n_skipped, "planned evaluation")
-        return Verdict(
-            kind="nothing",
-            sentence=f"No configuration can be recommended: the budget refused {skipped}.",
-            next_step="Raise the limit, or lower what a call may cost (`max_tokens`): "
-            "`convergence estimate` names the smallest budget. Then continue:",
-            command=f"convergence resume {result.label}",
+        return (
+            f"No configuration can be recommended: the budget refused {skipped}.",
+            "Raise the limit, or lower what a call may cost (`max_tokens`): `convergence estimate` "
+            "names the smallest budget. Then continue:",
+            f"convergence resume {result.label}",
         )
     why = f"none of the {plural(result.n_candidates, 'configuration')} has a reward"
     if result.all_failed:
         why = f"all of the {plural(result.n_evaluations, 'evaluation')} failed"
-    return Verdict(
-        kind="nothing",
-        sentence=f"No configuration can be recommended: {why}.",
-        next_step="Fix the failures below, then retry:",
-        command=f"convergence resume {result.label} --retry-errors",
+    return (
+        f"No configuration can be recommended: {why}.",
+        "Fix the failures below, then retry:",
+        f"convergence resume {result.label} --retry-errors",
     )
 
 
-def _same(result: RunResult) -> Verdict:
+def _same(result: RunResult) -> Advice:
     if result.reason.startswith(PERFECT_DEFAULTS):
-        return Verdict(
-            kind="same",
-            sentence=f"{result.reason[:1].upper()}{result.reason[1:]}.",
-            next_step="Add harder test cases, then run `convergence optimize` again.",
-        )
-    return Verdict(
-        kind="same",
-        sentence="No gain: the defaults are the best configuration found.",
-        next_step="Look at single answers, then widen `search_space` or raise "
-        "`optimization.evolution.generations`.",
-        command=f"convergence show {result.label}",
+        sentence = f"{result.reason[:1].upper()}{result.reason[1:]}."
+        return sentence, "Add harder test cases, then run `convergence optimize` again.", None
+    return (
+        "No gain: the defaults are the best configuration found.",
+        f"{_LOOK} `optimization.evolution.generations`.",
+        f"convergence show {result.label}",
     )
 
 
-def _untested(result: RunResult) -> Verdict:
+def _untested(result: RunResult) -> Advice:
+    again, resume = "then run `convergence optimize` again.", f"convergence resume {result.label}"
     if result.baseline is None and not result.has_defaults:
-        return Verdict(
-            kind="untested",
-            sentence="No comparison: the configuration file sets no defaults.",
-            next_step="Write your current values as `default:` of the parameters in "
-            "`search_space`, then run `convergence optimize` again.",
-        )
+        write = "Write your current values as `default:` of the parameters in `search_space`"
+        return "No comparison: the configuration file sets no defaults.", f"{write}, {again}", None
     if result.baseline is None:
-        return Verdict(
-            kind="untested",
-            sentence="No comparison: the run did not evaluate the defaults.",
-            next_step="Raise the limit that stopped the run, then resume:",
-            command=f"convergence resume {result.label}",
-        )
+        sentence = "No comparison: the run did not evaluate the defaults."
+        return sentence, "Raise the limit that stopped the run, then resume:", resume
     if result.n_holdout_cases == 0:
-        return Verdict(
-            kind="untested",
-            sentence="Not tested on unseen cases: the run held none out.",
-            next_step="Set `evaluation.test_cases.holdout`, for example to 0.3, then run "
-            "`convergence optimize` again.",
-        )
-    return Verdict(
-        kind="untested",
-        sentence="No comparison with the defaults: no held-out case has a reward for both.",
-        next_step="Raise the limit that stopped the run, or fix the failures below, then resume:",
-        command=f"convergence resume {result.label}",
+        sentence = "Not tested on unseen cases: the run held none out."
+        return sentence, f"Set `evaluation.test_cases.holdout`, for example to 0.3, {again}", None
+    return (
+        "No comparison with the defaults: no held-out case has a reward for both.",
+        "Raise the limit that stopped the run, or fix the failures below, then resume:",
+        resume,
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from convergence_core.bandit.propensities import GROWTH, Policy
 from convergence_core.errors import NoArmsError
-from convergence_core.gate.best_arm_test import BestArmTest, TrafficPlan, verdict_plan
+from convergence_core.gate.best_arm_test import BestArmTest, verdict_shares
 from convergence_core.records import Json
 from tasks.secrets.process_redaction import stored_json
 from tasks.serving.answers import RewardOutcome, RuntimeSelection
@@ -401,8 +401,7 @@ class Bandit:
         on_offer = np.array([not arm.is_retired for arm in all_arms])
         if test is not None:
             with self._mutex:
-                plan: TrafficPlan = verdict_plan(test, self._rng, floor=0.0)
-            wanted = np.array(plan.shares)[on_offer]
+                wanted = verdict_shares(test, self._rng)[on_offer]
             if wanted.sum() > 0.0:
                 return np.asarray(wanted / wanted.sum())
         arms = [arm for arm in all_arms if not arm.is_retired]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from convergence_core.caveats import TRAFFIC
-from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedRequests, even_plan
+from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedRequests, n_to_verdict
 from convergence_core.gate.betting import Floats
 from convergence_core.records import Json
 from tasks.store.runtime.rows import StoredArm, StoredPolicy
@@ -123,7 +123,7 @@ def evidence_of(
         winner=None if test.winner is None else arms[test.winner].arm_id,
         regret=test.regret(),
         n_open=int(test.n_open),
-        n_to_verdict=even_plan(test).n_to_verdict,
+        n_to_verdict=n_to_verdict(test),
         caveat=caveat,
     )
 

@@ -6,7 +6,6 @@ between rating and reward leaves the reward to the next fold.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tasks.serving.answers import RewardOutcome
 from tasks.serving.operations import performed
@@ -22,20 +21,13 @@ _PENDING = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingReward:
-    """The reward of a decision by the rating of its answer."""
-
-    interaction_id: str
-    system: str
-    given: Reward
-    """In [0, 1]: the mean over the raters."""
-
-
 def pending_rewards(
     feedback: FeedbackStore, interaction_id: str | None = None
-) -> Iterator[RatingReward]:
-    """Return the rewards that ratings have not become yet, of one answer or of all."""
+) -> Iterator[tuple[str, str, Reward]]:
+    """Yield the answer, the system and the reward of ratings that have rewarded no arm yet.
+
+    The reward is the mean over the raters, in [0, 1].
+    """
     only, values = (
         ("", ()) if interaction_id is None else (" AND i.interaction_id = ?", (interaction_id,))
     )
@@ -46,15 +38,17 @@ def pending_rewards(
             given = Reward(
                 decision_id=decision_id, reward=mean, metadata={"interaction_id": answer_id}
             )
-            yield RatingReward(interaction_id=answer_id, system=system, given=given)
+            yield answer_id, system, given
 
 
-def mark_sent(feedback: FeedbackStore, reward: RatingReward, status: str) -> None:
+def mark_sent(
+    feedback: FeedbackStore, interaction_id: str, reward: float | None, status: str
+) -> None:
     """Remember, durably, what became of a reward."""
     with feedback.database.transaction() as connection:
         connection.execute(
             "INSERT INTO sent_rewards VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            (reward.interaction_id, reward.given.reward, status, feedback.now_us()),
+            (interaction_id, reward, status, feedback.now_us()),
         )
 
 
@@ -69,8 +63,8 @@ def send_rewards(
         interaction_id: of this answer alone; ``None`` for all.
     """
     outcomes = []
-    for reward in pending_rewards(feedback, interaction_id):
-        outcome = performed(systems.store, systems.update(reward.system, reward.given))
-        mark_sent(feedback, reward, outcome.status)
+    for answer_id, system, given in pending_rewards(feedback, interaction_id):
+        outcome = performed(systems.store, systems.update(system, given))
+        mark_sent(feedback, answer_id, given.reward, outcome.status)
         outcomes.append(outcome)
     return outcomes

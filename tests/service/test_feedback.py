@@ -130,8 +130,8 @@ def test_a_reward_that_a_killed_process_left_is_sent_later_and_once(store: Runti
     with FeedbackStore(store.root) as feedback:
         feedback.log(answer("i", system="bot", decision_id=chosen.decision_id))
         feedback.rate(Rating(interaction_id="i", user_id="ann", rating=5))
-        (left,) = pending_rewards(feedback)
-        assert (left.given.decision_id, left.given.reward) == (chosen.decision_id, 1.0)
+        ((_, _, left),) = pending_rewards(feedback)
+        assert (left.decision_id, left.reward) == (chosen.decision_id, 1.0)
         assert [one.status for one in send_rewards(feedback, systems)] == ["ok"]
         assert send_rewards(feedback, systems) == []
 

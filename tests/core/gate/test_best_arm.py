@@ -12,9 +12,9 @@ from convergence_core.gate.best_arm_test import (
     MIN_REWARDS,
     BestArmTest,
     RewardedRequests,
-    even_plan,
     fewest_requests,
-    verdict_plan,
+    n_to_verdict,
+    verdict_shares,
 )
 from convergence_core.gate.betting import FRACTIONS, log_pair_factors
 from tests.core.gate.requests import batch, counted
@@ -26,9 +26,10 @@ def played(
     """Return the test of rewards 0 and 1 at its verdict or at the cap, and its requests."""
     test, n = BestArmTest.begin(len(means)), 0
     while n < cap and not test.is_over:
-        plan = even_plan(test) if mode == "even" else verdict_plan(test, rng)
-        numbers = rng.multinomial(100, plan.shares)
-        requests = batch(rng.binomial(numbers, means), numbers, plan.shares)
+        even = np.full(len(means), 1.0 / len(means))
+        shares = even if mode == "even" else verdict_shares(test, rng)
+        numbers = rng.multinomial(100, shares)
+        requests = batch(rng.binomial(numbers, means), numbers, shares)
         test = test.tell(test.design(), requests)
         n += 100
     return test, n
@@ -208,52 +209,45 @@ def test_planned_numbers_are_the_fewest_that_give_every_arm_its_evidence():
 
 def test_two_arms_share_evenly_and_the_projection_is_of_the_right_size():
     test = counted([280, 350], [500, 500])
-    plan = verdict_plan(test, np.random.default_rng(0))
-    assert plan.shares == pytest.approx([0.5, 0.5])
-    assert plan.n_to_verdict is not None
-    assert 200 < plan.n_to_verdict < 1_500
+    assert verdict_shares(test, np.random.default_rng(0)) == pytest.approx([0.5, 0.5])
+    n = n_to_verdict(test)
+    assert n is not None
+    assert 200 < n < 1_500
 
 
-def test_eliminated_arms_get_only_their_part_of_the_floor():
+def test_eliminated_arms_get_nothing():
     rng, numbers = np.random.default_rng(2), np.full(3, 40)
     test = BestArmTest.begin(3)
     while not test.eliminated[0]:
         requests = batch(rng.binomial(numbers, (0.2, 0.6, 0.62)), numbers, np.full(3, 1 / 3))
         test = test.tell(test.design(), requests)
     assert not test.is_over
-    assert verdict_plan(test, rng, floor=0.06).shares[0] == pytest.approx(0.02)
-    assert verdict_plan(test, rng, floor=1.0).shares == pytest.approx([1 / 3] * 3)
+    assert verdict_shares(test, rng)[0] == 0.0
 
 
-@pytest.mark.parametrize("floor", [0.0, 0.02, 0.3])
-def test_once_there_is_a_winner_it_gets_all_but_the_floor(floor: float):
+def test_once_there_is_a_winner_it_gets_all():
     rng = np.random.default_rng(3)
     test, _ = played((0.2, 0.7, 0.3, 0.3), rng, mode="verdict", cap=40_000)
     assert test.winner == 1
-    plan = verdict_plan(test, rng, floor=floor)
-    assert plan.n_to_verdict == 0
-    assert plan.shares == pytest.approx([floor / 4, 1.0 - 0.75 * floor, floor / 4, floor / 4])
+    assert n_to_verdict(test) == 0
+    assert verdict_shares(test, rng).tolist() == [0.0, 1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(
-    ("test", "floor", "shares"),
+    ("test", "shares"),
     [
         # None is left, so all take part again.
-        (replace(counted([10, 10], [50, 50]), eliminated=np.ones(2, bool)), 0.02, [0.5, 0.5]),
+        (replace(counted([10, 10], [50, 50]), eliminated=np.ones(2, bool)), [0.5, 0.5]),
         # One came later.
         (
             replace(counted([10, 30, 1], [50, 50, 2]), eliminated=np.array([True, False, False])),
-            0.03,
-            [0.01, 0.495, 0.495],
+            [0.0, 0.5, 0.5],
         ),
-        (counted([10, 20, 5], [MIN_REWARDS, MIN_REWARDS, MIN_REWARDS - 1]), 0.02, [1 / 3] * 3),
+        (counted([10, 20, 5], [MIN_REWARDS, MIN_REWARDS, MIN_REWARDS - 1]), [1 / 3] * 3),
     ],
 )
-def test_arms_that_take_part_share_evenly_where_none_is_left_or_one_has_few_rewards(
-    test, floor, shares
-):
-    plan = verdict_plan(test, np.random.default_rng(0), floor=floor)
-    assert plan.shares == pytest.approx(shares)
+def test_arms_that_take_part_share_evenly_where_none_is_left_or_one_has_few_rewards(test, shares):
+    assert verdict_shares(test, np.random.default_rng(0)) == pytest.approx(shares)
 
 
 def test_settings_out_of_range_are_refused():
@@ -263,5 +257,3 @@ def test_settings_out_of_range_are_refused():
         BestArmTest.begin(2, alpha=0.0)
     with pytest.raises(ValueError, match="min_effect"):
         BestArmTest.begin(2, min_effect=1.0)
-    with pytest.raises(ValueError, match="floor"):
-        verdict_plan(BestArmTest.begin(2), np.random.default_rng(0), floor=1.5)
