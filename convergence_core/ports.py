@@ -1,7 +1,7 @@
-"""Interfaces to the world: targets, metrics, LLMs, players and journals.
+"""Interfaces to the world: targets, metrics, LLMs and players, and what a journal records.
 
 ``tasks`` implements them, and every implementation passes the contract suite of its protocol
-(``tests/contracts``). A ``Journal`` blocks; async code calls it in a thread.
+(``tests/contracts``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -134,52 +134,6 @@ class CallTotals:
     active_s: float = 0.0
     """Seconds of work on the run: for each process, from its first claim to its last settlement.
     The time between a stop and a resume does not count."""
-
-
-@runtime_checkable
-class Journal(Protocol):
-    """Record of every call that may cost money: claimed before the call, durable before use.
-
-    Both batch methods are single durable transactions: once they return, the rows survive power
-    loss.
-    """
-
-    def claim(self, intents: Sequence[CallIntent], owner: str) -> list[Claim]:
-        """Claim calls, in order.
-
-        A ``done`` key is a hit unless its answer ended before ``fresh_since_us``. An evaluation
-        that already paid for or received an answer gets the same answer again, whatever its age. A
-        key under a live lease is busy.
-        """
-
-    def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Record the outcomes of attempts. The first ``done`` of a key wins until it expires."""
-
-    def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
-        """Return the stored ``done`` outcomes among these keys, without claims or writes.
-
-        A run that has spent ``budget.max_calls`` reads its paid answers this way.
-        """
-
-    def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:
-        """Return the totals of a run; with ``before_generation``, those of earlier generations.
-
-        ``active_s`` always covers the whole run.
-        """
-
-    def abandon(self, run_id: str) -> list[LostCall]:
-        """Release the claims of a run whose process is dead and return them, oldest first.
-
-        The holder of the system's lease calls this once when it resumes a run.
-        """
-
-    def attempts(
-        self, run_id: str, *, generation: int | None, all_generations: bool = False
-    ) -> list[Row]:
-        """Return the rows of table ``attempts`` of one generation, ordered by key."""
-
-    def close(self) -> None:
-        """Close the file or connection; safe to call twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

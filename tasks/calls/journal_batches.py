@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from convergence_core.ports import CallIntent, Claim, Journal, Settlement, StoredAnswer
+from convergence_core.ports import CallIntent, Claim, Settlement, StoredAnswer
+from tasks.store.journal.sql_journal import Journal
 
 _Kind: TypeAlias = Literal["settle", "claim", "look"]
 _KINDS: tuple[_Kind, ...] = ("settle", "claim", "look")

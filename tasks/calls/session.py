@@ -18,7 +18,7 @@ from convergence_core.budget.limits import Budget
 from convergence_core.budget.rate_limit import AddressCheck
 from convergence_core.errors import CandidateFault
 from convergence_core.events import BudgetWarned, CallListener, TrafficChanged
-from convergence_core.ports import Journal, Target
+from convergence_core.ports import Target
 from convergence_core.records import Assignment, Cell, Evaluation, Reply, Trial, eval_id_of
 from tasks.calls.dispatcher import Dispatcher, Job, PendingCell, Workload, unrequested
 from tasks.calls.journal_batches import JournalQueue
@@ -27,6 +27,7 @@ from tasks.calls.paid_calls import CallLimits, Calls
 from tasks.calls.pending_calls import TARGET_LANE, RunContext
 from tasks.calls.rate_limiter import EndpointLimiters, SharedRates
 from tasks.calls.scorer import Scorer
+from tasks.store.journal.sql_journal import Journal
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 from convergence_core.budget.limits import Budget, Exhausted, Reservation, Spent, Wait, dollars
 from convergence_core.config.models import BudgetConfig
 from convergence_core.errors import ConfigurationError, EvaluationFault, EvaluatorFault
-from convergence_core.ports import CallIntent, Journal
+from convergence_core.ports import CallIntent
 from convergence_core.records import Reply, canonical_json, sha256_hex
 from tasks.calls.journal_batches import JournalQueue
 from tasks.calls.metric_calls import PaidCall
@@ -39,6 +39,7 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import journal_url
 from tasks.store.clock import wall_clock_us
 from tasks.store.journal.rates import Rates
+from tasks.store.journal.sql_journal import Journal
 from tasks.store.journal.sqlite_journal import open_journal
 
 MOST_AT_ONCE: Final = 64

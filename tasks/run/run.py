@@ -16,7 +16,7 @@ from convergence_core.budget.limits import Budget, Spent
 from convergence_core.config import Configuration
 from convergence_core.errors import LeaseHeldError, RunInterruptedError, RunNotFoundError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
-from convergence_core.ports import Journal, LostCall, Row, RunRecord, RunStatus
+from convergence_core.ports import LostCall, Row, RunRecord, RunStatus
 from convergence_core.records import Assignment, Evaluation, Trial, fields_of
 from convergence_core.search.learner import Learner, LearnerStep
 from convergence_core.search.recommend import Recommendation
@@ -32,6 +32,7 @@ from tasks.runners import WorkerPool
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.clock import end_us, wall_clock_us
 from tasks.store.journal.lease import Lease
+from tasks.store.journal.sql_journal import Journal
 from tasks.store.tables.lineage import describe_lineage
 from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.rows import evaluation_row

@@ -14,7 +14,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.models import TelemetryConfig
 from convergence_core.events import BudgetWarned, CallListener, TrafficChanged
 from convergence_core.objective import RewardModel
-from convergence_core.ports import Journal, Metric, SessionTarget, Target
+from convergence_core.ports import Metric, SessionTarget, Target
 from convergence_core.records import Evaluation
 from convergence_core.space.parameters import Choice
 from tasks.calls.dispatcher import Workload
@@ -29,6 +29,7 @@ from tasks.inputs.loader import Loaded
 from tasks.runners.work_items import RunSpec
 from tasks.secrets.redaction import Redactor, journal_url, secret_name
 from tasks.store.journal.rates import Rates
+from tasks.store.journal.sql_journal import Journal
 from tasks.telemetry.listeners import local_telemetry
 
 _SERVES: Final = re.compile(r"serve_forever|serve_json|uvicorn|\.run\(")

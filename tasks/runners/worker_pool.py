@@ -20,10 +20,10 @@ from convergence_core.config import Configuration
 from convergence_core.config.optimization import ExecutionConfig
 from convergence_core.errors import ConfigurationError, WorkerLostError
 from convergence_core.events import BudgetWarned
-from convergence_core.ports import Journal
 from convergence_core.records import Assignment, Evaluation, Trial
 from tasks.functions.processes import ChildEndedError, Parent, ProcessPool
 from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, unpacked
+from tasks.store.journal.sql_journal import Journal
 from tasks.version import install_command
 
 _PATIENCE_S: Final = 15.0

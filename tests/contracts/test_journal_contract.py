@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import tasks.store
-from convergence_core.ports import CallTotals, Journal, LostCall, StoredAnswer
+from convergence_core.ports import CallTotals, LostCall, StoredAnswer
 from convergence_core.records import Json, Usage
+from tasks.store.journal.sql_journal import Journal
 from tests.store.journals import (
     JOURNALS,
     USED,

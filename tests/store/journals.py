@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from convergence_core.ports import CallIntent, Journal, Settlement
+from convergence_core.ports import CallIntent, Settlement
 from convergence_core.records import Usage
 from tasks.store.journal.postgres_journal import PostgresJournal
+from tasks.store.journal.sql_journal import Journal
 from tasks.store.journal.sqlite_journal import SqliteJournal
 from tests.store.postgres_server import postgres_server
 

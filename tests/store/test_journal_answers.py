@@ -3,8 +3,9 @@
 # ruff: noqa: F811 - fixtures are imported
 from typing import Any
 
-from convergence_core.ports import Journal, LostCall
+from convergence_core.ports import LostCall
 from convergence_core.records import Json
+from tasks.store.journal.sql_journal import Journal
 from tests.store.journals import clock, intent, journal, ledger, reopen, settled, states  # noqa: F401
 
 # -- answers that are too old

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.ports import Journal
 from tasks.store.journal.postgres_journal import PostgresJournal
+from tasks.store.journal.sql_journal import Journal
 from tasks.store.journal.sqlite_journal import SqliteJournal, open_journal
 from tests.store.asker import RUN
 from tests.store.postgres_server import postgres_server

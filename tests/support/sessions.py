@@ -11,7 +11,7 @@ from convergence_core.config import CacheConfig
 from convergence_core.config.evaluation import BaseMetric
 from convergence_core.config.models import BudgetConfig
 from convergence_core.objective import RewardModel
-from convergence_core.ports import Journal, Metric, Target, WorstCase
+from convergence_core.ports import Metric, Target, WorstCase
 from convergence_core.records import (
     Assignment,
     Candidate,
@@ -31,6 +31,7 @@ from tasks.calls.pending_calls import Epoch, RunContext
 from tasks.calls.session import EvaluationSession
 from tasks.http.retries import Backoff
 from tasks.metrics.metrics import Compared
+from tasks.store.journal.sql_journal import Journal
 from tasks.targets.function import FunctionTarget, make_function_target
 from tests.support.scratch_journal import ScratchJournal
 from tests.support.single_metrics import metric

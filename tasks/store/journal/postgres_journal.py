@@ -23,7 +23,7 @@ from tasks.store.journal.ledger import (
     stored_answer,
 )
 from tasks.store.journal.schema import POSTGRES_JOURNAL
-from tasks.store.journal.sql_journal import Loaded, SqlJournal
+from tasks.store.journal.sql_journal import Journal, Loaded
 from tasks.store.postgres import PostgresConnection, PostgresDatabase
 
 _NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
@@ -59,7 +59,7 @@ _ANSWERS = (
 )
 
 
-class PostgresJournal(SqlJournal):
+class PostgresJournal(Journal):
     """The ``Journal`` in a Postgres database, shared by processes of many machines. Thread-safe.
 
     Rows are durable as far as the server makes a commit so; ``synchronous_commit`` is on.
@@ -90,7 +90,7 @@ class PostgresJournal(SqlJournal):
         self._now_us = now_us
 
     def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
-        """Return the stored ``done`` outcomes among these keys; see ``SqlJournal.answers``."""
+        """Return the stored ``done`` outcomes among these keys; see ``Journal.answers``."""
         if not call_keys:
             return {}
         rows = self._database.read(lambda c: c.execute(_ANSWERS, (list(call_keys),)).fetchall())

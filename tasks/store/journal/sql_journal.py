@@ -58,7 +58,7 @@ Loaded = Callable[[], dict[str, Call]]
 """Fetches calls by their keys, once their statements are sent."""
 
 
-class SqlJournal(Closing):
+class Journal(Closing):
     """Journal over a database, whatever its dialect."""
 
     statements: ClassVar[CallStatements]

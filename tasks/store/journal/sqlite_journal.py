@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 
-from convergence_core.ports import CallIntent, Claim, Journal, Settlement, StoredAnswer
+from convergence_core.ports import CallIntent, Claim, Settlement, StoredAnswer
 from tasks.store.clock import wall_clock_us
 from tasks.store.journal.calls import Call, CallStatements, StoredAttempt, asker, is_paid_by
 from tasks.store.journal.ledger import (
@@ -24,7 +24,7 @@ from tasks.store.journal.ledger import (
     stored_answer,
 )
 from tasks.store.journal.schema import SQLITE_JOURNAL
-from tasks.store.journal.sql_journal import Loaded, SqlJournal
+from tasks.store.journal.sql_journal import Journal, Loaded
 from tasks.store.layout import JOURNAL_FILE, ensure_store, store_root
 from tasks.store.sqlite import SqliteDatabase, integrity_problem
 
@@ -100,7 +100,7 @@ def open_journal(
     return PostgresJournal(url, now_us=now_us)
 
 
-class SqliteJournal(SqlJournal):
+class SqliteJournal(Journal):
     """The ``Journal`` on a local disk, shared by processes of one machine. Thread-safe."""
 
     statements = _STATEMENTS
@@ -124,7 +124,7 @@ class SqliteJournal(SqlJournal):
         self._now_us = now_us
 
     def claim(self, intents: Sequence[CallIntent], owner: str) -> list[Claim]:
-        """Claim calls; see ``SqlJournal.claim``. Hits without a ledger row take no lock."""
+        """Claim calls; see ``Journal.claim``. Hits without a ledger row take no lock."""
         hits = []
         with self._database.reading() as connection:
             for intent in intents:
@@ -138,7 +138,7 @@ class SqliteJournal(SqlJournal):
         return super().claim(intents, owner)
 
     def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
-        """Return the stored ``done`` outcomes among these keys; see ``SqlJournal.answers``."""
+        """Return the stored ``done`` outcomes among these keys; see ``Journal.answers``."""
         with self._database.reading() as connection:
             calls = [_call(connection, key) for key in call_keys]
         return {call.key: call.answers[call.answer] for call in calls if call.answer is not None}

@@ -12,8 +12,9 @@ from operator import add
 
 from convergence_core.budget.limits import Spent
 from convergence_core.errors import ResumeError
-from convergence_core.ports import Checkpoint, Journal, Row, RunRecord
+from convergence_core.ports import Checkpoint, Row, RunRecord
 from tasks.store.clock import wall_clock_us
+from tasks.store.journal.sql_journal import Journal
 from tasks.store.layout import begun_us, label_of, new_run_id
 from tasks.store.tables.parquet_store import ParquetStore
 
