@@ -1,7 +1,6 @@
 """Checks of this machine: what the configuration at hand needs and it lacks."""
 
 import os
-import re
 import shutil
 import tempfile
 import urllib.request
@@ -12,8 +11,6 @@ from typing import Literal
 
 from convergence_core.errors import ConfigurationError
 
-WAL_FIXED = {(3, 44): 6, (3, 50): 7, (3, 51): 3}
-"""SQLite releases of these lines are sound from this patch; 3.52 and later are all sound."""
 FEW_BYTES = 1 << 30
 NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"})
 
@@ -38,17 +35,10 @@ def examine(*, store: Path, config: Path | None) -> Iterator[Finding]:
         yield from _configuration(config)
 
 
-def wal_is_sound(sqlite_version: str) -> bool:
-    """Whether this SQLite keeps committed transactions when writes and checkpoints race."""
-    numbers = tuple(map(int, re.findall(r"\d+", sqlite_version)[:3]))
-    line, patch = numbers[:2], numbers[2] if len(numbers) > 2 else 0
-    return line >= (3, 52) or (line in WAL_FIXED and patch >= WAL_FIXED[line])
-
-
 def _sqlite() -> Finding:
-    import apsw  # noqa: PLC0415 - a native library
+    from tasks.store.sqlite import library_version, wal_is_sound  # noqa: PLC0415 - a native library
 
-    version = apsw.sqlite_lib_version()
+    version = library_version()
     if wal_is_sound(version):
         return Finding("sqlite", "ok", f"{version} (apsw), WAL is sound")
     state = f"{version} (apsw) can lose committed calls in WAL mode"

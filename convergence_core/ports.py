@@ -58,6 +58,10 @@ class StoredAnswer:
     cost_usd: float | None
     usage: Usage = NO_USAGE
 
+    def is_paid_by(self, intent: CallIntent) -> bool:
+        """Return whether the evaluation that asks paid for the answer itself."""
+        return (self.run_id, self.eval_id) == (intent.run_id, intent.eval_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:

@@ -199,15 +199,11 @@ def record_of(answer: StoredAnswer, intent: CallIntent) -> AttemptRecord:
     """Return the account of a stored answer, as seen by the evaluation of an intent."""
     return AttemptRecord(
         **fields_of(answer, "started_us", "ended_us", "attempt"),
-        cached=not _paid_for_it(answer, intent),
+        cached=not answer.is_paid_by(intent),
     )
 
 
 def is_usable(answer: StoredAnswer, intent: CallIntent) -> bool:
     """Whether a stored answer is young enough for this call, or its own."""
     since_us = intent.fresh_since_us
-    return since_us is None or answer.ended_us >= since_us or _paid_for_it(answer, intent)
-
-
-def _paid_for_it(answer: StoredAnswer, intent: CallIntent) -> bool:
-    return (answer.run_id, answer.eval_id) == (intent.run_id, intent.eval_id)
+    return since_us is None or answer.ended_us >= since_us or answer.is_paid_by(intent)

@@ -17,7 +17,7 @@ from convergence_core.result import RunResult
 from convergence_core.space import Space
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store, store_path
-from tasks.run.run import FLOW_RUN_TAG, is_open
+from tasks.run.run import FLOW_RUN_TAG, Run, is_open
 from tasks.serving.promotion import HOLDBACK, RAMP, offer_champion, put_on_offer, retire_champion
 from tasks.store.clock import wall_clock_us
 from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion
@@ -225,3 +225,8 @@ def tagged_champion(tags: Mapping[str, str], space: Space) -> Candidate | None:
         return space.candidate(json.loads(text), origin="default")
     except ValueError:
         return None  # the space changed since the promotion
+
+
+def champion_of_run(run: Run) -> Candidate | None:
+    """Return the champion when a run was opened; ``None``: there was none, or the space lacks it."""
+    return tagged_champion(run.record.tags, run.loaded.space)

@@ -23,14 +23,14 @@ from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.report.answers import EvaluatedCase, evaluated_cases, paired_cases, with_judges_reasons
 from tasks.report.candidates import Final
-from tasks.run.adoption import tagged_champion
+from tasks.run.adoption import champion_of_run
 from tasks.run.assembly import Caller, assemble
-from tasks.run.conclusion import FINAL
 from tasks.run.opener import Limits, prepare_run, with_overrides
+from tasks.run.publication import publish_final
 from tasks.run.run import Run
 from tasks.store.tables.lineage import OFFLINE, TEST_TAG
 from tasks.store.tables.parquet_store import ParquetStore
-from tasks.store.tables.rows import candidate_rows, payload_rows
+from tasks.store.tables.rows import candidate_rows
 
 ROLES: tuple[Role, ...] = ("search", "holdout")
 
@@ -158,17 +158,12 @@ def open_assessment(
     configuration = with_overrides(loaded.configuration, budget=budget)
     loaded = replace(loaded, configuration=configuration)
     run = interrupted(loaded, caller, TEST_TAG) or prepare_run(loaded, part=TEST_TAG, **caller)
-    if against_champion and champion_of_test(run) is None:
+    if against_champion and champion_of_run(run) is None:
         run.close()
         rule = "champion must find one in the store that the search space still holds"
         fix = "Make one with `convergence promote`, or leave out `--against champion`."
         raise ConfigurationError.of("--against", rule, fix)
     return run
-
-
-def champion_of_test(run: Run) -> Candidate | None:
-    """Return the champion that there was when the test began; ``None`` if there was none."""
-    return tagged_champion(run.record.tags, run.loaded.space)
 
 
 def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
@@ -209,7 +204,7 @@ def assess(run: Run, *, against_champion: bool = False) -> Assessment:
     """
     present = run.study.baseline
     assert present is not None  # noqa: S101 - checked when it was opened
-    champion = champion_of_test(run) if against_champion else None
+    champion = champion_of_run(run) if against_champion else None
     subjects = {
         candidate.candidate_id: candidate
         for candidate in (present, champion)
@@ -228,7 +223,9 @@ def assess(run: Run, *, against_champion: bool = False) -> Assessment:
                 f"test {run.label} was stopped. Paid answers are kept; run the same `convergence test` "
                 "again to continue."
             )
-        _publish(run, trials)
+        evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
+        candidates = candidate_rows(run.run_id, None, [trial.candidate for trial in trials])
+        publish_final(run, evaluations, candidates=candidates)
         assessment = _assessment(run, trials, present, champion)
         if assessment.limit is None:
             run.save("done", "the current settings were tested")
@@ -252,20 +249,6 @@ def _cells(run: Run, candidate: Candidate) -> Assignment:
             for repeat in range(run.study.schedule.repeats)
         ),
         label=run.study.space.name(candidate, n=3),
-    )
-
-
-def _publish(run: Run, trials: Sequence[Trial]) -> None:
-    evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
-    run.store.publish(
-        run.run_id,
-        FINAL,
-        {
-            "payloads": payload_rows(run.run_id, evaluations),
-            "candidates": candidate_rows(run.run_id, None, [t.candidate for t in trials]),
-            "evaluations": run.evaluation_rows(evaluations),
-            "attempts": run.journal.attempts(run.run_id, generation=None),
-        },
     )
 
 

@@ -26,14 +26,15 @@ from convergence_core.search.final_look import describe_shortage, final_status, 
 from convergence_core.search.recommend import Recommendation
 from tasks.report.candidates import Final
 from tasks.report.files import write_results
-from tasks.run.adoption import adopt, tagged_champion
+from tasks.run.adoption import adopt, champion_of_run
+from tasks.run.publication import publish_final
 from tasks.run.result import collect
 from tasks.run.run import Run
 from tasks.store.clock import wall_clock_us
 from tasks.store.runtime.promotions import looks_before, save_look
 from tasks.store.runtime.rows import GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.tables.rows import measured_row, payload_rows, posterior_rows
+from tasks.store.tables.rows import measured_row, posterior_rows
 
 _DETAILS = ("opponent", "mean", "low", "high", "alpha", "level", "left", "min_effect")
 """Of a verdict, beside the columns of its own."""
@@ -164,10 +165,6 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook
     return adopts
 
 
-FINAL = -1
-"""Number under which the final re-estimation is published."""
-
-
 def choose_finalists(run: Run) -> list[Assignment]:
     """Return the winner, with the user's defaults and the champion beside it, and their cells.
 
@@ -177,7 +174,7 @@ def choose_finalists(run: Run) -> list[Assignment]:
     run.check_stop()
     run.begin_final()
     held_out = [case.case_id for case in run.loaded.holdout_cases]
-    assignments = finalists(run.study, run.state, held_out, _champion(run))
+    assignments = finalists(run.study, run.state, held_out, champion_of_run(run))
     if assignments:
         run.emit(FinalStarted(n_cells=sum(len(assignment.cells) for assignment in assignments)))
     return assignments
@@ -223,10 +220,6 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     return result
 
 
-def _champion(run: Run) -> Candidate | None:
-    return tagged_champion(run.record.tags, run.loaded.space)
-
-
 def _one_difference(difference: Estimate | None, gate: GateReport) -> Estimate | None:
     """Return the difference from the defaults with the gate's interval: one quantity, one number."""
     if difference is None or gate.opponent != "default" or gate.level is None:
@@ -241,7 +234,7 @@ def _judged(
     if recommendation is None:
         return None, None, None, None
     candidate = run.state.search.archive.members[recommendation.candidate_id].candidate
-    champion, baseline = _champion(run), run.study.baseline
+    champion, baseline = champion_of_run(run), run.study.baseline
     opponent = champion or baseline
     look = None if opponent is None else _look(run, final, candidate, opponent)
     n_looks: Mapping[str, int] = {}
@@ -298,13 +291,4 @@ def _publish(
             for role in roles
             if (estimate := final.estimate(candidate_id, role)) is not None
         ]
-    run.store.publish(
-        run.run_id,
-        FINAL,
-        {
-            "payloads": payload_rows(run.run_id, evaluations),
-            "evaluations": run.evaluation_rows(evaluations),
-            "estimates": estimates,
-            "attempts": run.journal.attempts(run.run_id, generation=None),
-        },
-    )
+    publish_final(run, evaluations, estimates=estimates)

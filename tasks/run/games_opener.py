@@ -11,8 +11,9 @@ from tasks.games.configured_games import configured_games, models_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
+from tasks.run.adoption import champion_of_run
 from tasks.run.assembly import Caller
-from tasks.run.assessment import champion_of_test, interrupted
+from tasks.run.assessment import interrupted
 from tasks.run.games_round import GamesRound, held_open
 from tasks.run.opener import prepare_run, with_overrides
 from tasks.store.tables.lineage import GAMES_TAG
@@ -65,7 +66,7 @@ def open_games_round(
         run.begin_final()
         calls = LearnerCalls(GAMES, run.session, SubBudget(limit_usd=None))
         held.callback(calls.close, *models_of(games))
-        incumbent = champion_of_test(run) or run.study.baseline
+        incumbent = champion_of_run(run) or run.study.baseline
         with held_open(GamesRound(run, games, calls, redact, incumbent=incumbent)) as opened:
             yield opened
 

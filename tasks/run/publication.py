@@ -8,6 +8,7 @@ from convergence_core.records import Candidate, Evaluation
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.study_state import StudyState
 from tasks.run.run import Run, StepResult
+from tasks.store.layout import FINAL_GENERATION
 from tasks.store.tables.rows import candidate_rows, generation_row, payload_rows, posterior_rows
 
 
@@ -57,6 +58,20 @@ def generation_tables(
         for name, rows in more.items():
             tables[name] = [*tables.get(name, ()), *rows]
     return tables
+
+
+def publish_final(run: Run, evaluations: Sequence[Evaluation], **more: Sequence[Row]) -> None:
+    """Publish the evaluations after the last generation, and rows of further tables.
+
+    Raises:
+        StoreWriteError: they are not visible then; resuming the run publishes them.
+    """
+    tables = {
+        "payloads": payload_rows(run.run_id, evaluations),
+        "evaluations": run.evaluation_rows(evaluations),
+        "attempts": run.journal.attempts(run.run_id, generation=None),
+    }
+    run.store.publish(run.run_id, FINAL_GENERATION, {**tables, **more})
 
 
 def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> GenerationFinished:

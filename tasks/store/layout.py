@@ -175,6 +175,16 @@ def folder_of(root: Path, stage: str, table: str, run_id: str) -> Path:
     return root / stage / table / f"{_RUN}{run_id}"
 
 
+def live_row(root: Path, run_id: str) -> Path:
+    """Return the file of an unfinished run's row."""
+    return folder_of(root, "live", "runs", run_id) / RUN_FILE
+
+
+def final_row(root: Path, run_id: str) -> Path:
+    """Return the file of a finished run's row; it makes the run's other files in ``final`` visible."""
+    return folder_of(root, "final", "runs", run_id) / PART_FILE
+
+
 def runs_in(folder: Path) -> list[str]:
     """Return the runs that a folder of one table has files of, in order."""
     return sorted(name.removeprefix(_RUN) for name in names_in(folder) if name.startswith(_RUN))

@@ -6,19 +6,8 @@ from pathlib import Path
 import pytest
 
 from convergence import doctor
-from convergence.doctor import wal_is_sound
 from tests.support.commands import Runner
 from tests.support.http_server import LoopbackServer, error_answer
-
-
-@pytest.mark.parametrize(
-    ("version", "sound"),
-    [("3.40.1", False), ("3.44.5", False), ("3.44.6", True), ("3.45.3", False), ("3.50.6", False),
-     ("3.50.7", True), ("3.51.2", False), ("3.51.3", True), ("3.52.0", True), ("3.54.1", True),
-     ("4.0", True)],
-)  # fmt: skip
-def test_sqlite_releases_that_lose_commits_are_known(version: str, sound: bool):
-    assert wal_is_sound(version) is sound
 
 
 @pytest.fixture

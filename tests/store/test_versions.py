@@ -40,6 +40,7 @@ INTENT = CallIntent(
         ("3.50.7", True),
         ("3.51.2", False),
         ("3.51.3", True),
+        ("3.52.0", True),
         ("3.54.1", True),
         ("4.0.0", True),
     ],

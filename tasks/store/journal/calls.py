@@ -153,11 +153,6 @@ def settle(call: Call, settlement: Settlement, writer: CallWriter) -> tuple[str,
     return (attempt.run_id, call.owner) if number == call.latest else None
 
 
-def is_paid_by(answer: StoredAnswer, intent: CallIntent) -> bool:
-    """Return whether the evaluation that asks paid for the answer itself."""
-    return (answer.run_id, answer.eval_id) == (intent.run_id, intent.eval_id)
-
-
 def asker(intent: CallIntent) -> tuple[str, str, str]:
     """Return what an answer is given to: (run, evaluation, purpose)."""
     return intent.run_id, intent.eval_id or "", intent.purpose
@@ -168,9 +163,9 @@ def _usable(call: Call, intent: CallIntent, now: int, writer: CallWriter) -> Sto
     if call.answer is None:
         return None
     answer = call.answers[call.answer]
-    if is_paid_by(answer, intent):
+    if answer.is_paid_by(intent):
         return answer
-    paid = [number for number, other in call.answers.items() if is_paid_by(other, intent)]
+    paid = [number for number, other in call.answers.items() if other.is_paid_by(intent)]
     if paid:
         return call.answers[max(paid)]
     known = call.given.get(asker(intent))

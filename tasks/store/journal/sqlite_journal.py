@@ -9,7 +9,7 @@ import apsw
 
 from convergence_core.ports import CallIntent, Claim, Settlement, StoredAnswer
 from tasks.store.clock import wall_clock_us
-from tasks.store.journal.calls import Call, CallStatements, StoredAttempt, asker, is_paid_by
+from tasks.store.journal.calls import Call, CallStatements, StoredAttempt, asker
 from tasks.store.journal.ledger import (
     BEGUN_COLUMNS,
     LOSE,
@@ -130,7 +130,7 @@ class SqliteJournal(Journal):
             for intent in intents:
                 call = _call(connection, intent.call_key)
                 answer = None if call.answer is None else call.answers[call.answer]
-                if answer is None or not is_paid_by(answer, intent):
+                if answer is None or not answer.is_paid_by(intent):
                     break
                 hits.append(Claim(state="hit", answer=answer))
             else:
@@ -156,7 +156,7 @@ class SqliteJournal(Journal):
         for intent in intents:
             key = intent.call_key
             call = calls[key] = calls.get(key) or _call(connection, key)
-            if call.answer is None or is_paid_by(call.answers[call.answer], intent):
+            if call.answer is None or call.answers[call.answer].is_paid_by(intent):
                 continue
             for outcome, *row in connection.execute(_OTHERS, (key,)):
                 answer = stored_answer(row_of(row), outcome)

@@ -14,19 +14,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from convergence_core.errors import RunNotFoundError, StoreError
 from convergence_core.ports import Checkpoint, Row, RunRecord
 from tasks.store.layout import (
     FINAL_GENERATION,
     PART_FILE,
-    RUN_FILE,
     check_format,
     check_run_id,
     ensure_store,
+    final_row,
     folder_of,
     generation_file,
+    live_row,
     store_root,
 )
 from tasks.store.tables.catalog import renew_catalog, write_catalog
@@ -45,9 +46,6 @@ from tasks.store.tables.tables import (
     GENERATIONS,
     RUNS,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _LOGGER = logging.getLogger(__name__)
 _COLUMNS = {"started_us": "started_at", "ended_us": "ended_at", "tags": "tags_json"}
@@ -96,7 +94,7 @@ class ParquetStore(Reader):
         _check_rows(check_run_id(run_id), generation, tables)
         self._ensure()
         marker = folder_of(self.path, "live", GENERATIONS.name, run_id) / name
-        if marker.exists() or self._is_final(run_id):
+        if marker.exists() or final_row(self.path, run_id).exists():
             return
         for table in GENERATION_TABLES:
             if table in AHEAD_TABLES:
@@ -145,9 +143,9 @@ class ParquetStore(Reader):
             StoreWriteError: the old row is unchanged then.
         """
         self._ensure()
-        if self._is_final(check_run_id(record.run_id)):
+        if final_row(self.path, check_run_id(record.run_id)).exists():
             raise ValueError(f"run {record.run_id} is finished: its row cannot change")
-        path = self._run_file(record.run_id)
+        path = live_row(self.path, record.run_id)
         is_new = not path.exists()
         self._files.write(RUNS, [_row_of(record)], path)
         if is_new or record.status != "running":
@@ -186,14 +184,14 @@ class ParquetStore(Reader):
         if record.status != "done":
             raise ValueError(f"only a done run is finished, but got status {record.status!r}")
         self._ensure()
-        if self._is_final(check_run_id(record.run_id)):
+        if final_row(self.path, check_run_id(record.run_id)).exists():
             return
         for table in GENERATION_TABLES:
             sources = committed_files(self.path, table.name, record.run_id)
             path = folder_of(self.path, "final", table.name, record.run_id) / PART_FILE
             if sources:
                 self._files.merge(table, sources, path)
-        path = folder_of(self.path, "final", RUNS.name, record.run_id) / PART_FILE
+        path = final_row(self.path, record.run_id)
         self._files.write(RUNS, [_row_of(record)], path, committed=self._digests(path))
         self._tidy(record)
 
@@ -278,7 +276,7 @@ class ParquetStore(Reader):
         final = folder_of(self.path, "final", GENERATIONS.name, check_run_id(run_id)) / PART_FILE
         files = (
             [str(final)]
-            if self._is_final(run_id)
+            if final_row(self.path, run_id).exists()
             else committed_generations(self.path, run_id)[-1:]
         )
         rows = self._files.read(GENERATIONS, files, "ORDER BY generation DESC LIMIT 1")
@@ -319,12 +317,6 @@ class ParquetStore(Reader):
             if path != marker and path.exists():
                 digests[table.name] = digest_in(path) or ""
         return digests
-
-    def _run_file(self, run_id: str) -> Path:
-        return folder_of(self.path, "live", RUNS.name, run_id) / RUN_FILE
-
-    def _is_final(self, run_id: str) -> bool:
-        return (folder_of(self.path, "final", RUNS.name, run_id) / PART_FILE).exists()
 
 
 def _check_rows(run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:

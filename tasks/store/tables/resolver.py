@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.store.layout import PART_FILE, RUN_FILE, folder_of, names_in, runs_in
+from tasks.store.layout import PART_FILE, final_row, folder_of, live_row, names_in, runs_in
 from tasks.store.tables.tables import RUNTIME_TABLES, TABLES
 
 
@@ -26,7 +26,7 @@ class Resolution:
 
 def resolve(root: Path) -> Resolution:
     """Return the files of all tables that are visible now."""
-    final_runs = [run for run in runs_in(root / "final" / "runs") if _is_final(root, run)]
+    final_runs = [run for run in runs_in(root / "final" / "runs") if final_row(root, run).exists()]
     committed = {
         run: _names(folder_of(root, "live", "generations", run))
         for run in runs_in(root / "live" / "generations")
@@ -45,9 +45,7 @@ def resolve(root: Path) -> Resolution:
                 final_files.extend(f"{folder}{os.sep}{name}" for name in names & _names(folder))
         files[table] = tuple(sorted(final_files, key=_order))
     rows = [
-        folder_of(root, "live", "runs", run) / RUN_FILE
-        for run in runs_in(root / "live" / "runs")
-        if run not in final_runs
+        live_row(root, run) for run in runs_in(root / "live" / "runs") if run not in final_runs
     ]
     rows = [row for row in rows if row.exists()]
     files["runs"] = tuple(sorted((*files["runs"], *map(str, rows)), key=_order))
@@ -83,10 +81,6 @@ def _by_day(folder: Path) -> tuple[str, ...]:
         for day in days
         for name in sorted(_names(folder / day))
     )
-
-
-def _is_final(root: Path, run: str) -> bool:
-    return (folder_of(root, "final", "runs", run) / PART_FILE).exists()
 
 
 def _names(folder: Path) -> set[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from convergence_core.ports import RunRecord
-from tasks.store.layout import PART_FILE, RUN_FILE, folder_of, writing
+from tasks.store.layout import PART_FILE, final_row, folder_of, live_row, writing
 from tasks.store.tables.object_storage import Mirror, mirror_of
 from tasks.store.tables.tables import TABLES
 
@@ -51,8 +51,7 @@ def remove(root: Path, run_id: str) -> None:
     """
     mirror = mirror_of(root)
     with writing(root):
-        for stage, name in (("final", PART_FILE), ("live", RUN_FILE)):
-            row = folder_of(root, stage, "runs", run_id) / name
+        for row in (final_row(root, run_id), live_row(root, run_id)):
             if mirror is not None and row.exists():
                 mirror.drop(row)
             row.unlink(missing_ok=True)
@@ -79,14 +78,9 @@ def orphans(root: Path, *, before_us: int) -> list[str]:
     return sorted(
         run_id
         for run_id, changed_us in newest.items()
-        if changed_us < before_us and not _has_row(root, run_id)
+        if changed_us < before_us
+        and not any(row.exists() for row in (final_row(root, run_id), live_row(root, run_id)))
     )
-
-
-def _has_row(root: Path, run_id: str) -> bool:
-    return (folder_of(root, "final", "runs", run_id) / PART_FILE).exists() or (
-        folder_of(root, "live", "runs", run_id) / RUN_FILE
-    ).exists()
 
 
 def _folders(root: Path, run_id: str) -> Iterator[Path]:
