@@ -1,4 +1,4 @@
-"""Interfaces to the world: targets, metrics, LLMs and players, and what a journal records.
+"""Interfaces to the world: targets, metrics, LLMs, players; records of journals.
 
 ``tasks`` implements them, and every implementation passes the contract suite of its protocol
 (``tests/contracts``).

@@ -87,8 +87,8 @@ class RecordTable(SqlTable, Generic[Record]):
 
     Example:
         >>> CHAMPIONS = RecordTable("champions", Champion)
-        >>> connection.execute(CHAMPIONS.insert, CHAMPIONS.values(champion))
-        >>> CHAMPIONS.records(connection.execute(CHAMPIONS.select).fetchall())
+        >>> CHAMPIONS.add(connection, champion)
+        >>> CHAMPIONS.find(connection, "ORDER BY seq", system="support_bot")
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class RecordTable(SqlTable, Generic[Record]):
         behind = _COMMA.split(definition.partition("*")[2].lstrip(", "))
         more = [words[0] for column in behind if (words := column.split()) and words[0].islower()]
         self.select = f"SELECT {', '.join(self.columns)} FROM {name}"  # noqa: S608 - declared names
-        """SELECT of all rows, for ``records``."""
+        """SELECT of all rows, for ``record``."""
         self.insert = insert_sql(name, (*self.columns, *more))
         """INSERT of one row, for ``values``."""
 
@@ -155,9 +155,32 @@ class RecordTable(SqlTable, Generic[Record]):
             }
         )
 
-    def records(self, rows: Sequence[Sequence[Any]]) -> list[Record]:
-        """Convert rows of ``columns`` to records."""
-        return [self.record(row) for row in rows]
+    def find(self, connection: "Connection", order: str = "", **where: Any) -> list[Record]:
+        """Return the records whose columns have these values.
+
+        Args:
+            connection: an open transaction or reading.
+            order: end of the statement, e.g. ``ORDER BY seq``.
+            where: column → value; ``None`` leaves the column out.
+        """
+        known = {column: value for column, value in where.items() if value is not None}
+        condition = " AND ".join(f"{column} = ?" for column in known) or "TRUE"
+        sql = f"{self.select} WHERE {condition} {order}"
+        return [self.record(row) for row in connection.execute(sql, (*known.values(),)).fetchall()]
+
+    def first(self, connection: "Connection", order: str = "", **where: Any) -> Record | None:
+        """Return the first of the records that ``find`` returns; ``None`` if there is none."""
+        return next(iter(self.find(connection, f"{order} LIMIT 1", **where)), None)
+
+    def add(
+        self,
+        connection: "Connection",
+        record: Record,
+        *more: Any,
+        clean: Callable[[str], str] | None = None,
+    ) -> None:
+        """Insert a record; the arguments are those of ``values``."""
+        connection.execute(self.insert, self.values(record, *more, clean=clean))
 
     def _value(
         self, field: str, kind: "_Kind", value: Any, clean: Callable[[str], str] | None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tasks.store.clock import wall_clock_us
-from tasks.store.database import Closing, Database, Schema
+from tasks.store.database import Closing, Database, Record, RecordTable, Schema
 from tasks.store.layout import ensure_store, store_root
 from tasks.store.runtime.schema import VARIABLE
 from tasks.store.sqlite import SqliteDatabase
@@ -55,6 +55,11 @@ class SharedStore(Closing):
         """Return the rows of a SELECT."""
         with self.database.reading() as connection:
             return list(connection.execute(sql, values).fetchall())
+
+    def find(self, table: RecordTable[Record], order: str = "", **where: Any) -> list[Record]:
+        """Return the records of a table whose columns have these values; see ``RecordTable.find``."""
+        with self.database.reading() as connection:
+            return table.find(connection, order, **where)
 
     def close(self) -> None:
         """Close the database; safe to call twice."""

@@ -48,21 +48,18 @@ def registered_adapter(connection: Connection, version: str) -> AdapterRecord:
     Raises:
         AdapterNotFoundError: there is none of that version.
     """
-    row = connection.execute(f"{ADAPTERS.select} WHERE version = ?", (version,)).fetchone()
-    if row is None:
+    adapter = ADAPTERS.first(connection, version=version)
+    if adapter is None:
         raise AdapterNotFoundError(
             f"`version` must be that of a registered adapter, but got {version[:200]!r}. "
             "`convergence adapters list` shows them."
         )
-    return ADAPTERS.record(row)
+    return adapter
 
 
 def active_adapter(connection: Connection, role: str) -> AdapterRecord | None:
     """Return the adapter that answers for a role; ``None`` if the base model does."""
-    row = connection.execute(
-        f"{ADAPTERS.select} WHERE role = ? AND status = 'active'", (role,)
-    ).fetchone()
-    return None if row is None else ADAPTERS.record(row)
+    return ADAPTERS.first(connection, role=role, status="active")
 
 
 def answering_versions(connection: Connection) -> frozenset[str]:

@@ -148,7 +148,7 @@ class AdapterStore:
                 status="candidate", reason=None, folder_sha256=sha256, n_rows=len(marks),
                 is_removed=False, created_us=now, decided_us=now,
             )  # fmt: skip
-            connection.execute(ADAPTERS.insert, ADAPTERS.values(adapter))
+            ADAPTERS.add(connection, adapter)
             add_event(connection, version, "candidate", reason=None, by=by, at_us=now)
             for mark in {_key(mark): mark for mark in marks}.values():
                 connection.execute(
@@ -176,10 +176,8 @@ class AdapterStore:
 
     def checks(self, version: str) -> tuple[GateCheck, ...]:
         """Return the verdicts on an adapter that count, in the order of recording."""
-        rows = self._feedback.fetch(
-            f"{GATE_CHECKS.select} WHERE version = ? ORDER BY seq", (version,)
-        )
-        last = {check.name: check for check in GATE_CHECKS.records(rows)}
+        checks = self._feedback.find(GATE_CHECKS, "ORDER BY seq", version=version)
+        last = {check.name: check for check in checks}
         return tuple(last.values())
 
     def activate(
@@ -336,11 +334,7 @@ class AdapterStore:
 
     def records(self, role: str | None = None) -> list[AdapterRecord]:
         """Return the adapters of a role, or all, in order of registration."""
-        where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
-        rows = self._feedback.fetch(
-            f"{ADAPTERS.select}{where} ORDER BY created_us, version", values
-        )
-        return ADAPTERS.records(rows)
+        return self._feedback.find(ADAPTERS, "ORDER BY created_us, version", role=role)
 
     def files_problem(self, adapter: AdapterRecord) -> str | None:
         """Return why an adapter's files are not those that were registered; ``None`` if they are."""

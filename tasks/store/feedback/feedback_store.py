@@ -193,7 +193,7 @@ class FeedbackStore(SharedStore):
     def interaction(self, interaction_id: str) -> Interaction | None:
         """Return a logged answer; ``None`` if the log has no such id."""
         with self.database.reading() as connection:
-            return _logged_interaction(connection, interaction_id)
+            return INTERACTIONS.first(connection, interaction_id=interaction_id)
 
     def rating(self, interaction_id: str, user_id: str) -> Rating | None:
         """Return a user's rating of an answer; ``None`` if unrated or undone."""
@@ -227,18 +227,12 @@ class FeedbackStore(SharedStore):
             n: maximum number.
             conversation_id: conversation; ``None`` for any.
         """
-        where, values = "user_id = ?", [user_id]
-        for column, value in (("role", role), ("conversation_id", conversation_id)):
-            if value is not None:
-                where += f" AND {column} = ?"
-                values.append(value)
         answers: list[RatedInteraction] = []
         with self.database.reading() as connection:
-            rows = connection.execute(
-                f"{INTERACTIONS.select} WHERE {where} ORDER BY seq DESC LIMIT ?", (*values, n)
-            ).fetchall()
-            for row in rows:
-                answer = INTERACTIONS.record(row)
+            for answer in INTERACTIONS.find(
+                connection, f"ORDER BY seq DESC LIMIT {n:d}",
+                user_id=user_id, role=role, conversation_id=conversation_id,
+            ):  # fmt: skip
                 mark = RATINGS.last(connection, (answer.interaction_id,), user_id)
                 answers.append(RatedInteraction(interaction=answer, rating=mark))
         return answers[::-1]
@@ -266,7 +260,7 @@ class FeedbackStore(SharedStore):
         previous = table.last(connection, stored.place, stored.user_id)
         if previous is not None and stored.is_same_mark(previous):
             return previous, False
-        table.add(connection, stored)
+        table.give(connection, stored)
         mark_place_stale(connection, stored.place, stored.user_id, "edited", at_us=self.now_us())
         return previous, True
 
@@ -304,15 +298,8 @@ def has_feedback(path: Path | str) -> bool:
     return has_shared(path, FEEDBACK_FILE)
 
 
-def _logged_interaction(connection: Connection, interaction_id: str) -> Interaction | None:
-    row = connection.execute(
-        f"{INTERACTIONS.select} WHERE interaction_id = ?", (interaction_id,)
-    ).fetchone()
-    return None if row is None else INTERACTIONS.record(row)
-
-
 def _interaction(connection: Connection, interaction_id: str) -> Interaction:
-    interaction = _logged_interaction(connection, interaction_id)
+    interaction = INTERACTIONS.first(connection, interaction_id=interaction_id)
     if interaction is None:
         raise _not_found(interaction_id)
     return interaction

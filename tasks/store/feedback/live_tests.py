@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from convergence_core.config.feedback import LiveTestConfig
     from convergence_core.feedback.live_test import RatedConversation
 
-_LAST: Final = f"{LIVE_TESTS.select} t WHERE t.seq = (SELECT max(l.seq) FROM live_tests l WHERE l.test_id = t.test_id)"  # noqa: S608 - constants
+_IS_LAST: Final = (
+    "AND seq = (SELECT max(l.seq) FROM live_tests l WHERE l.test_id = live_tests.test_id)"
+)
+"""Condition by which an event of a test is its last."""
 
 
 def begin_test(
@@ -69,8 +72,7 @@ def end_test(
 
 def running_test(connection: Connection, role: str) -> LiveTest | None:
     """Return the test of a role's active adapter; ``None`` means none runs."""
-    row = connection.execute(f"{_LAST} AND status = 'running' AND role = ?", (role,)).fetchone()
-    return None if row is None else LIVE_TESTS.record(row)
+    return LIVE_TESTS.first(connection, _IS_LAST, status="running", role=role)
 
 
 def test_of_answer(connection: Connection, interaction_id: str) -> LiveTest | None:
@@ -80,14 +82,7 @@ def test_of_answer(connection: Connection, interaction_id: str) -> LiveTest | No
     ).fetchone()
     if row is None:
         return None
-    return LIVE_TESTS.record(connection.execute(f"{_LAST} AND test_id = ?", row).fetchone())
-
-
-def all_tests(connection: Connection, role: str | None = None) -> list[LiveTest]:
-    """Return the tests of a role, or all, as they stand, in order of their beginning."""
-    where, values = ("", ()) if role is None else (" AND role = ?", (role,))
-    rows = connection.execute(f"{_LAST}{where} ORDER BY t.started_us, t.seq", values).fetchall()
-    return LIVE_TESTS.records(rows)
+    return LIVE_TESTS.first(connection, "ORDER BY seq DESC", test_id=row[0])
 
 
 def add_answer(connection: Connection, interaction_id: str, part: LiveAnswer) -> None:
@@ -100,7 +95,7 @@ def add_answer(connection: Connection, interaction_id: str, part: LiveAnswer) ->
 
 
 def _add(connection: Connection, test: LiveTest, at_us: int) -> None:
-    connection.execute(LIVE_TESTS.insert, LIVE_TESTS.values(test, at_us))
+    LIVE_TESTS.add(connection, test, at_us)
 
 
 _MARKS = (
@@ -165,5 +160,7 @@ def live_tests(database: Database, role: str | None = None) -> list[LiveTest]:
     with database.reading() as connection:
         return [
             weighed(connection, test) if test.status == "running" else test
-            for test in all_tests(connection, role)
+            for test in LIVE_TESTS.find(
+                connection, f"{_IS_LAST} ORDER BY started_us, seq", role=role
+            )
         ]

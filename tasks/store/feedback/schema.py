@@ -89,7 +89,7 @@ class MarkTable(RecordTable[Mark]):
         row = connection.execute(sql, (*place, user_id)).fetchone()
         return None if row is None else self.mark(row)
 
-    def add(self, connection: Connection, mark: Mark) -> None:
+    def give(self, connection: Connection, mark: Mark) -> None:
         """Store a mark."""
         self._insert(connection, mark.place, fields_of(mark, *self._given))
 

@@ -68,10 +68,7 @@ class TrainingRounds:
         """
         now = self._feedback.now_us()
         with self._database.transaction(alone=True) as connection:
-            row = connection.execute(
-                f"{ROUNDS.select} WHERE round_id = ? ORDER BY seq DESC LIMIT 1", (round_id,)
-            ).fetchone()
-            before = None if row is None else ROUNDS.record(row)
+            before = ROUNDS.first(connection, "ORDER BY seq DESC", round_id=round_id)
             if before is None or before.status != "running":
                 raise AdapterRefusedError(
                     "`round_id` must be that of a running round, but got "
@@ -90,23 +87,16 @@ class TrainingRounds:
 
     def records(self, role: str | None = None) -> list[TrainingRoundRecord]:
         """Return the rounds of a role, or all, as they stand, in order of their beginning."""
-        where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
-        last: dict[str, TrainingRoundRecord] = {}
-        for row in self._feedback.fetch(f"{ROUNDS.select}{where} ORDER BY seq", values):
-            record = ROUNDS.record(row)
-            last[record.round_id] = record
-        return list(last.values())
+        records = self._feedback.find(ROUNDS, "ORDER BY seq", role=role)
+        return [*{record.round_id: record for record in records}.values()]
 
     def of_version(self, version: str) -> TrainingRoundRecord | None:
         """Return the round that an adapter came from; ``None``: none is known, or it runs still."""
-        rows = self._feedback.fetch(
-            f"{ROUNDS.select} WHERE version = ? ORDER BY seq DESC LIMIT 1", (version,)
-        )
-        return ROUNDS.record(rows[0]) if rows else None
+        with self._database.reading() as connection:
+            return ROUNDS.first(connection, "ORDER BY seq DESC", version=version)
 
     def _add_round(self, connection: Connection, record: TrainingRoundRecord, at_us: int) -> None:
-        values = ROUNDS.values(record, at_us, clean=self._feedback.clean)
-        connection.execute(ROUNDS.insert, values)
+        ROUNDS.add(connection, record, at_us, clean=self._feedback.clean)
 
 
 def open_marks(feedback: FeedbackStore, role: str) -> list[OpenMark]:

@@ -122,19 +122,16 @@ class ExperienceStore(SharedStore):
             StoreWriteError: it is written down already, or cannot be.
         """
         with self.database.transaction() as connection:
-            connection.execute(VERSIONS.insert, VERSIONS.values(record))
+            VERSIONS.add(connection, record)
 
     def latest_version(self) -> PolicyVersionRecord | None:
         """Return the version that serves; ``None`` if there is none yet."""
         with self.database.reading() as connection:
-            row = connection.execute(f"{VERSIONS.select} ORDER BY version DESC LIMIT 1").fetchone()
-        return None if row is None else VERSIONS.record(row)
+            return VERSIONS.first(connection, "ORDER BY version DESC")
 
     def versions(self) -> list[PolicyVersionRecord]:
         """Return all versions, the first one first."""
-        with self.database.reading() as connection:
-            rows = connection.execute(f"{VERSIONS.select} ORDER BY version").fetchall()
-        return VERSIONS.records(rows)
+        return self.find(VERSIONS, "ORDER BY version")
 
 
 def has_policy(path: Path | str) -> bool:

@@ -14,7 +14,7 @@ def save_look(store: RuntimeStore, look: GateLook) -> bool:
     ):
         return False
     with store.database.transaction() as connection:
-        connection.execute(LOOKS.insert, LOOKS.values(look))
+        LOOKS.add(connection, look)
     return True
 
 
@@ -40,20 +40,18 @@ def _is_same(look: GateLook, other: GateLook) -> bool:
 
 def looks(store: RuntimeStore, system: str | None = None) -> list[GateLook]:
     """Return all looks, or those at one system, oldest first."""
-    where, values = ("", ()) if system is None else (" WHERE system = ?", (system,))
-    return LOOKS.records(store.fetch(f"{LOOKS.select}{where} ORDER BY seq", values))
+    return store.find(LOOKS, "ORDER BY seq", system=system)
 
 
 def set_champion(store: RuntimeStore, champion: Champion) -> None:
     """Make a candidate the champion of its system, durably."""
     with store.database.transaction() as connection:
-        connection.execute(CHAMPIONS.insert, CHAMPIONS.values(champion))
+        CHAMPIONS.add(connection, champion)
 
 
 def champions(store: RuntimeStore, system: str) -> list[Champion]:
     """Return every champion that a system had, in order; the last one is in production."""
-    rows = store.fetch(f"{CHAMPIONS.select} WHERE system = ? ORDER BY seq", (system,))
-    return CHAMPIONS.records(rows)
+    return store.find(CHAMPIONS, "ORDER BY seq", system=system)
 
 
 def champion_runs(store: RuntimeStore) -> frozenset[str]:

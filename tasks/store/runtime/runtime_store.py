@@ -26,9 +26,6 @@ from tasks.store.runtime.schema import ARMS, DECISIONS, GROUPS, POLICIES, RUNTIM
 from tasks.store.runtime.writes import MOST_MISSING, retire, revise, reward_missing
 from tasks.store.shared_database import SharedStore, has_shared
 
-_GROUP = f"{GROUPS.select} WHERE system = ? AND agent_type = ?"
-_ARMS = f"{ARMS.select} WHERE group_id = ? ORDER BY position"
-_POLICY = f"{POLICIES.select} WHERE group_id = ?"
 _ADD = (
     "INSERT INTO arms(group_id, arm_id, position, params_json, prior_json, base_alpha, base_beta, "
     "base_seq, alpha, beta, run_id, created_us, cost) "
@@ -68,7 +65,7 @@ class RuntimeStore(SharedStore):
     def group(self, system: str, agent_type: str) -> Group | None:
         """Return a group; ``None`` if it does not exist."""
         with self.database.reading() as connection:
-            return _group(connection, system, agent_type)
+            return GROUPS.first(connection, system=system, agent_type=agent_type)
 
     def offer(
         self,
@@ -128,7 +125,7 @@ class RuntimeStore(SharedStore):
 
     def arms(self, group_id: int) -> list[StoredArm]:
         """Return all arms of a group, including retired ones, in order of arrival."""
-        return ARMS.records(self.fetch(_ARMS, (group_id,)))
+        return self.find(ARMS, "ORDER BY position", group_id=group_id)
 
     def policy(self, group_id: int, version: int) -> StoredPolicy:
         """Return one version of a group's policy.
@@ -136,14 +133,14 @@ class RuntimeStore(SharedStore):
         Raises:
             KeyError: the version does not exist.
         """
-        rows = self.fetch(f"{_POLICY} AND version = ?", (group_id, version))
-        if not rows:
+        policies = self.find(POLICIES, group_id=group_id, version=version)
+        if not policies:
             raise KeyError(f"group {group_id} has no policy of version {version}")
-        return POLICIES.record(rows[0])
+        return policies[0]
 
     def policies(self, group_id: int) -> list[StoredPolicy]:
         """Return all versions, by number."""
-        return POLICIES.records(self.fetch(f"{_POLICY} ORDER BY version", (group_id,)))
+        return self.find(POLICIES, "ORDER BY version", group_id=group_id)
 
     def save_policy(self, group_id: int, policy: StoredPolicy) -> bool:
         """Store a policy as the next version; ``False`` if another process was first."""
@@ -154,8 +151,7 @@ class RuntimeStore(SharedStore):
             )
             if not connection.changes():
                 return False
-            values = POLICIES.values(policy, group_id, self.now_us())
-            connection.execute(POLICIES.insert, values)
+            POLICIES.add(connection, policy, group_id, self.now_us())
         return True
 
     def save_settings(self, system: str, settings: Mapping[str, Json]) -> None:
@@ -222,13 +218,8 @@ def has_runtime(path: Path | str) -> bool:
     return has_shared(path, RUNTIME_FILE)
 
 
-def _group(connection: Connection, system: str, agent_type: str) -> Group | None:
-    row = connection.execute(_GROUP, (system, agent_type)).fetchone()
-    return None if row is None else GROUPS.record(row)
-
-
 def _known(connection: Connection, system: str, agent_type: str) -> Group:
-    group = _group(connection, system, agent_type)
+    group = GROUPS.first(connection, system=system, agent_type=agent_type)
     if group is None:
         raise KeyError(f"no arm was ever active for {system} / {agent_type}")
     return group

@@ -51,12 +51,12 @@ _REIGNS = (
 def alarms(store: RuntimeStore, system: str | None = None) -> list[StoredAlarm]:
     """Return all alarms, or those of one system, oldest first."""
     where, values = ("", ()) if system is None else (" WHERE g.system = ?", (system,))
-    return ALARMS.records(store.fetch(f"{_ALARMS}{where} ORDER BY a.seq", values))
+    return [*map(ALARMS.record, store.fetch(f"{_ALARMS}{where} ORDER BY a.seq", values))]
 
 
 def unreported_alarms(store: RuntimeStore) -> list[StoredAlarm]:
     """Return the alarms that were not reported outside yet, oldest first."""
-    return ALARMS.records(store.fetch(f"{_ALARMS} WHERE a.is_told = 0 ORDER BY a.seq"))
+    return [*map(ALARMS.record, store.fetch(f"{_ALARMS} WHERE a.is_told = 0 ORDER BY a.seq"))]
 
 
 def mark_reported(store: RuntimeStore, reported: Sequence[StoredAlarm]) -> None:
@@ -95,10 +95,10 @@ def begin_guard(
 
 def active_guard(store: RuntimeStore, group_id: int) -> StoredGuard | None:
     """Return the guard that watches a group, ``None`` if none does."""
-    rows = store.fetch(
-        f"{GUARDS.select} WHERE group_id = ? AND decision = 'watching'", (group_id,)
-    )
-    return GUARDS.record(rows[-1]) if rows else None
+    with store.database.reading() as connection:
+        return GUARDS.first(
+            connection, "ORDER BY seq DESC", group_id=group_id, decision="watching"
+        )
 
 
 def guards_of(store: RuntimeStore, system: str) -> list[tuple[str, StoredGuard]]:
@@ -141,10 +141,10 @@ def move_guard(
         if restored is not None:
             reigns = (group_id, guard.promoted, restored.system)
             if connection.execute(_REIGNS, reigns).fetchone() is not None:
-                connection.execute(CHAMPIONS.insert, CHAMPIONS.values(restored))
+                CHAMPIONS.add(connection, restored)
             retire(connection, group_id, guard.promoted, store.now_us())
         if look is not None:
-            connection.execute(LOOKS.insert, LOOKS.values(look))
+            LOOKS.add(connection, look)
         revise(connection, group_id)
     return True
 

@@ -16,7 +16,6 @@ from tasks.store.database import Connection, insert_sql
 from tasks.store.runtime.rows import LoggedDecision, NewDecision, Reward
 from tasks.store.runtime.schema import DECISIONS
 
-_ANSWERED = f"{DECISIONS.select} WHERE group_id = ? AND request_key = ?"
 _STATE = "SELECT revision, n FROM groups WHERE id = ?"
 _WAIT = "SELECT g.id FROM groups g WHERE g.id = ?/*lock*/"
 _KEPT = (
@@ -104,7 +103,7 @@ def log_decision(connection: Connection, group_id: int, new: NewDecision) -> Log
             return before
     if new.unit is not None:
         new = _kept(connection, group_id, new)
-    connection.execute(DECISIONS.insert, DECISIONS.values(new, group_id, new.request_key))
+    DECISIONS.add(connection, new, group_id, new.request_key)
     return new
 
 
@@ -232,10 +231,9 @@ def _arms(connection: Connection, group_id: int) -> list[str]:
 def _answered_before(
     connection: Connection, group_id: int, new: NewDecision
 ) -> LoggedDecision | None:
-    row = connection.execute(_ANSWERED, (group_id, new.request_key)).fetchone()
-    if row is None:
+    before = DECISIONS.first(connection, group_id=group_id, request_key=new.request_key)
+    if before is None:
         return None
-    before = DECISIONS.record(row)
     if (before.user_id, before.context_json) != (new.user_id, new.context_json):
         raise RequestReusedError(
             "an idempotency key must stand for one request, but this one was used for another "
