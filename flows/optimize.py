@@ -12,7 +12,7 @@ from flows.sao import sao
 from tasks.artifacts import log_generation, notices, show_result, show_start
 from tasks.notify.system_events import emit_gate
 from tasks.prefect_support.flow_runs import attended, attended_run, label_of_flow_run
-from tasks.run.adoption import Concluded, concluded_by
+from tasks.run.adoption import concluded_by
 from tasks.run.approval import await_adoption
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import Resume, open_run
@@ -49,7 +49,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         flow_run_id = runtime.flow_run.id
         concluded = concluded_by(config, run_id, flow_run_id)
         if concluded is not None:
-            return await_adoption(concluded)
+            return await_adoption(*concluded)
         run = open_run(
             config,
             run_id,
@@ -75,5 +75,5 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
             result = conclude(run, trials)
             show_result(run, result)
         emit_gate(result)
-        await_adoption(Concluded.of(run.record, run.store.path))
+        await_adoption(run.record, run.store.path)
         return result

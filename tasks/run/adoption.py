@@ -5,9 +5,9 @@ The first is read once when the run begins, so that a resumed run has the same.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from convergence_core.config import parse_stored
 from convergence_core.errors import ConfigurationError
@@ -29,36 +29,25 @@ Obstacle = Literal["is_champion", "changed"]
 """``is_champion``: it is the champion already; ``changed``: it was compared with another champion."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concluded:
-    """A run that has its result."""
+def awaits_adoption(record: RunRecord, result: RunResult) -> bool:
+    """Return whether a person has to adopt a run's candidate: the gate promotes it, and asks first."""
+    if result.gate is None or result.gate.decision != "promote":
+        return False
+    return parse_stored(record.config_json).promotion.require_adoption
 
-    result: RunResult
-    store: Path
-    needs_approval: bool
-    """Whether a person has to adopt its candidate: the gate says promote, and the configuration
-    wants somebody to be asked."""
 
-    @classmethod
-    def of(cls, record: RunRecord, store: Path) -> Self:
-        """Return it of a finished run.
-
-        Raises:
-            ValueError: the run has no result.
-        """
-        if record.summary_json is None:
-            raise ValueError(f"run {record.label} has no result")
-        result = RunResult.from_json(record.summary_json)
-        configuration = parse_stored(record.config_json)
-        passed = result.gate is not None and result.gate.decision == "promote"
-        needs_approval = passed and configuration.promotion.require_adoption
-        return cls(result=result, store=store, needs_approval=needs_approval)
+def runs_of_flow(path: Path, flow_run_id: str | None) -> list[RunRecord]:
+    """Return the runs of a store that a flow run was the last to work on, newest first."""
+    if flow_run_id is None:
+        return []
+    records = ParquetStore(path).runs()
+    return [record for record in records if record.tags.get(FLOW_RUN_TAG) == flow_run_id]
 
 
 def concluded_by(
     config: str | None, run_id: str | None, flow_run_id: str | None
-) -> Concluded | None:
-    """Return the run that a flow run has brought to its end; ``None`` if it has ended none.
+) -> tuple[RunRecord, Path] | None:
+    """Return the run that a flow run has ended, and its store; ``None`` if it has ended none.
 
     Prefect runs a flow run again from its first line when a person has answered it, or when it
     crashed; what it has finished is not begun again.
@@ -71,9 +60,9 @@ def concluded_by(
     if config is None or flow_run_id is None or (run_id is not None and is_open(run_id)):
         return None
     path = ready_store(load(config))
-    for record in ParquetStore(path).runs():
-        if record.summary_json is not None and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
-            return Concluded.of(record, path)
+    for record in runs_of_flow(path, flow_run_id):
+        if record.summary_json is not None:
+            return record, path
     return None
 
 

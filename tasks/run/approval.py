@@ -4,6 +4,7 @@ A suspended flow run holds no process, no worker's slot and no lease. When it is
 runs it again from its first line; what it has finished is found (``concluded_by``), not repeated.
 """
 
+from pathlib import Path
 from uuid import UUID
 
 from prefect import get_client, get_run_logger, runtime
@@ -13,9 +14,10 @@ from prefect.input import RunInput
 from pydantic import Field
 
 from convergence_core.caveats import CASES
+from convergence_core.ports import RunRecord
 from convergence_core.result import RunResult, verdict_of
 from tasks.report.phrases import gate_evidence
-from tasks.run.adoption import Concluded, adopt, describe_obstacle, obstacle
+from tasks.run.adoption import adopt, awaits_adoption, describe_obstacle, obstacle
 from tasks.store.runtime.runtime_store import RuntimeStore
 
 KEY = "adoption"
@@ -29,24 +31,28 @@ class Approval(RunInput):
     )
 
 
-def await_adoption(concluded: Concluded) -> RunResult:
+def await_adoption(record: RunRecord, path: Path) -> RunResult:
     """Ask a person to adopt what the gate promotes, if the configuration requires it; return the result.
 
     Only a flow run of a deployment can wait; any other one leaves it to `convergence promote`.
+
+    Args:
+        record: a finished run.
+        path: its store.
     """
-    result = concluded.result
-    if not concluded.needs_approval or runtime.deployment.id is None:
+    result = RunResult.from_json(record.summary_json or "")
+    if runtime.deployment.id is None or not awaits_adoption(record, result):
         return result
     logger = get_run_logger()
     _rename(result.label)
-    with RuntimeStore(concluded.store) as store:
+    with RuntimeStore(path) as store:
         why = obstacle(store, result)
     if why is not None:
         logger.info("%s", describe_obstacle(why, result))
         return result
     question = Approval.with_initial_data(description=_question(result), adopt=True)
     answer = suspend_flow_run(wait_for_input=question, key=KEY)
-    with RuntimeStore(concluded.store) as store:
+    with RuntimeStore(path) as store:
         why = obstacle(store, result)
         if why is not None:
             logger.info("%s", describe_obstacle(why, result))

@@ -20,7 +20,7 @@ from convergence_core.result import RunResult
 from tasks.games.game_cases import case_tag
 from tasks.inputs.loader import Loaded, load, load_mapping
 from tasks.inputs.storage import new_record, ready_store
-from tasks.run.adoption import TAG as CHAMPION_TAG, champion_tag
+from tasks.run.adoption import TAG as CHAMPION_TAG, champion_tag, runs_of_flow
 from tasks.run.assembly import Caller, OnNotice, assemble
 from tasks.run.prior_runs import tags_of
 from tasks.run.run import FLOW_RUN_TAG, Run, is_open, run_of
@@ -281,12 +281,8 @@ def open_config(
 
 def started_by(path: Path, flow_run_id: str | None) -> str | None:
     """Return the unfinished run that a flow run began; ``None`` if it began none."""
-    if flow_run_id is None:
-        return None
-    for record in ParquetStore(path).runs():
-        if record.status != "done" and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
-            return record.run_id
-    return None
+    records = runs_of_flow(path, flow_run_id)
+    return next((record.run_id for record in records if record.status != "done"), None)
 
 
 def _hit_limit(record: RunRecord) -> bool:

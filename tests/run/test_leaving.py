@@ -8,7 +8,7 @@ import pytest
 
 from convergence_core.records import canonical_json
 from tasks.calls import session
-from tasks.run.adoption import concluded_by
+from tasks.run.adoption import awaits_adoption, concluded_by
 from tasks.run.opener import open_run
 from tasks.run.run import Run
 from tasks.store.tables.parquet_store import ParquetStore
@@ -119,7 +119,8 @@ def test_a_flow_run_that_is_run_again_finds_what_it_has_finished(tmp_path: Path)
         run.finish("all 1 generations were run", canonical_json(result.to_json()))
     found = concluded_by(config, None, "f1")
     assert found is not None
-    assert found.result.label == result.label
-    assert not found.needs_approval
+    record, path = found
+    assert (record.run_id, path) == (run.run_id, run.store.path)
+    assert not awaits_adoption(record, result)
     assert concluded_by(config, None, "f2") is None
     assert concluded_by(config, None, None) is None

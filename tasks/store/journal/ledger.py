@@ -74,17 +74,24 @@ _UNTOLD = (
 
 LEDGER_SQL = f"SELECT {', '.join(_EXPRESSIONS.values())} FROM attempts"  # noqa: S608 - constants
 
+_TOTALS = {
+    "n_attempts": "count(*)",
+    "n_done": "count(*) FILTER (WHERE state = 'done')",
+    "n_failed": "count(*) FILTER (WHERE state = 'failed')",
+    "n_in_flight": "count(*) FILTER (WHERE state = 'started')",
+    "cost_usd": "sum(cost_usd)",
+    "n_unpriced": f"count(*) FILTER (WHERE {UNPRICED})",
+    "maybe_usd": "coalesce(sum(CASE WHEN state = 'started' THEN max_usd ELSE maybe_usd END), 0.0)",
+    "tokens": f"CAST(coalesce(sum({_REPORTED_TOKENS}), 0) AS BIGINT)",
+    "maybe_tokens": "CAST(coalesce(sum(CASE WHEN state = 'started' THEN max_tokens ELSE maybe_tokens "
+    "END), 0) AS BIGINT)",
+    "unpriced_usd": f"coalesce(sum(max_usd) FILTER (WHERE {UNPRICED}), 0.0)",
+    "unpriced_tokens": f"CAST(coalesce(sum({_UNTOLD}) FILTER (WHERE {UNPRICED}), 0) AS BIGINT)",
+}
+"""Field of ``CallTotals`` → its sum over the attempts of a run."""
 TOTALS_SQL = (
-    "SELECT count(*), count(*) FILTER (WHERE state = 'done'), "  # noqa: S608 - constants
-    "count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'started'), "
-    f"sum(cost_usd), count(*) FILTER (WHERE {UNPRICED}), "
-    "coalesce(sum(CASE WHEN state = 'started' THEN max_usd ELSE maybe_usd END), 0.0), "
-    f"CAST(coalesce(sum({_REPORTED_TOKENS}), 0) AS BIGINT), "
-    "CAST(coalesce(sum(CASE WHEN state = 'started' THEN max_tokens ELSE maybe_tokens END), 0) "
-    "AS BIGINT), "
-    f"coalesce(sum(max_usd) FILTER (WHERE {UNPRICED}), 0.0), "
-    f"CAST(coalesce(sum({_UNTOLD}) FILTER (WHERE {UNPRICED}), 0) AS BIGINT) "
-    "FROM attempts WHERE run_id = ? AND state <> 'cached'"
+    f"SELECT {', '.join(_TOTALS.values())} FROM attempts "  # noqa: S608 - constants
+    "WHERE run_id = ? AND state <> 'cached'"
 )
 """The row that ``account`` reads."""
 
@@ -224,16 +231,10 @@ def damaged_error(names: Sequence[str]) -> StoreDamagedError:
 
 def account(row: Sequence[Any], active_us: int) -> CallTotals:
     """Return the account that a row of ``TOTALS_SQL`` holds."""
-    n_attempts, n_done, n_failed, n_in_flight, cost_usd, n_unpriced, maybe_usd, *rest = row
-    tokens, maybe_tokens, unpriced_usd, unpriced_tokens = rest
-    if cost_usd is None and not n_unpriced:
-        cost_usd = 0.0
-    return CallTotals(
-        n_attempts=n_attempts, n_done=n_done, n_failed=n_failed, n_in_flight=n_in_flight,
-        cost_usd=cost_usd, maybe_usd=maybe_usd, n_unpriced=n_unpriced, unpriced_usd=unpriced_usd,
-        tokens=tokens, maybe_tokens=maybe_tokens, unpriced_tokens=unpriced_tokens,
-        active_s=active_us / 1e6,
-    )  # fmt: skip
+    totals = dict(zip(_TOTALS, row, strict=True))
+    if totals["cost_usd"] is None and not totals["n_unpriced"]:
+        totals["cost_usd"] = 0.0
+    return CallTotals(**totals, active_s=active_us / 1e6)
 
 
 def row_of(values: Sequence[Any]) -> dict[str, Any]:
