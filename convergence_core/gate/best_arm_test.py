@@ -91,18 +91,7 @@ class BestArmTest:
 
     @classmethod
     def begin(cls, n_arms: int, *, alpha: float = 0.05, min_effect: float = 0.0) -> "BestArmTest":
-        """Return the test before any reward.
-
-        Raises:
-            ValueError: fewer than two arms, or a setting out of range.
-        """
-        if n_arms < 2:
-            raise ValueError(f"a test for the best arm needs two arms or more, but got {n_arms}")
-        if not 0.0 < alpha < 1.0 or not 0.0 <= min_effect < 0.99:
-            raise ValueError(
-                f"alpha must lie in (0, 1) and min_effect in [0, 0.99), but got {alpha} and "
-                f"{min_effect}"
-            )
+        """Return the test of two arms or more, before any reward."""
         return cls(
             alpha=alpha,
             min_effect=min_effect,

@@ -30,7 +30,7 @@ delay does not depend on the reward.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 Floats = NDArray[np.float64]
@@ -46,21 +46,6 @@ LOG_START = -float(np.log(FRACTIONS.size))
 def log_mean_wealth(log_wealth: Floats) -> Floats:
     """Return the logarithm of the sum over the last axis, the bets; shape (...,)."""
     return np.asarray(logsumexp(log_wealth, axis=-1), dtype=np.float64)
-
-
-def checked_rewards(rewards: ArrayLike) -> Floats:
-    """Return rewards as an array of shape (n,).
-
-    Raises:
-        ValueError: one of them is not finite or not in [0, 1].
-    """
-    values = np.asarray(rewards, dtype=np.float64)
-    if values.ndim != 1:
-        raise ValueError(f"rewards must be one-dimensional, but got shape {values.shape}")
-    # Written so that NaN fails.
-    if not np.all((values >= 0.0) & (values <= 1.0)):
-        raise ValueError("each reward must be a finite number in [0, 1]")
-    return values
 
 
 CENTRE_MARGIN = 1e-3

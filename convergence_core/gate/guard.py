@@ -31,7 +31,6 @@ from convergence_core.gate.betting import (
     FRACTIONS,
     LOG_START,
     Floats,
-    checked_rewards,
     log_mean_wealth,
     log_pair_factors,
 )
@@ -135,12 +134,8 @@ def gains_against_champion(
         means: what was expected of promoted and champion before these requests.
         tolerance: how much worse it may be before it is ``worse``, in [0, 1).
         allowed: how much worse it may be to be ``safe``, in [0, 1); ``None``: as ``tolerance``.
-
-    Raises:
-        ValueError: a reward is not in [0, 1].
     """
     values = np.asarray(rewards, dtype=np.float64)
-    checked_rewards(values[~np.isnan(values)])
     promoted = np.asarray(is_promoted, dtype=bool)
     p = np.asarray(shares, dtype=np.float64)
     worse = log_pair_factors(

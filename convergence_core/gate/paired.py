@@ -106,17 +106,6 @@ class PairedGate:
     min_effect: float = 0.0
     """Least mean difference in reward that is worth a promotion, in [0, 1)."""
 
-    def __post_init__(self) -> None:
-        """Refuse settings without meaning.
-
-        Raises:
-            ValueError: ``alpha`` or ``min_effect`` is out of range.
-        """
-        if not 0.0 < self.alpha < 1.0:
-            raise ValueError(f"alpha must lie in (0, 1), but got {self.alpha}")
-        if not 0.0 <= self.min_effect < 1.0:
-            raise ValueError(f"min_effect must lie in [0, 1), but got {self.min_effect}")
-
     def judge(
         self,
         differences: Sequence[float] | ArrayLike,

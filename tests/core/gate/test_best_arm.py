@@ -248,12 +248,3 @@ def test_once_there_is_a_winner_it_gets_all():
 )
 def test_arms_that_take_part_share_evenly_where_none_is_left_or_one_has_few_rewards(test, shares):
     assert verdict_shares(test, np.random.default_rng(0)) == pytest.approx(shares)
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="two arms"):
-        BestArmTest.begin(1)
-    with pytest.raises(ValueError, match="alpha"):
-        BestArmTest.begin(2, alpha=0.0)
-    with pytest.raises(ValueError, match="min_effect"):
-        BestArmTest.begin(2, min_effect=1.0)

@@ -142,11 +142,3 @@ def test_the_probability_of_being_better_is_students(effect: float):
 def test_what_is_no_difference_or_weight_is_refused(given, weights, rule):
     with pytest.raises(ValueError, match=rule):
         GATE.judge(given, weights=weights, level=LEVEL)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"alpha": 0.0}, {"alpha": 1.0}, {"min_effect": -0.1}, {"min_effect": 1.0}]
-)
-def test_settings_out_of_range_are_refused(settings: dict[str, float]):
-    with pytest.raises(ValueError, match="must lie"):
-        PairedGate(**settings)
