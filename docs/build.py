@@ -11,8 +11,9 @@ from pathlib import Path
 from docs import architecture
 from docs.configuration_keys import ReferenceRow, reference
 from tasks.pages.free_sql import QUESTIONS
-from tasks.store.tables.tables import describe
-from tasks.store.tables.views import describe_views
+from tasks.store.tables.columns import Table
+from tasks.store.tables.tables import TABLES as STORED_TABLES
+from tasks.store.tables.views import DERIVED
 
 DOCS = Path(__file__).parent
 
@@ -168,7 +169,16 @@ def tables_page() -> str:
     """Return docs/tables.md."""
     questions = "\n".join(f"-- {title}\n{sql}" for title, sql in QUESTIONS.items())
     section = f"## Ten questions\n\n```sql\n{questions}\n```\n\n"
-    return TABLES + section + VIEWS + describe_views() + STORED + describe()
+    views = "".join(f"- `{name}`: {meaning}\n" for name, (meaning, _) in DERIVED.items())
+    stored = "\n".join(map(_stored_table, STORED_TABLES.values()))
+    return TABLES + section + VIEWS + views + STORED + stored
+
+
+def _stored_table(table: Table) -> str:
+    rows = [f"- `{column.name}`: {column.meaning}" for column in table.columns if column.meaning]
+    plain = ", ".join(f"`{column.name}`" for column in table.columns if not column.meaning)
+    head = f"### {table.name}\n\n{table.meaning} Key: {', '.join(table.key)}.\n\n"
+    return head + "\n".join([*rows, *([f"- {plain}"] if plain else [])]) + "\n"
 
 
 PAGES = {

@@ -395,17 +395,3 @@ GENERATION_TABLES: tuple[Table, ...] = (
 
 AHEAD_TABLES: tuple[Table, ...] = (COMMITMENTS,)
 """Of these, those that are written before the generation is evaluated, and never again with it."""
-
-
-def describe() -> str:
-    """Return the tables as Markdown, for the documentation."""
-    parts = []
-    for declared in TABLES.values():
-        columns = sorted(declared.columns, key=lambda column: not column.meaning)
-        rows = [f"- `{column.name}`: {column.meaning}" for column in columns if column.meaning]
-        plain = ", ".join(f"`{column.name}`" for column in columns if not column.meaning)
-        parts.append(
-            f"### {declared.name}\n\n{declared.meaning} Key: {', '.join(declared.key)}.\n"
-        )
-        parts.append("\n".join([*rows, *([f"- {plain}"] if plain else [])]) + "\n")
-    return "\n".join(parts)

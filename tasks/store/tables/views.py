@@ -290,8 +290,3 @@ def views_for(sql: str) -> frozenset[str]:
 
 def _views_named(sql: str) -> set[str]:
     return {word for word in _WORD.findall(sql.lower()) if word in _NAMES}
-
-
-def describe_views() -> str:
-    """Return the derived views as Markdown, for the documentation."""
-    return "".join(f"- `{name}`: {meaning}\n" for name, (meaning, _) in DERIVED.items())
