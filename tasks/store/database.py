@@ -27,7 +27,7 @@ from typing import (
     get_type_hints,
 )
 
-from convergence_core.errors import StoreError
+from convergence_core.errors import StoreError, StoreFormatError
 from convergence_core.records import canonical_json
 from tasks.secrets.redaction import redact_json
 
@@ -273,6 +273,28 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Names of tables and indexes, prefixed in PostgreSQL; the first holds the version."""
         return self.versions, *(name for table in self.tables for name in table.names)
+
+    def updates(self, version: int, *, database: str, setting: str) -> Sequence[str]:
+        """Return the scripts that bring a database of a version up to this one.
+
+        Args:
+            version: of its tables; 0: it has none.
+            database: its name in messages.
+            setting: what to set to use another one.
+
+        Raises:
+            StoreFormatError: tables of this version cannot be read.
+        """
+        if version == 0:
+            return [table.script for table in self.tables]
+        if version == self.version:
+            return ()
+        if self.added and version == self.version - 1:
+            return self.added
+        raise StoreFormatError(
+            f"{database} has version {version}, and this version reads {self.version}. Use the "
+            f"convergence-optimizer that wrote it, or set {setting}."
+        )
 
 
 class Cursor(Protocol):

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from convergence_core.errors import StoreDamagedError, StoreFormatError
+from convergence_core.errors import StoreDamagedError
 from tasks.store.database import Closing, Schema, check_usable
 from tasks.store.layout import sync_folder, write_error, writing
 
@@ -106,13 +106,11 @@ class SqliteDatabase(Closing):
             self._connection.set_busy_timeout(_BUSY_MS)
             self._connection.pragma("cache_size", -_CACHE_KIB)
             version = self._connection.pragma("user_version")
-            is_before = bool(self._schema.added) and version == self._schema.version - 1
-            if version not in {0, self._schema.version} and not is_before:
-                raise StoreFormatError(
-                    f"the {self._schema.noun} {self.path} has version {version}, and this version "
-                    f"reads {self._schema.version}. Use the convergence-optimizer that wrote it, or "
-                    "set `storage.path` to another folder."
-                )
+            updates = self._schema.updates(
+                version,
+                database=f"the {self._schema.noun} {self.path}",
+                setting="`storage.path` to another folder",
+            )
             if self._wal:
                 self._connection.pragma("journal_mode", "wal")
                 self._connection.pragma("synchronous", "normal")
@@ -125,10 +123,9 @@ class SqliteDatabase(Closing):
                 )
                 self._connection.pragma("journal_mode", "delete")
                 self._connection.pragma("synchronous", "extra")
-            if version != self._schema.version:
+            if updates:
                 with self._connection:
-                    created = [table.script for table in self._schema.tables]
-                    for script in self._schema.added if is_before else created:
+                    for script in updates:
                         self._connection.execute(script)
                     self._connection.pragma("user_version", self._schema.version)
         with writing(self.path):
