@@ -8,13 +8,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from convergence_core.records import NO_USAGE, Case, Json, Params, Reply, Usage
+from convergence_core.records import NO_USAGE, Case, Json, Params, Reply, Usage, sha256_hex
 
 if TYPE_CHECKING:
     import numpy as np
 
 Row = Mapping[str, object]
 """Row of a table: column name → value; a missing column is NULL."""
+
+
+def payloads_of(run_id: str, kinds: Mapping[str, str]) -> list[Row]:
+    """Return the rows of ``payloads`` that hold texts, by hash.
+
+    Args:
+        run_id: the run.
+        kinds: text → its kind: prompt, response, thinking or thought.
+    """
+    hashes = {sha256_hex(text): text for text in kinds}
+    return [
+        {"run_id": run_id, "payload_sha256": sha256, "kind": kinds[text], "text": text}
+        for sha256, text in sorted(hashes.items())
+    ]
+
 
 RunStatus = Literal["running", "interrupted", "stopped", "failed", "done"]
 """All runs except ``done`` can resume. ``interrupted`` means that the process died."""

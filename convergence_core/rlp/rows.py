@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from convergence_core.ports import Row
+from convergence_core.ports import Row, payloads_of
 from convergence_core.records import Json, canonical_json, fields_of, sha256_hex
 from convergence_core.rlp.commitments import ACTIONS, Commitment
 from convergence_core.rlp.gain import interval_of
@@ -34,9 +34,8 @@ def step_tables(run_id: str, step: RlpStep) -> dict[str, list[Row]]:
     commitment, thought = step.commitment, step.commitment.thought
     if thought is None:
         return {}
-    payload: Row = {"run_id": run_id, "payload_sha256": thought.sha256, "kind": "thought"}
     return {
-        "payloads": [{**payload, "text": thought.text}] if thought.sha256 else [],
+        "payloads": payloads_of(run_id, {thought.text: "thought"} if thought.sha256 else {}),
         "thoughts": [_thought(run_id, step)],
         "predictions": [
             {

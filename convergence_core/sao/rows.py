@@ -6,7 +6,7 @@ A resumed run writes the same bytes: rows are a function of the round alone.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from convergence_core.ports import Row
+from convergence_core.ports import Row, payloads_of
 from convergence_core.records import canonical_json, fields_of, sha256_hex
 from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
 from convergence_core.sao.round_result import SaoRound
@@ -80,11 +80,7 @@ def text_rows(run_id: str, pairs: Iterable[JudgedPair]) -> list[Row]:
     for pair in pairs:
         c = pair.comparison
         kind_of |= {c.prompt: "prompt", c.first.text: "response", c.second.text: "response"}
-    rows: list[Row] = [
-        {"run_id": run_id, "payload_sha256": sha256_hex(text), "kind": kind, "text": text}
-        for text, kind in kind_of.items()
-    ]
-    return sorted(rows, key=lambda row: str(row["payload_sha256"]))
+    return payloads_of(run_id, kind_of)
 
 
 def _round(finished: SaoRound) -> Row:

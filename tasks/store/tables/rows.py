@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from convergence_core.ports import Checkpoint, Row
+from convergence_core.ports import Checkpoint, Row, payloads_of
 from convergence_core.records import (
     Candidate,
     Evaluation,
@@ -79,19 +79,17 @@ def evaluation_row(run_id: str, evaluation: Evaluation, *, weight: float | None 
 
 def payload_rows(run_id: str, evaluations: Iterable[Evaluation]) -> list[Row]:
     """Return each distinct request, response and thinking once, ordered by its hash."""
-    texts: dict[str, tuple[str, str]] = {}
-    for evaluation in evaluations:
+    kinds = {
+        text: kind
+        for evaluation in evaluations
         for kind, text in (
             ("prompt", evaluation.request_text),
             ("response", evaluation.response_text),
             ("thinking", evaluation.thinking_text),
-        ):
-            if text is not None:
-                texts[sha256_hex(text)] = (kind, text)
-    return [
-        {"run_id": run_id, "payload_sha256": key, "kind": kind, "text": text}
-        for key, (kind, text) in sorted(texts.items())
-    ]
+        )
+        if text is not None
+    }
+    return payloads_of(run_id, kinds)
 
 
 def posterior_rows(
