@@ -17,7 +17,7 @@ from convergence_core.config.secrecy import shown
 from convergence_core.errors import Problem
 from convergence_core.judges.texts import word_set
 from convergence_core.records import Case, Json, canonical_json, sha256_hex
-from tasks.inputs.case_files import RawCase, Reporter, Retyped
+from tasks.inputs.case_files import COLUMNS, RawCase, Reporter, Retyped
 from tasks.json_values import (
     MISSING,
     Missing,
@@ -32,7 +32,6 @@ from tasks.metrics.comparisons import LIKENESSES, check_expected, needs_expected
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
-CASE_KEYS = ("id", "input", "expected", "weight", "tags", "group", "description")
 GAMES_TAG = "games"
 """Of approved cases that a game found."""
 MAX_WEIGHT = 1_000_000_000
@@ -313,8 +312,8 @@ class _Builder:
     def _check_keys(self, value: dict[str, Any]) -> None:
         """Refuse misspelt keys; others, such as further columns of a table, are left alone."""
         for key in value:
-            near = difflib.get_close_matches(key.lower(), CASE_KEYS, 1, 0.75)
-            if near and key not in CASE_KEYS:
+            near = difflib.get_close_matches(key.lower(), COLUMNS, 1, 0.75)
+            if near and key not in COLUMNS:
                 self._refuse(f".{key}", "is not a known key", f"Did you mean `{near[0]}`?")
 
     def _id(self, value: dict[str, Any]) -> str | None:
