@@ -13,6 +13,7 @@ from typing import Any, Literal
 from convergence_core.errors import InteractionNotFoundError, RequestReusedError, WrongUserError
 from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating, refused
+from convergence_core.records import fields_of
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import Connection
@@ -260,7 +261,7 @@ class FeedbackStore(SharedStore):
         previous = table.last(connection, stored.place, stored.user_id)
         if previous is not None and stored.is_same_mark(previous):
             return previous, False
-        table.give(connection, stored)
+        table.put(connection, stored.place, **fields_of(stored, *table.given))
         mark_place_stale(connection, stored.place, stored.user_id, "edited", at_us=self.now_us())
         return previous, True
 
@@ -276,7 +277,7 @@ class FeedbackStore(SharedStore):
         previous = table.last(connection, place, user_id)
         if previous is not None:
             event_id, now = uuid.uuid4().hex, self.now_us()
-            table.take_back(
+            table.put(
                 connection,
                 place,
                 user_id=user_id,

@@ -25,7 +25,7 @@ from convergence_core.feedback.adapter_records import (
 )
 from convergence_core.feedback.live_test_records import LiveTest
 from convergence_core.feedback.records import ROLES, AnswerComparison, Interaction, Rating, refused
-from convergence_core.records import canonical_json, fields_of
+from convergence_core.records import canonical_json
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.store.database import (
@@ -52,25 +52,16 @@ class MarkTable(RecordTable[Mark]):
         name: str,
         record: type[Mark],
         place: tuple[str, ...],
-        definition: str,
-        *indexes: str,
+        *definition: str,
         columns: Mapping[str, str] | None = None,
     ) -> None:
-        """Declare a table.
-
-        Args:
-            name: name of the table.
-            record: dataclass of a mark.
-            place: columns of the answers that it marks.
-            definition: as for ``RecordTable``, like the rest.
-            indexes: name and columns of each index.
-            columns: field → name of its column, or an expression of it.
-        """
-        super().__init__(name, record, definition, *indexes, columns=columns)
+        """Declare a table; ``place`` are the columns of the answers that a mark is of."""
+        super().__init__(name, record, *definition, columns=columns)
         self.place = place
         self.at = " AND ".join(f"{column} = ?" for column in (*place, "user_id"))
         """Condition of a user's events at a place."""
-        self._given = [c for c in self.columns if c.isidentifier() and c not in place]
+        self.given = [c for c in self.columns if c.isidentifier() and c not in place]
+        """Fields of a mark that its event holds beside the place."""
 
     def is_last(self, alias: str) -> str:
         """Return the condition by which a row counts, or takes back what counted."""
@@ -89,18 +80,9 @@ class MarkTable(RecordTable[Mark]):
         row = connection.execute(sql, (*place, user_id)).fetchone()
         return None if row is None else self.mark(row)
 
-    def give(self, connection: Connection, mark: Mark) -> None:
-        """Store a mark."""
-        self._insert(connection, mark.place, fields_of(mark, *self._given))
-
-    def take_back(self, connection: Connection, place: Sequence[str], **event: Any) -> None:
-        """Store that a user has no mark at a place any more."""
-        self._insert(connection, place, event)
-
-    def _insert(
-        self, connection: Connection, place: Sequence[str], values: Mapping[str, Any]
-    ) -> None:
-        row = {**dict(zip(self.place, place, strict=True)), **values}
+    def put(self, connection: Connection, place: Sequence[str], **event: Any) -> None:
+        """Store an event at a place: a mark, or without rating and choice, that it is taken back."""
+        row = {**dict(zip(self.place, place, strict=True)), **event}
         sql = f"{insert_sql(self.name, [*row])} ON CONFLICT DO NOTHING"
         connection.execute(sql, [*row.values()])
 
