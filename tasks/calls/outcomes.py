@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from convergence_core.budget.limits import Budget, Reservation
-from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
+from convergence_core.errors import (
+    Billed,
+    CandidateFault,
+    EvaluationFault,
+    EvaluatorFault,
+    InfrastructureFault,
+)
 from convergence_core.ports import CallIntent, Settlement, StoredAnswer
 from convergence_core.records import (
     NO_USAGE,
@@ -20,7 +26,7 @@ from convergence_core.records import (
     sha256_hex,
 )
 from tasks.calls.scorer import CellScore
-from tasks.secrets.redaction import redact_json, shortened
+from tasks.secrets.redaction import Redactor, redact_json, shortened
 
 Redact: TypeAlias = Callable[[str], str]
 
@@ -123,13 +129,29 @@ _REDACTED_FIELDS = (
 
 
 def redacted(reply: Reply, redact: Redact) -> Reply:
-    """Return a reply without secrets: the one that is stored is the one that is scored."""
+    """Return a reply without secrets."""
     written = fields_of(reply, *_REDACTED_FIELDS)
     written["dropped"] = [*reply.dropped]
     clean = {name: redact_json(value, redact) for name, value in written.items()}
     if clean == written:
         return reply
     return replace(reply, **{**clean, "dropped": tuple(clean["dropped"])})  # type: ignore[arg-type]  # each of its own type
+
+
+def masked_fault(value: Json, redact: Redact, billed: Billed | None) -> EvaluatorFault:
+    """Return the fault of an answer that redaction changes: its score would be the mask's."""
+    text = canonical_json(value)
+    names = redact.variables(text) if isinstance(redact, Redactor) else []
+    what, fix = "text that looks like a key", "Ask for answers without keys."
+    if names:
+        what = f"the value of the environment variable {' and of '.join(names)}"
+        fix = "Give it a value that no answer holds, or write a header that is no secret without `${…}`."
+    return EvaluatorFault(
+        f"the answer holds {what}, so it is masked and has no score. {fix}",
+        error_type="redacted",
+        details=redact(text),
+        billed=billed,
+    )
 
 
 # -- the ledger and the budget
@@ -161,7 +183,7 @@ def settlement_of(
     return Settlement(
         call_key=intent.call_key,
         attempt=record.attempt,
-        state="failed" if isinstance(ending, InfrastructureFault) else "done",
+        state="failed" if isinstance(ending, (InfrastructureFault, EvaluatorFault)) else "done",
         outcome=stored,
         started_us=record.started_us,
         ended_us=record.ended_us,

@@ -23,6 +23,7 @@ from convergence_core.errors import (
     CandidateFault,
     EndpointDownError,
     EvaluationFault,
+    EvaluatorFault,
     InfrastructureFault,
 )
 from convergence_core.events import BudgetWarned, CallEnded
@@ -32,8 +33,10 @@ from tasks.calls.journal_batches import JournalQueue
 from tasks.calls.outcomes import (
     AttemptRecord,
     Redact,
+    billed_of,
     fault_outcome,
     is_usable,
+    masked_fault,
     paid_by_parts,
     record_of,
     redacted,
@@ -345,7 +348,7 @@ class Calls:
         broken: BaseException | None = None
         try:
             with within_limits(call.limits):
-                ending = redacted(await call.send(), self.redact)
+                ending = self._clean(call, await call.send())
         except EvaluationFault as error:
             ending = self._maybe_wrong_address(call, error)
         except Exception as error:  # noqa: BLE001 - raised again when the attempt is settled
@@ -374,10 +377,22 @@ class Calls:
             call.last = CallOutcome(record=record, fault=failed)
             self._settle(call, record, stored, ending, lambda: self._retry(call, failed))
         else:
-            outcome = CallOutcome(record=record, stored=stored)
+            masked = ending if isinstance(ending, EvaluatorFault) else None
+            outcome = CallOutcome(record=record, stored=stored, fault=masked)
             self._settle(call, record, stored, ending, lambda: self._finish(call, outcome))
         if broken is not None:
             raise broken
+
+    def _clean(self, call: PendingCall, reply: Reply) -> Reply | EvaluatorFault:
+        """Return a reply without secrets; a candidate's is a fault where the mask stands in its value.
+
+        Of a judge the rating counts, of a thought the forecasts: the mask changes neither.
+        """
+        clean = redacted(reply, self.redact)
+        if clean.value == reply.value or call.lane not in (TARGET_LANE, AGENT_LANE):
+            return clean
+        billed = None if call.is_composed else billed_of(clean)
+        return masked_fault(reply.value, self.redact, billed)
 
     def _pay(
         self, call: PendingCall, reservation: Reservation, ending: Reply | EvaluationFault

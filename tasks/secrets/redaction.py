@@ -40,6 +40,14 @@ if TYPE_CHECKING:
 MASK = "[redacted]"
 MIN_SECRET_LENGTH = 4
 """Minimum length of a replaced value: shorter values occur in every text."""
+PLACEHOLDERS = frozenset({
+    "empty", "none", "null", "nil", "undefined", "unused", "not-needed", "not-used", "no-auth",
+    "test", "testing", "local", "localhost", "dummy", "fake", "foo", "placeholder", "example",
+    "ollama", "lm-studio", "lmstudio", "llama.cpp", "vllm", "token", "token-abc123", "key", "secret",
+    "api-key", "api_key", "apikey", "your-api-key", "no-key", "nokey", "no-key-required", "sk-no-key-required",
+    "anything", "true", "false",
+})  # fmt: skip
+"""Values that people give local servers in place of a key, in lower case: no secrets, but words of answers."""
 LEAST_TORN = 12
 """Minimum length for replacing pieces of a value: pieces of shorter values are common words."""
 _MAX_NESTED = 2
@@ -151,8 +159,11 @@ class Redactor(_Closed):
         values: Iterable[str] = (),
     ) -> None:
         secrets = secrets or Secrets()
-        known = [value.get_secret_value() for name in names if (value := secrets.find(name))]
-        self._values = frozenset([*known, *values])
+        known = {name: v.get_secret_value() for name in names if (v := secrets.find(name))}
+        self._values = frozenset(
+            value for value in [*known.values(), *values] if value.lower() not in PLACEHOLDERS
+        )
+        self._named = {name: value for name, value in known.items() if value in self._values}
 
     @classmethod
     def from_configuration(
@@ -186,7 +197,17 @@ class Redactor(_Closed):
         """Return a redactor of the values of both; this one if it already knows all of them."""
         if other._values <= self._values:
             return self
-        return Redactor(values=self._values | other._values)
+        joined = Redactor(values=self._values | other._values)
+        joined._named = self._named | other._named
+        return joined
+
+    def variables(self, text: str) -> list[str]:
+        """Return the environment variables whose values, or pieces of them, stand in a text."""
+        return [
+            name
+            for name, value in self._named.items()
+            if Redactor(values=[value]).without_values(text) != text
+        ]
 
     def __call__(self, text: str) -> str:
         """Return the text with every secret, and every piece of one, replaced."""

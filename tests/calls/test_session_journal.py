@@ -8,7 +8,7 @@ import pytest
 from convergence_core.errors import CandidateFault, InfrastructureFault, StoreWriteError
 from convergence_core.records import Case, Reply
 from tasks.metrics.metrics import Compared
-from tasks.secrets.redaction import Redactor
+from tasks.secrets.redaction import Redactor, Secrets
 from tasks.store.journal.sqlite_journal import SqliteJournal
 from tests.support.scratch_journal import ScratchJournal
 from tests.support.sessions import ScriptedTarget, assignment, function_target, right, session
@@ -163,9 +163,9 @@ def test_without_text_the_verdict_is_kept_and_no_answer_is():
     assert not any("whole" in text for text in journal.stored)
 
 
-def test_what_is_stored_is_redacted_and_what_is_scored_is_what_is_stored():
+def test_what_is_stored_is_redacted_and_an_answer_that_is_masked_has_no_score():
     secret = "k7-very-secret-value"  # noqa: S105 - not one
-    redact = Redactor(values=[secret])
+    redact = Redactor(["TEAM"], secrets=Secrets({"TEAM": secret}))
     journal = ScratchJournal()
     seen: list[object] = []
 
@@ -175,7 +175,8 @@ def test_what_is_stored_is_redacted_and_what_is_scored_is_what_is_stored():
 
     def answer(params, case):
         if case.case_id == "c0":
-            return {"text": f"your key is {secret}", secret: [secret]}
+            answer = {"text": f"your key is {secret}", secret: [secret]}
+            return Reply(value=answer, latency_ms=1.0, provider="scripted", cost_usd=0.25)
         return CandidateFault(f"bad key {secret}", error_type="http_400", details=secret)
 
     known = {name: Case(case_id=name, input=f"ask {secret}") for name in ("c0", "c1")}
@@ -187,7 +188,13 @@ def test_what_is_stored_is_redacted_and_what_is_scored_is_what_is_stored():
         known_cases=known,
     ) as s:
         trial = s.evaluate(assignment({"k": 1}, ["c0", "c1"]), 0)
-    assert seen == [{"text": "your key is [redacted]", "[redacted]": ["[redacted]"]}]
+    assert seen == []
+    masked = trial.evaluations[0]
+    assert (masked.reward, masked.fault, masked.error_type) == (None, "evaluator", "redacted")
+    assert masked.error is not None
+    assert "the value of the environment variable TEAM, so it is masked" in masked.error
+    assert '{"[redacted]":["[redacted]"],"text":"your key is [redacted]"}' in masked.error
+    assert journal.totals("run-1").cost_usd == 0.25
     assert secret not in repr(trial.evaluations)
     assert not any(secret in text for text in journal.stored)
 

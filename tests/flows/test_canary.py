@@ -103,6 +103,7 @@ def echo(request: Request) -> str:
 def answer(request: Request, kind: Kind, *, refuses: bool) -> Answer:
     """Repeat the secret in headers and body; refuse all, or only what asks for case c1."""
     said = echo(request)
+    text = said if "c2" in json.dumps(request.body) else "fine"  # what is masked is not measured
     again = {"x-echo": said, "www-authenticate": f"Bearer error={said}"}
     torn = [said.upper(), said.lower(), *(said[-n:] for n in range(10, 30)), said[-30:-9]]
     body = {
@@ -120,9 +121,9 @@ def answer(request: Request, kind: Kind, *, refuses: bool) -> Answer:
     if request.path.startswith("/judge"):
         made = chat_answer(json.dumps({"reason": said, "rating": 7}))
     elif kind.api["kind"] == "http":
-        made = Answer(body)
+        made = Answer(body if text == said else {"result": text})
     else:
-        made = chat_answer(said, model=said)
+        made = chat_answer(text, model=said)
     return Answer(made.body, 200, again)
 
 

@@ -101,6 +101,12 @@ def test_values_too_short_to_tell_are_left_in_place():
     assert Redactor(values=["a"])("a banana") == "a banana"
 
 
+@pytest.mark.parametrize("value", ["EMPTY", "none", "Test", "local", "sk-no-key-required"])
+def test_placeholders_for_keys_of_local_servers_are_words(value):
+    redact = Redactor(["K"], secrets=Secrets({"K": value}))
+    assert redact(f"an answer of {value} words") == f"an answer of {value} words"
+
+
 def test_json_is_redacted_in_keys_and_values_and_keeps_its_other_types():
     redact = Redactor(values=["hidden-value"])
     value: Json = {"hidden-value": [1, 2.5, None, True, "x hidden-value"]}

@@ -125,6 +125,14 @@ def test_success_false_is_the_candidates_fault_with_the_endpoints_words():
     assert str(fault) == "no such index"
 
 
+@pytest.mark.parametrize("more", [{}, {"result": None}])
+@pytest.mark.parametrize("written", [{}, {"result_field": "result"}])
+def test_an_error_in_place_of_a_result_is_missing(more, written):
+    error = {"code": 503, "message": "overloaded"}
+    fault = fault_of(Answer({"error": error, **more}), response=written)
+    assert (fault.fault, fault.error_type) == ("infrastructure", "http_503")
+
+
 PLAIN = {"content-type": "text/plain; charset=utf-8"}
 
 
@@ -230,6 +238,6 @@ def test_a_server_that_echoes_the_key_leaks_it_nowhere():
         with session(target, journal=journal, redact=redact, max_retries=1) as s:
             trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
     assert server.requests[0].headers["authorization"] == f"Bearer {key}"
-    assert [e.fault for e in trial.evaluations] == ["candidate", "infrastructure", None]
+    assert [e.fault for e in trial.evaluations] == ["candidate", "infrastructure", "evaluator"]
     assert key not in repr(trial)
     assert key not in "".join(journal.stored)
