@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Set as AbstractSet
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,15 +31,16 @@ class CallForm:
     def arguments(
         self, case_input: Json, params: Params
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the positional and the keyword arguments of one call."""
+        """Return the positional and the keyword arguments of one call, for it to change."""
+        case_input, params = deepcopy((case_input, dict(params)))
         if self.kind == "split":
-            return (case_input, dict(params)), {}
+            return (case_input, params), {}
         if self.kind == "spread":
-            return (case_input,), self._accept(dict(params))
+            return (case_input,), self._accept(params)
         merged = merge(case_input, params)
         if self.kind == "merged":
             return (merged,), {}
-        wholes: dict[str, Any] = {"input": case_input, "params": dict(params)}
+        wholes: dict[str, Any] = {"input": case_input, "params": params}
         if self.other is not None:
             name, whole = self.other
             wholes[name] = wholes[whole]

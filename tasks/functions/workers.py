@@ -18,10 +18,25 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from convergence_core.errors import CandidateFault, EndpointDownError
+from convergence_core.errors import (
+    CandidateFault,
+    EndpointDownError,
+    EvaluationFault,
+    InfrastructureFault,
+)
 from tasks.version import install_command, missing_extra
 
 MISSING_PACKAGE: Final = "missing_package"
+
+_NETWORK: Final = frozenset(
+    {
+        *("TransportError", "ClientConnectionError"),  # httpx, aiohttp
+        *("APIConnectionError", "RateLimitError", "InternalServerError"),  # clients of providers
+    }
+)
+"""Names of classes, or of their bases, whose exceptions are the network's or the server's."""
+_OF_FILES: Final = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError,
+                    PermissionError)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +47,27 @@ class WorkerFailure:
     message: str
     details: str = ""
     """The original traceback."""
+    is_network: bool = False
+    """Whether a connection or a server failed, so that the same call may succeed later."""
 
-    def fault(self, prefix: str = "") -> CandidateFault:
-        """Return the candidate's fault.
+    def fault(self, prefix: str = "") -> EvaluationFault:
+        """Return the fault: the infrastructure's where the network failed, else the candidate's.
 
         Args:
-            prefix: of the candidate's message.
+            prefix: of the message.
 
         Raises:
             EndpointDownError: a package of an extra is not installed, which fails for every candidate.
         """
         if self.error_type == MISSING_PACKAGE:
             raise EndpointDownError(f"{prefix}{self.message}")
-        text = f"{prefix}{self.message}"
-        return CandidateFault(text, error_type=self.error_type, details=self.details)
+        kind, text = self.error_type, f"{prefix}{self.message}"
+        if self.is_network:
+            was_sent = kind != "ConnectionRefusedError"
+            return InfrastructureFault(
+                text, error_type=kind, details=self.details, may_be_billed=was_sent
+            )
+        return CandidateFault(text, error_type=kind, details=self.details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +106,11 @@ def failure_of(error: BaseException) -> WorkerFailure:
         fix = f"Run {install_command(missing[1])}, then `convergence resume`."
         needs = f"the package {missing[0]} must be installed. {fix}"
         return WorkerFailure(MISSING_PACKAGE, needs, "".join(lines))
-    return WorkerFailure(type(error).__name__, _message(error), "".join(lines))
+    names = {base.__name__ for base in type(error).__mro__}
+    is_network = bool(names & _NETWORK) or (
+        isinstance(error, OSError) and not isinstance(error, _OF_FILES)
+    )
+    return WorkerFailure(type(error).__name__, _message(error), "".join(lines), is_network)
 
 
 def _message(error: BaseException) -> str:

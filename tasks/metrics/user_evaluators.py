@@ -12,6 +12,7 @@ import inspect
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from convergence_core.config.secrecy import shown
@@ -199,11 +200,11 @@ class _Arguments:
     def bind(
         self, metric: str, reply: Reply, case: Case, params: Params
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the positional and the keyword arguments of one call."""
+        """Return the positional and the keyword arguments of one call, for it to change."""
         plain_params = dict(params)
         core = (reply.value, case.expected, plain_params, metric)
         if self._names is None:
-            return core[: self._n_positional], {}
+            return deepcopy(core[: self._n_positional]), {}
         offered: dict[str, Any] = dict(zip(_NAMES, core, strict=True))
         offered[self._answer] = reply.value
         if self._names & frozenset(_MORE_NAMES):
@@ -217,4 +218,4 @@ class _Arguments:
                 "case": whole,
                 "reply": {"result": reply.value, **numbers},
             }
-        return (), {name: offered[name] for name in self._names}
+        return (), deepcopy({name: offered[name] for name in self._names})

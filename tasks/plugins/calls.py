@@ -45,8 +45,7 @@ class PluginCalls:
     ) -> tuple[T, float]:
         """Return what a call gives, checked, and the milliseconds that it took.
 
-        An ``OSError`` (``ConnectionError``, ``TimeoutError``) is the network's; every other
-        exception that is no fault of its own is the candidate's, as with a function.
+        Exceptions are faults as a function's are: see ``WorkerFailure.fault``.
 
         Args:
             call: of the plugin's code.
@@ -109,12 +108,6 @@ class PluginCalls:
             return await call()
         except ConvergenceError as error:
             return error
-        except OSError as error:
-            return InfrastructureFault(
-                f"{self._plugin.told}: {str(error) or type(error).__name__}",
-                error_type=type(error).__name__,
-                may_be_billed=not isinstance(error, ConnectionRefusedError),
-            )
 
 
 def _checked(kind: type[T], check: Callable[[T], T], value: object) -> object:

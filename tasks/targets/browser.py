@@ -10,6 +10,7 @@ import inspect
 import math
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -147,7 +148,7 @@ class ScriptRunner:
 
         async def call() -> object:
             try:
-                return await self._script(page, case_input, dict(params))
+                return await self._script(page, *deepcopy((case_input, dict(params))))
             except BaseException as error:
                 raised.append(error)
                 raise

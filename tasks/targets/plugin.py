@@ -1,6 +1,7 @@
 """Targets of plugins: checked and timed as those that come with this package."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -60,7 +61,7 @@ class PluginTarget:
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Ask the plugin once; see ``PluginCalls.run`` for its faults."""
-        ask = partial(self._target.call, params, case)
+        ask = partial(self._target.call, *deepcopy((dict(params), case)))
         try:
             reply, took_ms = await self._calls.run(ask, Reply, _storable)
         except CandidateFault as fault:  # it was asked

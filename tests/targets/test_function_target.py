@@ -5,9 +5,11 @@ import threading
 import time
 from typing import Any
 
+import httpx
 import pytest
 
-from convergence_core.errors import CandidateFault, EndpointDownError
+from convergence_core.errors import CandidateFault, EndpointDownError, InfrastructureFault
+from convergence_core.records import Case, Params
 from tasks.functions.workers import failure_of
 from tests.support.scratch_journal import ScratchJournal
 from tests.support.sessions import ask_function, assignment, function_target, session
@@ -24,6 +26,44 @@ def test_whatever_a_function_raises_ends_its_cell_only(error):
         ask_function(raises)
     assert caught.value.error_type == error.__name__
     assert "raise error" in caught.value.details
+
+
+def test_what_a_function_changes_in_its_arguments_stays_in_its_call():
+    def changes(case_input, params):
+        case_input["messages"].append("more")
+        params["tools"].append("more")
+        return [len(case_input["messages"]), len(params["tools"])]
+
+    case = Case(case_id="a", input={"messages": ["hello"]})
+    params: Params = {"tools": []}
+    assert [ask_function(changes, case=case, params=params).value for _ in "ab"] == [[2, 1]] * 2
+
+
+class RateLimitError(Exception):
+    """As clients of providers call it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "is_billed"),
+    [
+        (TimeoutError("t"), True),
+        (ConnectionRefusedError("c"), False),
+        (httpx.ConnectError("h"), True),
+        (RateLimitError("r"), True),
+    ],
+)
+def test_a_network_that_fails_within_a_function_is_no_fault_of_the_candidate(error, is_billed):
+    def raises(case_input, params):
+        raise error
+
+    with pytest.raises(InfrastructureFault) as caught:
+        ask_function(raises)
+    assert (caught.value.retryable, caught.value.may_be_billed) == (True, is_billed)
+
+
+def test_a_file_that_a_function_lacks_is_the_candidates_fault():
+    with pytest.raises(CandidateFault):
+        ask_function(lambda case_input, params: open("/no/such/prompt.txt"))  # noqa: PTH123, SIM115 - as users write
 
 
 def test_an_exception_that_cannot_describe_itself_is_named_by_its_type():
