@@ -450,9 +450,9 @@ def _id_headers(prepared: PreparedPrompt) -> dict[str, str]:
 
 def end_reason(answer: LoggedAnswer) -> str:
     """Return why an answer ended, in OpenAI's words."""
-    if answer.tool_calls:
-        return "tool_calls"
-    return "length" if (answer.finish_reason or "").lower() in _CUT else "stop"
+    if (answer.finish_reason or "").lower() in _CUT:
+        return "length"  # also of a tool call, whose arguments may not be whole
+    return "tool_calls" if answer.tool_calls else "stop"
 
 
 def _usage(interaction: Interaction) -> dict[str, Json] | None:

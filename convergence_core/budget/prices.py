@@ -66,7 +66,9 @@ class Price(PriceConfig):
             read, written = read * self.long_input_factor, written * self.long_output_factor
         return self._charged(read + written)
 
-    def worst_case(self, prompt_tokens: int | None, max_output_tokens: int | None) -> float | None:
+    def worst_case(
+        self, prompt_tokens: int | None, max_output_tokens: int | None, n_prompts: int = 1
+    ) -> float | None:
         """Return the maximum cost of a call within these bounds; ``None`` if unknown.
 
         Assumes the most expensive billing: the whole prompt is written to the cache.
@@ -74,9 +76,8 @@ class Price(PriceConfig):
         if max_output_tokens is None:
             max_output_tokens = self.max_output_tokens
         if prompt_tokens is not None and self.context_tokens is not None:
-            prompt_tokens = min(
-                prompt_tokens, self.context_tokens
-            )  # the provider rejects longer prompts
+            # The provider rejects longer prompts.
+            prompt_tokens = min(prompt_tokens, self.context_tokens * n_prompts)
         read = _times(prompt_tokens, self.dearest_input_usd)
         written = _times(max_output_tokens, self.output)
         if read is None or written is None:
@@ -184,6 +185,7 @@ class PriceTable:
         usage: Usage,
         *,
         reported_usd: float | None = None,
+        is_apart: bool = False,
     ) -> tuple[float | None, str | None]:
         """Return what a call cost in US dollars, and the version of the price.
 
@@ -195,10 +197,13 @@ class PriceTable:
             model: as ``find``.
             usage: of the answer.
             reported_usd: what the provider says; ``None``: nothing.
+            is_apart: whether the table lacks prices that were charged; see ``is_priced_apart``.
         """
         version = self.version_of(provider, model)
         if reported_usd is not None and version != CONFIGURED:
             return reported_usd, None
+        if is_apart and version != CONFIGURED:
+            return None, None
         cost_usd = self.cost(provider, model, usage)
         return cost_usd, None if cost_usd is None else version
 
@@ -208,6 +213,7 @@ class PriceTable:
         model: str | None,
         prompt_tokens: int | None,
         max_output_tokens: int | None,
+        n_prompts: int = 1,
     ) -> float | None:
         """Return the most that a call within these bounds costs in US dollars.
 
@@ -216,12 +222,15 @@ class PriceTable:
             model: as ``find``.
             prompt_tokens: bound of the prompt; ``None``: unknown, e.g. pictures.
             max_output_tokens: bound of all answers together; ``None`` means the model's longest.
+            n_prompts: texts of a batch, each of which may fill the model's context.
 
         Returns:
             ``None`` when the price is unknown, or a bound that has a price.
         """
         price = self.find(provider, model)
-        return None if price is None else price.worst_case(prompt_tokens, max_output_tokens)
+        if price is None:
+            return None
+        return price.worst_case(prompt_tokens, max_output_tokens, n_prompts)
 
     def _override(self, provider: str, model: str | None) -> Price | None:
         if model is None:

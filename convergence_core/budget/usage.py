@@ -65,6 +65,30 @@ def reported_cost(raw: Mapping[str, Json]) -> float | None:
     return None if billed is None else cost + billed
 
 
+_TIERS = ("priority", "flex", "scale", "batch")
+_PAID_CALLS = (
+    *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+)
+
+
+def is_priced_apart(raw: _Block) -> bool:
+    """Whether a request, or an answer, is charged beside its tokens or at prices of a service tier.
+
+    Tools that the provider runs count where an answer says that they were used.
+    """
+    block, items = _block_of(raw), raw.get("output")
+    return (
+        "web_search_options" in raw
+        or raw.get("service_tier") in _TIERS
+        or block.get("service_tier") in _TIERS
+        or any(_mapping(block, "server_tool_use").values())
+        or any(
+            isinstance(item, Mapping) and item.get("type") in _PAID_CALLS
+            for item in (items if isinstance(items, list) else ())
+        )
+    )
+
+
 def _dollars(value: Json) -> float | None:
     """Return an amount; ``None`` for everything that cannot be one."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from convergence_core.budget.usage import usage_of
@@ -87,7 +87,7 @@ def read_chat(answer: RawAnswer, *, is_split: bool = True) -> ChatCompletion:
         why = f"the model refused: {refusal}", REFUSAL
     elif reason == "content_filter":
         why = "the provider's filter stopped the answer", REFUSAL
-    functions = [mapping(call.get("function")) for call in tool_calls_of(message)]
+    functions = [function_of(call) for call in tool_calls_of(message)]
     text, thinking = content_text(message.get("content")), reasoning_text(message)
     if reason == "stop" and not text.strip() and not functions:
         # Servers that look for the end of the thinking in vain put the whole answer there.
@@ -136,6 +136,14 @@ def tool_calls_of(message: Mapping[str, Json]) -> list[dict[str, Json]]:
     if calls or not function:
         return calls
     return [{"id": "function_call", "type": "function", "function": function}]
+
+
+def function_of(call: Mapping[str, Json]) -> dict[str, Json]:
+    """Return name and arguments of a call, or of a piece of one; of a custom tool, its free text."""
+    custom = mapping(call.get("custom"))
+    if custom:
+        return {"name": custom.get("name"), "arguments": custom.get("input")}
+    return mapping(call.get("function"))
 
 
 def called_tools(raw: Mapping[str, Json]) -> list[dict[str, Json]]:
@@ -194,6 +202,9 @@ def _completion(
     """
     reason = finish_reason if isinstance(finish_reason, str) else None
     usage, model = usage_of(answer.raw), answer.raw.get("model")
+    if usage.completion_tokens == 0 and (text.strip() or tool_calls):
+        # Servers that count nothing write zeros.
+        usage = replace(usage, completion_tokens=None, prompt_tokens=usage.prompt_tokens or None)
     split = split_thinking(text) if is_split else SplitText(None, text)
     if split.answer is not text:
         text, logprobs = split.answer, None  # they are of the thinking's tokens too

@@ -19,7 +19,15 @@ from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion, RawAnswer
 from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
-from tasks.providers.streams import DONE, EventCallback, Joiner, cut_fault, event_data, read_piece
+from tasks.providers.streams import (
+    DONE,
+    EVENTS,
+    EventCallback,
+    Joiner,
+    cut_fault,
+    event_data,
+    read_piece,
+)
 from tasks.secrets.redaction import Redactor
 
 _CHAT_FIELDS = ("choices", "content", "usage")
@@ -197,10 +205,12 @@ class Provider(ABC):
         Raises:
             EvaluationFault: it reports an error, is no JSON object, or was cut.
         """
-        kind = response.headers.get("content-type", "text/event-stream")
+        kind = response.headers.get("content-type", "text/event-stream").lower()
         is_whole = joiner is None or response.status_code >= 300
-        if joiner is None or is_whole or "text/event-stream" not in kind:
+        if is_whole or "text/event-stream" not in kind:
             await response.aread()
+            is_whole = is_whole or EVENTS.match(response.content) is None
+        if joiner is None or is_whole:
             latency_ms = stopwatch.read_ms()
             return RawAnswer(self._parsed(response), None, latency_ms)
         first_token_ms: float | None = None

@@ -5,10 +5,13 @@ is whole when it says so (``[DONE]``, or a reason why the answer ended); one tha
 cut.
 """
 
+import codecs
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Final, Protocol, TypeAlias
 
+from convergence_core.budget.usage import usage_of
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
 from convergence_core.thought_tags import AnswerPieces
@@ -16,6 +19,7 @@ from tasks.json_values import as_text, to_json
 from tasks.providers.answers import (
     REASONING,
     content_text,
+    function_of,
     mapping,
     mappings,
     reasoning_text,
@@ -24,6 +28,9 @@ from tasks.providers.answers import (
 )
 
 DONE = "[DONE]"
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+EVENTS: Final = re.compile(rb"(\xef\xbb\xbf)?\s*(data|event|id|retry)?:")
+"""How a stream begins."""
 _ENDED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 """Statuses of a response of OpenAI's that has ended."""
 
@@ -31,29 +38,32 @@ _ENDED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 async def event_data(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
     """Yield the data of each event of a stream.
 
-    Only line feeds end lines: a text may hold other letters that Python takes for ends of lines.
-    An event that no empty line follows counts when it is whole.
+    Line feeds and carriage returns end lines, and no other letters that Python takes for such ends. An event that no empty line follows counts when it is whole.
     """
     begun: list[bytes] = []
     """Parts of a line whose end has not come."""
     lines: list[bytes] = []
+    is_first, has_returned = True, False
     async for chunk in chunks:
-        begun.append(chunk)
-        if b"\n" not in chunk:
+        more = chunk.removeprefix(b"\n") if has_returned else chunk
+        has_returned = chunk.endswith(b"\r") if chunk else has_returned
+        begun.append(more)
+        if b"\n" not in more and b"\r" not in more:
             continue
-        *pieces, rest = b"".join(begun).split(b"\n")
+        *pieces, rest = _LINE_END.split(b"".join(begun))
         begun = [rest]
         for line in pieces:
-            bare = line.rstrip(b"\r")
+            bare = line.removeprefix(codecs.BOM_UTF8) if is_first else line
+            is_first = False
             if bare.startswith(b"data:"):
                 lines.append(bare[5:].removeprefix(b" "))
             elif not bare and lines:
-                yield b"\n".join(lines).decode("utf-8", "replace")
+                yield b"\n".join(lines).decode("utf-8-sig", "replace")
                 lines = []
     rest = b"".join(begun)
     if rest.startswith(b"data:"):
         lines.append(rest[5:].strip())
-    last = b"\n".join(lines).decode("utf-8", "replace")
+    last = b"\n".join(lines).decode("utf-8-sig", "replace")
     if last and (last.strip() == DONE or _is_json(last)):
         yield last
 
@@ -121,6 +131,8 @@ class ChatJoiner:
         """Take a chunk; return whether it holds a piece of text or of a tool call."""
         for name in ("id", "model", "usage", "x_groq"):
             if piece.get(name) is not None:
+                if name == "usage" and name in self._head and not usage_of(piece).total:
+                    continue  # zeros after numbers
                 self._head[name] = piece[name]
         for choice in mappings(piece.get("choices")):
             if choice.get("index", 0) in (0, None):
@@ -149,16 +161,25 @@ class ChatJoiner:
         return is_content
 
     def _add_call(self, piece: Mapping[str, Json]) -> None:
-        """Add to the call that a piece belongs to: by index, by id, else a call of its own."""
+        """Add to the call that a piece belongs to: by index, by id, else a call of its own.
+
+        Some servers count no index up: there, another id beside a name begins a call. Some repeat the name.
+        """
         key: object = piece.get("index")
         if key is None:  # Gemini sends whole calls without an index
             key = piece.get("id") or f"call {len(self._calls)}"
-        if key not in self._slots:
+        identity, function = piece.get("id"), function_of(piece)
+        is_new = key not in self._slots
+        if not is_new and identity and function.get("name"):
+            is_new = self._calls[self._slots[key]]["id"] not in (None, identity)
+        if is_new:
             self._slots[key] = len(self._calls)
-            self._calls.append({"id": piece.get("id"), "name": "", "arguments": ""})
-        call, function = self._calls[self._slots[key]], mapping(piece.get("function"))
+            kind = "custom" if piece.get("custom") else "function"
+            self._calls.append({"id": identity, "type": kind, "name": "", "arguments": ""})
+        call = self._calls[self._slots[key]]
         for name in ("name", "arguments"):
-            if (text := function.get(name)) is not None:
+            text = function.get(name)
+            if text is not None and (name == "arguments" or text != call[name]):
                 call[name] = str(call[name]) + as_text(text)
 
     @property
@@ -176,14 +197,7 @@ class ChatJoiner:
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
         if self._calls:
-            message["tool_calls"] = [
-                {
-                    "id": call["id"],
-                    "type": "function",
-                    "function": {"name": call["name"], "arguments": call["arguments"]},
-                }
-                for call in self._calls
-            ]
+            message["tool_calls"] = [*map(_whole_call, self._calls)]
         choice: dict[str, Json] = {
             "index": 0,
             "finish_reason": self._finish_reason,
@@ -193,6 +207,13 @@ class ChatJoiner:
             choice["logprobs"] = {"content": self._logprobs}
         choices: list[Json] = [choice] if self._has_choice else []
         return {**self._head, "object": "chat.completion", "choices": choices}
+
+
+def _whole_call(call: Mapping[str, Json]) -> Json:
+    kind = str(call["type"])
+    text = "input" if kind == "custom" else "arguments"
+    function = {"name": call["name"], text: call["arguments"]}
+    return {"id": call["id"], "type": kind, kind: function}
 
 
 def read_piece(data: str, *, url: str) -> dict[str, Json]:

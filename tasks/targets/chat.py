@@ -6,7 +6,7 @@ from pathlib import Path
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import CONFIGURED, PriceTable, provider_of
-from convergence_core.budget.usage import reported_cost, usage_of
+from convergence_core.budget.usage import is_priced_apart, reported_cost, usage_of
 from convergence_core.config import Configuration
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import WorstCase
@@ -118,7 +118,7 @@ class ChatTarget:
         if longest is None and price is not None:
             longest = price.max_output_tokens
         answers = None if longest is None else longest * n_answers(body)
-        usd = self._prices.worst_case(billed_by, model, prompt, answers)
+        usd = self._worst_usd(billed_by, model, body, answers)
         # A tool that the provider runs may have the prompt billed more than once.
         if prompt is None and price is not None and not body.get("tools"):
             prompt = price.context_tokens
@@ -172,7 +172,8 @@ class ChatTarget:
         )
         if on_text is not None and not passed and completion.text:
             on_text(completion.text)
-        cost_usd, price_version = self._cost(self._billing_provider(params), model, completion)
+        billed_by, is_apart = self._billing_provider(params), is_priced_apart(mapped.body | values)
+        cost_usd, price_version = self._cost(billed_by, model, completion, is_apart=is_apart)
         fault = completion.failure(cost_usd=cost_usd, price_version=price_version)
         if fault is not None:
             raise fault
@@ -207,9 +208,10 @@ class ChatTarget:
         async def send() -> Reply:
             answer = await chat.forward(path, body, on_event)
             usage, reported_usd = usage_of(answer.raw), reported_cost(answer.raw)
+            is_apart = is_priced_apart(body) or is_priced_apart(answer.raw)
             cost_usd, version = self._prices.settled(
                 billed_by, model, usage,
-                reported_usd=reported_usd if billed_by == "openrouter" else None,
+                reported_usd=reported_usd if billed_by == "openrouter" else None, is_apart=is_apart,
             )  # fmt: skip
             return Reply(
                 value=answer.raw, latency_ms=answer.latency_ms, usage=usage, cost_usd=cost_usd,
@@ -222,9 +224,7 @@ class ChatTarget:
             provider=self.provider,
             model=model,
             request={"base_url": chat.base_url, "path": path, "body": dict(body)},
-            worst=WorstCase(
-                usd=self._prices.worst_case(billed_by, model, prompt_bound(dict(body)), longest)
-            ),
+            worst=WorstCase(usd=self._worst_usd(billed_by, model, body, longest)),
             timeout_s=self._api.request.timeout_seconds,
             send=send,
         )
@@ -314,25 +314,41 @@ class ChatTarget:
         return provider_of(self.provider, self._chat(params).base_url)
 
     def _cost(
-        self, billed_by: str, requested: str, completion: ChatCompletion
+        self, billed_by: str, requested: str, completion: ChatCompletion, *, is_apart: bool
     ) -> tuple[float | None, str | None]:
         """Return what an answer cost, and the version of the price.
 
         The model that answered is priced where it is known, for a name that was asked may stand
-        for several; but a price of the configuration for what was asked wins over the table's.
+        for several; but a price of the configuration for what was asked wins over the table's. Local
+        servers name any model: where a compatible endpoint is asked for an unknown one, it stays unknown.
         """
         prices, answered = self._prices, completion.model
         model = requested
         if answered is not None and prices.find(billed_by, answered) is not None:
             versions = [prices.version_of(billed_by, name) for name in (requested, answered)]
-            if versions[0] != CONFIGURED or versions[1] == CONFIGURED:
+            is_known = versions[0] is not None or billed_by != "openai"
+            if versions[1] == CONFIGURED or (versions[0] != CONFIGURED and is_known):
                 model = answered
         return prices.settled(
             billed_by,
             model,
             completion.usage,
             reported_usd=completion.cost_usd,
+            is_apart=is_apart or is_priced_apart(completion.raw),
         )
+
+    def _worst_usd(
+        self, billed_by: str, model: str, body: Mapping[str, Json], longest: int | None
+    ) -> float | None:
+        """Return the most dollars of a body's call; a cheaper tier costs no more than the standard one."""
+        version = self._prices.version_of(billed_by, model)
+        is_apart = is_priced_apart(body) and body.get("service_tier") != "flex"
+        if is_apart and version != CONFIGURED:
+            return None
+        texts = body.get("input")
+        n_prompts = len(texts) if isinstance(texts, list) and "messages" not in body else 1
+        prompt = prompt_bound(dict(body))
+        return self._prices.worst_case(billed_by, model, prompt, longest, max(n_prompts, 1))
 
 
 def without_shots(values: Values) -> tuple[Values, tuple[Shot, ...]]:

@@ -18,6 +18,7 @@ from tasks.http.clients import ClientSettings, HttpClient
 from tasks.http.faults import bad_body_fault, bare, is_of_proxy
 from tasks.http.request_templates import Values
 from tasks.json_values import MOST_BILLED, Missing, NotJsonError, as_text, pick, to_json
+from tasks.providers.faults import reported_fault
 from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.endpoint_mock import EndpointMock
 from tasks.targets.request_price import RequestPrice
@@ -135,6 +136,12 @@ class HttpTarget:
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
             raise CandidateFault(why, error_type="reported_failure", billed=billed)
         value = pick(body, fields.result_field or "result")
+        if (isinstance(value, Missing) or value is None) and isinstance(body, dict):
+            url, secret = bare(str(response.request.url)), secret_name(self._api)
+            reported = reported_fault(body, response.headers, url=url, secret=secret)
+            if reported is not None:
+                reported.billed = None if billed.cost_usd is None else billed
+                raise reported
         if isinstance(value, Missing):
             if fields.result_field is not None:
                 raise CandidateFault(
@@ -189,7 +196,7 @@ def _body_of(
         CandidateFault: a number in it is not finite.
         InfrastructureFault: it is neither, e.g. cut off, or the text of a proxy; or its bill is none.
     """
-    is_plain = response.headers.get("content-type", "").startswith("text/plain")
+    is_plain = response.headers.get("content-type", "").lower().startswith("text/plain")
     try:
         body = _json_of(response)
         check_bill(body)

@@ -82,14 +82,56 @@ def cost_of(answer: Answer, prices: PriceTable = PRICES, **api: Any) -> Any:
     return reply.cost_usd, reply.price_version
 
 
-MILLION = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
+MILLION = {"prompt_tokens": 500_000, "completion_tokens": 500_000}
 
 
 def test_a_price_of_the_configuration_for_the_model_that_was_asked_wins():
     prices = PRICES.with_overrides({"m": {"input": 5.0, "output": 5.0}})
     assert cost_of(with_usage(MILLION, "served"), prices) == (5.0, "config")
-    prices = prices.with_overrides({"served": {"input": 6.0, "output": 5.0}})
+    prices = prices.with_overrides({"served": {"input": 7.0, "output": 5.0}})
     assert cost_of(with_usage(MILLION, "served"), prices) == (6.0, "config")
+
+
+def of_tier(tier: str) -> Answer:
+    answer = with_usage(MILLION)
+    answer.body["service_tier"] = tier
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "cost_usd"),
+    [
+        (of_tier("default"), {}, 5.0),
+        (of_tier("priority"), {}, None),
+        (of_tier("flex"), {}, None),
+        (with_usage(MILLION), {"web_search_options": {}}, None),
+        (with_usage({**MILLION, "server_tool_use": {"web_search_requests": 0}}), {}, 5.0),
+        (with_usage({**MILLION, "server_tool_use": {"web_search_requests": 2}}), {}, None),
+        (with_usage({"prompt_tokens": 0, "completion_tokens": 0}), {}, None),
+        (with_usage({"prompt_tokens": 9, "completion_tokens": 0}), {}, None),
+    ],
+)
+def test_what_is_charged_apart_from_the_table_makes_the_cost_unknown(answer, options, cost_usd):
+    request = {"options": {"model": "m", **options}}
+    assert cost_of(answer, request=request)[0] == cost_usd
+
+
+def test_the_name_that_a_server_answers_with_gives_an_unpriced_model_no_price():
+    request = {"options": {"model": "qwen"}}
+    assert cost_of(with_usage(MILLION, "m"), request=request) == (None, None)
+
+
+def test_each_text_of_a_batch_may_fill_the_models_context():
+    price = {"input": 1, "output": 0, "context_tokens": 8000}
+    prices = PriceTable.from_mapping({"version": "v", "providers": {"openai": {"e": price}}})
+    target = target_of(chat_api("http://127.0.0.1:1"), prices=prices)
+    body: Any = {"model": "e", "input": ["x" * 9000] * 3}
+    assert target.forwarded("embeddings", body).worst.usd == pytest.approx(3 * 8000 / 1e6)
+
+
+@pytest.mark.parametrize("more", [{"web_search_options": {}}, {"service_tier": "priority"}])
+def test_without_a_known_price_there_is_no_worst_case(more):
+    assert worst_of(chat_api, max_tokens=9, **more).usd is None
 
 
 @pytest.mark.parametrize(

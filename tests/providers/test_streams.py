@@ -7,6 +7,7 @@ import pytest
 
 from convergence_core.errors import EvaluationFault, InfrastructureFault
 from convergence_core.records import Reply, Usage
+from tasks.providers.streams import event_data
 from tests.support.chat_servers import (
     CASE,
     HELLO_CHUNKS,
@@ -83,6 +84,74 @@ def test_pieces_of_tool_calls_are_joined_by_index():
     assert streamed(events(pieces))[0].value == {
         "tool_calls": [{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arguments": {}}]
     }
+
+
+@pytest.mark.parametrize("names", [("f", "f"), ("f", None)])
+def test_a_call_whose_name_or_identity_each_piece_repeats_is_one_call(names):
+    pieces = [
+        chunk(
+            tool_calls=[{"index": 0, "id": identity, "function": {"name": n, "arguments": part}}]
+        )
+        for identity, n, part in zip(
+            ("a", "a" if names[1] else "b"), names, ('{"x"', ": 1}"), strict=True
+        )
+    ]
+    value = streamed(events([*pieces, chunk("tool_calls")]))[0].value
+    assert value == {"tool_calls": [{"name": "f", "arguments": {"x": 1}}]}
+
+
+def test_calls_that_share_an_index_are_told_apart_by_their_identity():
+    calls = [
+        {"index": 0, "id": name, "function": {"name": name, "arguments": "{}"}} for name in "fg"
+    ]
+    expected = {"tool_calls": [{"name": name, "arguments": {}} for name in "fg"]}
+    for pieces in ([chunk(tool_calls=calls)], [chunk(tool_calls=[call]) for call in calls]):
+        assert streamed(events([*pieces, chunk("tool_calls")]))[0].value == expected
+
+
+CUSTOM = {"id": "c", "type": "custom", "custom": {"name": "sql", "input": "select"}}
+
+
+def test_a_call_of_a_custom_tool_is_an_answer():
+    expected = {"tool_calls": [{"name": "sql", "arguments": "select"}]}
+    assert streamed(chat_answer(None, tool_calls=[CUSTOM]))[0].value == expected
+    begun = {**CUSTOM, "index": 0, "custom": {"name": "sql", "input": "sel"}}
+    more = {"index": 0, "custom": {"input": "ect"}}
+    pieces = [chunk(tool_calls=[begun]), chunk(tool_calls=[more]), chunk("tool_calls")]
+    assert streamed(events(pieces))[0].value == expected
+
+
+@pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n", "\r\r"])
+@pytest.mark.parametrize(
+    "kind", ["text/event-stream", "Text/Event-Stream", "text/plain", "application/octet-stream"]
+)
+def test_events_are_read_whatever_their_type_ends_and_mark(end, kind):
+    answer = events(HELLO_CHUNKS, end=end)
+    answer.body = b"\xef\xbb\xbf" + answer.body
+    answer.headers["content-type"] = kind
+    assert streamed(answer)[0].value == "hello"
+
+
+@pytest.mark.parametrize("cut", range(1, 18))
+def test_ends_of_lines_are_found_wherever_the_pieces_of_a_stream_end(cut):
+    async def read() -> list[str]:
+        async def chunks() -> Any:
+            for part in (text[:cut], text[cut:]):
+                yield part
+
+        text = b"data: a\r\n\r\ndata: b\r\r"
+        return [data async for data in event_data(chunks())]
+
+    assert asyncio.run(read()) == ["a", "b"]
+
+
+def test_zeros_at_the_end_of_a_stream_are_no_usage():
+    zeros = {
+        **USAGE_CHUNK,
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }
+    reply, _ = streamed(events([*HELLO_CHUNKS, zeros]))
+    assert reply.usage == Usage(prompt_tokens=7, completion_tokens=3)
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,18 @@ def test_tools_go_to_the_provider_and_their_calls_and_results_come_back(talk, cl
     assert logged[2] == ("user", "No.")
 
 
+def test_a_call_that_the_limit_cut_says_so(talk, client):
+    part = {"index": 0, **CALLS[0]}
+    talk.answer = lambda _: chat_answer(None, tool_calls=CALLS, finish_reason="length")
+    whole = client.chat.completions.create(model=MODEL, messages=[ASKED], tools=[TOOL])
+    assert whole.choices[0].finish_reason == "length"
+    talk.answer = lambda _: events([chunk(tool_calls=[part]), chunk("length")])
+    pieces = client.chat.completions.create(
+        model=MODEL, messages=[ASKED], tools=[TOOL], stream=True
+    )
+    assert [*pieces][-1].choices[0].finish_reason == "length"
+
+
 def test_a_stream_has_its_decision_id_in_the_header_and_its_tool_calls(talk, client, store):
     offer(store, {"temperature": 0.25})
     (call,) = CALLS
