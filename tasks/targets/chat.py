@@ -163,8 +163,9 @@ class ChatTarget:
             if on_text is not None:
                 on_text(text)
 
+        body = {**mapped.body, **values}
         completion = await self._chat(params).send(
-            {**mapped.body, **values},
+            body,
             model=str(values.get("model", model)),
             query=query,
             stream=self._api.request.stream or on_text is not None,
@@ -172,7 +173,7 @@ class ChatTarget:
         )
         if on_text is not None and not passed and completion.text:
             on_text(completion.text)
-        billed_by, is_apart = self._billing_provider(params), is_priced_apart(mapped.body | values)
+        billed_by, is_apart = self._billing_provider(params), is_priced_apart(body)
         cost_usd, price_version = self._cost(billed_by, model, completion, is_apart=is_apart)
         fault = completion.failure(cost_usd=cost_usd, price_version=price_version)
         if fault is not None:

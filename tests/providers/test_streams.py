@@ -128,7 +128,7 @@ def test_a_call_of_a_custom_tool_is_an_answer():
 def test_events_are_read_whatever_their_type_ends_and_mark(end, kind):
     answer = events(HELLO_CHUNKS, end=end)
     answer.body = b"\xef\xbb\xbf" + answer.body
-    answer.headers["content-type"] = kind
+    answer.headers = {"content-type": kind}
     assert streamed(answer)[0].value == "hello"
 
 
