@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from convergence_core.errors import CandidateFault, InfrastructureFault, StoreWriteError
-from convergence_core.records import Case, Reply
+from convergence_core.records import Case, Json, Reply
 from tasks.metrics.metrics import Compared
 from tasks.secrets.redaction import Redactor, Secrets
 from tasks.store.journal.sqlite_journal import SqliteJournal
@@ -175,7 +175,7 @@ def test_what_is_stored_is_redacted_and_an_answer_that_is_masked_has_no_score():
 
     def answer(params, case):
         if case.case_id == "c0":
-            answer = {"text": f"your key is {secret}", secret: [secret]}
+            answer: Json = {"text": f"your key is {secret}", secret: [secret]}
             return Reply(value=answer, latency_ms=1.0, provider="scripted", cost_usd=0.25)
         return CandidateFault(f"bad key {secret}", error_type="http_400", details=secret)
 
