@@ -86,8 +86,8 @@ SURELY = 0.999
 """Confidence that it is."""
 N_FITS = 2
 """Fits that are kept: a generation needs those before and after it."""
-N_SHARES = 20
-"""Shares of the noise between which ``own_share`` averages."""
+N_OWN_STEPS = 12
+"""Iterations of the optimizer from a process without own effects to one with them."""
 MEMORY_KEY = "log_params"
 """Of the hyper-parameters in a sampler's memory."""
 
@@ -174,7 +174,7 @@ class SpaceModel:
         points = self.encoding.encode(
             [kept.members[name].candidate.params for name in evidence.ids]
         )
-        warped, process, own_variance = self._fitted_process(evidence, points)
+        warped, process, hides_own = self._fitted_process(evidence, points)
         log_params, agreement = process.log_params, None
         earlier = newest_within(self.earlier, self.max_rows - len(points))
         if earlier:
@@ -189,7 +189,7 @@ class SpaceModel:
             effects=warped.effects,
             evidence=evidence,
             row={name: i for i, name in enumerate(evidence.ids)},
-            own_variance=own_variance,
+            hides_own=hides_own,
         )
 
     def estimate_effects(self, evidence: Evidence) -> CaseEffects:
@@ -198,8 +198,8 @@ class SpaceModel:
 
     def _fitted_process(
         self, evidence: Evidence, points: Points
-    ) -> tuple[WarpedEvidence, GaussianProcess, float]:
-        """Return the evidence, the process fitted to it, and ``FittedEvidence.own_variance``."""
+    ) -> tuple[WarpedEvidence, GaussianProcess, bool]:
+        """Return the evidence, the process fitted to it, and ``FittedEvidence.hides_own``."""
         effects = self.estimate_effects(evidence)
         # Of several cases, what they have in common is noise to a mean over few of them.
         is_single = not effects.is_measured and len(evidence.case_ids) == 1
@@ -225,11 +225,34 @@ class SpaceModel:
             start=start,
             n_steps=N_STEPS if start is None else self.start_steps,
         )
-        if has_own or not is_single:
-            return warped, process, 0.0
-        square = float(warped.warp.slope(effects.mean) ** 2 @ evidence.repeat_squares)
-        own_variance = process.noise * own_share(square, evidence.repeat_dof, process.noise)
-        return warped, process, own_variance
+        return warped, process, is_single and not has_own
+
+    def with_own_effects(self, learned: "FittedEvidence") -> GaussianProcess:
+        """Return the process fitted again, with an effect of each candidate beyond its point.
+
+        Repeats tell it from noise; without any, its variance is the prior's median.
+        """
+        kernel = Kernel.of(self.encoding, has_nugget=True)
+        warped = WarpedEvidence.of(learned.effects, self.bounds)
+        repeats = repeats_of(warped, learned.evidence)
+        start = learned.log_params.copy()
+        start[-2] = kernel.prior_mean[-1]
+        process = GaussianProcess.fit(
+            kernel,
+            learned.process.points.take(np.arange(len(warped.targets))),
+            warped.targets,
+            warped.errors,
+            noise=FREE_NOISE,
+            repeats=repeats,
+            start=start,
+            n_steps=N_OWN_STEPS if repeats else 0,
+        )
+        if learned.agreement is not None:
+            earlier = newest_within(self.earlier, self.max_rows - len(warped.targets))
+            process, _ = with_prior_runs(
+                process, warped.targets, warped.errors, warped.warp, earlier
+            )
+        return process
 
     def _repeats(self, effects: CaseEffects, evidence: Evidence) -> Repeats | None:
         """Return the repeats of the only case; ``None``: they say nothing worth knowing of the noise.
@@ -238,12 +261,9 @@ class SpaceModel:
         to be small: otherwise luck becomes merit, and cells go to those who had it. Rewards of few
         levels agree without saying how often they would not.
         """
-        if not evidence.repeat_dof or not evidence.is_graded:
+        repeats = repeats_of(WarpedEvidence.of(effects, self.bounds), evidence)
+        if repeats is None or not evidence.is_graded:
             return None
-        slope = WarpedEvidence.of(effects, self.bounds).warp.slope(effects.mean)
-        repeats = Repeats(
-            square=float(slope**2 @ evidence.repeat_squares), dof=evidence.repeat_dof
-        )
         is_finite = self.space.size() is not None
         return repeats if is_finite or repeats.highest(SURELY) < QUIET else None
 
@@ -290,31 +310,16 @@ class FittedEvidence:
     evidence: Evidence
     row: Mapping[str, int]
     """Candidate → training row."""
-    own_variance: float
-    """Expected variance of what a candidate has beyond its point where the process takes it for
-    noise, warped rewards squared; see ``own_share``."""
+    hides_own: bool
+    """Whether the process takes for noise what a candidate has beyond its point."""
 
 
-def own_share(square: float, dof: int, noise: float) -> float:
-    """Return which share of the noise is expected to be candidates' own.
-
-    With one case the process cannot tell an evaluation's noise from what a candidate has beyond its
-    point; their sum is v. Repeats have the noise alone, so the share f has the likelihood
-
-        log p(S | f) = -nu / 2 log(1 - f) - S / (2 v (1 - f))                                      (1)
-
-    and is 0 or, as likely, anything below 1.
-
-    Args:
-        square: S, the sum of squares within candidates.
-        dof: nu, its degrees of freedom; 0: nothing was repeated.
-        noise: v.
-    """
-    share = np.arange(N_SHARES) / N_SHARES
-    log_weight = -0.5 * dof * np.log1p(-share) - 0.5 * square / (noise * (1.0 - share))  # (eq. 1)
-    weight = np.exp(log_weight - log_weight.max())
-    weight[0] *= N_SHARES - 1.0
-    return float(weight @ share / weight.sum())
+def repeats_of(warped: WarpedEvidence, evidence: Evidence) -> Repeats | None:
+    """Return the repeats of an only case in units of the targets; ``None`` if nothing was repeated."""
+    if not evidence.repeat_dof:
+        return None
+    slope = warped.warp.slope(warped.effects.mean)
+    return Repeats(square=float(slope**2 @ evidence.repeat_squares), dof=evidence.repeat_dof)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -363,25 +368,21 @@ class FittedSpaceModel:
         """Return the joint posterior of these candidates, seen or unseen."""
         return self.posterior_at(*self._places(candidates))
 
-    def widening(self, posterior: WarpedPosterior, members: Sequence[int]) -> np.ndarray:
-        """Return the factors by which intervals widen for what the process takes as known.
+    def claimed(self, candidates: Sequence[Candidate]) -> tuple[WarpedPosterior, np.ndarray]:
+        """Return the posterior that claims are made of, and factors by which its intervals widen.
 
-        These are its hyper-parameters, and the assumption that candidates have no effect of their
-        own where the evidence cannot separate one from noise.
-
-        Args:
-            posterior: of this model.
-            members: whose intervals widen, (n,).
-
-        Returns:
-            At least 1, (n,).
+        Each candidate has an effect of its own there, also where the search takes it for noise. The
+        factors, at least 1, (n,), hold the doubt about hyper-parameters.
         """
+        posterior = self.posterior(candidates)
         if self.learned is None or posterior.points is None:
-            return np.ones(len(members))
-        of = np.asarray(members, np.intp)
-        total = self.learned.process.total_variance(posterior.points.take(of), posterior.rows[of])
-        variance = total + self.learned.own_variance
-        return np.asarray(np.sqrt(variance) / posterior.marginals[1][of], np.float64)
+            return posterior, np.ones(len(candidates))
+        process = self.learned.process
+        if self.learned.hides_own:
+            process = self.model.with_own_effects(self.learned)
+            posterior = replace(posterior, process=process)
+        total = process.total_variance(posterior.points, posterior.rows)
+        return posterior, np.asarray(np.sqrt(total) / posterior.marginals[1], np.float64)
 
     def worth(self, candidates: Sequence[Candidate]) -> WarpedPosterior:
         """Return the joint posterior of what these candidates are worth; see ``worth_at``."""

@@ -133,8 +133,18 @@ def recommend(
     # A candidate passed over as infeasible still leads by the posterior of its reward.
     by_reward = sorted(order, key=lambda i: -cautious[i])
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
-    widening = bias.widening * fitted.widening(posterior, leaders)
-    claims = (*_claims(posterior, level, leaders, bias.zeta, widening), cautious)
+    claimed, widening = fitted.claimed([candidates[i] for i in leaders])
+    claims = (
+        *_claims(
+            posterior,
+            level,
+            leaders,
+            claimed,
+            zeta=bias.zeta,
+            widening=bias.widening * widening,
+        ),
+        cautious,
+    )
     mean, low, high, lowest = np.clip(claims, *(bounds or (-math.inf, math.inf))).tolist()
     ranking = tuple(
         Ranked(
@@ -166,18 +176,22 @@ def _claims(
     posterior: WarpedPosterior,
     level: float,
     leaders: Sequence[int],
+    claimed: WarpedPosterior,
+    *,
     zeta: float,
     widening: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return means and interval ends, (n,) each.
 
-    Those of leaders are lowered by the selection bias and widened by factors, (n_leaders,).
+    Those of leaders are of a posterior of their own, lowered by the selection bias and widened by
+    factors, (n_leaders,).
     Followers, including the baseline, keep the values of the posterior.
     """
     mean, (low, high) = posterior.mean.copy(), map(np.copy, posterior.interval(level))
-    below, above = (mean - low)[leaders] * widening, (high - mean)[leaders] * widening
-    mean[leaders] -= zeta * posterior.sd[leaders]
-    low[leaders], high[leaders] = mean[leaders] - below, mean[leaders] + above
+    lowest, highest = claimed.interval(level)
+    mean[leaders] = claimed.mean - zeta * posterior.sd[leaders]
+    low[leaders] = mean[leaders] - (claimed.mean - lowest) * widening
+    high[leaders] = mean[leaders] + (highest - claimed.mean) * widening
     return mean, low, high
 
 

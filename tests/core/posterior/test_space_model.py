@@ -1,5 +1,6 @@
 """The surrogate of the search: from an archive to beliefs of candidates asked and unasked."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from convergence_core.evidence import Archive, Member
-from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel, own_share
+from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Candidate, Cell, Params
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.mixed_problem import mixed_space, mixed_value, trial
@@ -333,11 +334,33 @@ def test_a_kept_fit_is_the_answer_to_the_same_question_and_to_no_other():
     )
 
 
-def test_repeats_tell_how_much_of_the_noise_is_candidates_own():
-    noise, dof = 0.2, 2_000
-    assert own_share(dof * noise, dof, noise) < 0.005
-    assert own_share(dof * 0.5 * noise, dof, noise) == pytest.approx(0.5, abs=0.05)
-    assert own_share(0.0, 0, noise) == pytest.approx(0.25)  # nothing was repeated: as likely none
+@pytest.mark.parametrize("own", [0.0, 0.08])
+def test_repeats_tell_noise_from_what_is_a_candidates_own(own):
+    rng = np.random.default_rng(0)
+    space = Space(parameters={"x": Float(min=0.0, max=1.0)})
+    truth = 0.5 + own * rng.standard_normal(60)
+    members = [
+        Member(
+            candidate=space.candidate({"x": x}),
+            generation=0,
+            rewards={
+                ("only", repeat): float(true + 0.05 * rng.standard_normal()) for repeat in range(4)
+            },
+        )
+        for x, true in zip(np.linspace(0.0, 1.0, 60), truth, strict=True)
+    ]
+    fitted = SpaceModel(space=space).fit(
+        Archive({member.candidate.candidate_id: member for member in members})
+    )
+    assert fitted.learned is not None
+    assert fitted.learned.hides_own
+    process, scale = fitted.model.with_own_effects(fitted.learned), fitted.learned.warp.scale
+    assert scale * math.sqrt(process.noise) == pytest.approx(0.05, rel=0.15)
+    assert scale * math.sqrt(process.nugget_variance) == pytest.approx(own, rel=0.3, abs=0.02)
+    claimed, widening = fitted.claimed([member.candidate for member in members])
+    half = widening * 1.645 * claimed.sd
+    assert np.mean(np.abs(claimed.mean - truth) < half) > 0.8
+    assert (widening >= 1.0).all()
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -355,7 +378,9 @@ def test_a_winner_of_one_case_may_have_an_effect_of_its_own_where_nothing_repeat
     archive = Archive({member.candidate.candidate_id: member for member in members})
     fitted = SpaceModel(space=space, deterministic=deterministic).fit(archive)
     assert fitted.learned is not None
-    noise = 0.0 if deterministic else fitted.learned.process.noise
-    assert fitted.learned.own_variance == pytest.approx(0.25 * noise)
-    posterior = fitted.posterior([member.candidate for member in members])
-    assert (fitted.widening(posterior, [0, 1]) > 1.0).all()
+    candidates = [member.candidate for member in members]
+    claimed, widening = fitted.claimed(candidates)
+    assert (widening > 1.0).all()
+    is_wider = claimed.sd > fitted.posterior(candidates).sd
+    assert is_wider.any() != deterministic
+    assert is_wider.all() != deterministic
