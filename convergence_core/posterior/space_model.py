@@ -375,13 +375,14 @@ class FittedSpaceModel:
         factors, at least 1, (n,), hold the doubt about hyper-parameters.
         """
         posterior = self.posterior(candidates)
-        if self.learned is None or posterior.points is None:
+        points = posterior.points
+        if self.learned is None or points is None:
             return posterior, np.ones(len(candidates))
         process = self.learned.process
         if self.learned.hides_own:
             process = self.model.with_own_effects(self.learned)
             posterior = replace(posterior, process=process)
-        total = process.total_variance(posterior.points, posterior.rows)
+        total = process.total_variance(points, posterior.rows)
         return posterior, np.asarray(np.sqrt(total) / posterior.marginals[1], np.float64)
 
     def worth(self, candidates: Sequence[Candidate]) -> WarpedPosterior:
