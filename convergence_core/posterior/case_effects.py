@@ -163,7 +163,10 @@ class CaseEffects:
         if not self.is_measured:
             return self
         noise_of_mean = self.noise / cell_weights(evidence).sum(axis=1)
-        return replace(self, errors=self.errors + np.diag(self.of_sample - noise_of_mean))
+        errors = self.errors + np.diag(self.of_sample - noise_of_mean)
+        own = np.diag_indices_from(errors)
+        errors[own] = np.maximum(errors[own], 0.0)  # rounding, where all cases were asked
+        return replace(self, errors=errors)
 
     def alone(
         self, evidence: Evidence, rows: np.ndarray, count: np.ndarray, rewards: np.ndarray

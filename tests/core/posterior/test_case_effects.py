@@ -330,3 +330,13 @@ def test_without_noise_errors_are_those_of_samples_of_a_finite_population():
     assert np.abs(found - np.diag(np.diag(found))).max() < 1e-12
     assert found[2, 2] == pytest.approx(0.0, abs=1e-12)
     assert np.diag(effects.errors) == pytest.approx(effects.noise / np.array(n_asked))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_without_noise_rounding_leaves_no_variance_below_zero(seed):
+    rng = np.random.default_rng(seed)
+    rewards = {
+        f"m{i}": {f"c{j:02d}": float(rng.normal(0.5, 0.1)) for j in range(20)} for i in range(6)
+    }
+    evidence = Evidence.gather(archive(rewards))
+    assert np.diag(CaseEffects.estimate(evidence).without_noise(evidence).errors).min() >= 0.0
