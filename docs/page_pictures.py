@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 from PIL import Image
 
-from convergence.ui.server import UiOptions, UiServer
+from convergence.ui.server import UiServer
 from docs.screenshots import DOCS, MAX_BYTES, ROOT, write_chat
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
@@ -45,7 +45,7 @@ def main() -> None:
         scratch = Path(folder)
         result = search(write_chat(scratch / "chat", mock.url.removesuffix("/v1")))
         source = PageSource(ParquetStore(scratch / "chat/convergence-data"))
-        with UiServer(source, None, UiOptions(port=0)) as server:
+        with UiServer(source, None, port=0) as server:
             with httpx.Client(base_url=server.url, follow_redirects=True) as client:
                 client.get(server.address())
                 page = client.get(f"/ui/api/runs/{result.run_id}/answers").json()

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from tasks.serving.fold import FoldReport
     from tasks.serving.systems import Systems
 
-app = typer.Typer(
-    name="arms",
-    no_args_is_help=True,
-    help="List, add, route and retire the arms that answer requests.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = options.command_group("arms", "List, add, route and retire the arms that answer requests.")
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="Name of the system.")]
 ArmId = Annotated[str, typer.Argument(metavar="ARM", help="Name of the arm.")]
 AgentType = Annotated[str | None, typer.Option(help="Kind of agent. Default: the system's.")]

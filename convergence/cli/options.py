@@ -23,6 +23,12 @@ def account_name() -> str:
         return f"uid-{os.getuid()}"
 
 
+def command_group(name: str, about: str) -> typer.Typer:
+    """Return a group of commands that shows its help if none is named."""
+    context = {"help_option_names": ["-h", "--help"]}
+    return typer.Typer(name=name, no_args_is_help=True, help=about, context_settings=context)
+
+
 def _answer_json(value: bool) -> bool:
     console.settings.json = value
     return value

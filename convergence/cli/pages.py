@@ -88,7 +88,7 @@ def _server(  # noqa: PLR0917 - the options of ``ui``
     tokens: "TokenRegistry | None" = None,
     allow_host: list[str] | None = None,
 ) -> "Iterator[UiServer]":
-    from convergence.ui.server import UiOptions, UiServer  # noqa: PLC0415 - brings FastAPI
+    from convergence.ui.server import UiServer  # noqa: PLC0415 - brings FastAPI
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
     from tasks.store.tables.parquet_store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
@@ -98,9 +98,7 @@ def _server(  # noqa: PLR0917 - the options of ``ui``
     opened = locations.open_store(store, config) if has_store else ParquetStore(path)
     source = PageSource(opened, locations.configuration_of(store, config))
     with contextlib.closing(source):
-        yield UiServer(
-            source, tokens, UiOptions(host=host, port=port, allowed=tuple(allow_host or ()))
-        )
+        yield UiServer(source, tokens, host=host, port=port, allowed=allow_host or ())
 
 
 def _serve(server: "UiServer", path: Path, *, page: str = "", opens: bool = True) -> None:
@@ -113,7 +111,7 @@ def _serve(server: "UiServer", path: Path, *, page: str = "", opens: bool = True
         server.url,
         page,
     )
-    host = server.options.host
+    host = server.host
     if not is_loopback(host):
         console.say(
             f"Other machines can reach {host}, and pages travel unencrypted. Put a proxy with TLS in "

@@ -10,12 +10,7 @@ from convergence.cli import locations, options
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import fields_of
 
-app = typer.Typer(
-    name="store",
-    no_args_is_help=True,
-    help="Check and maintain a results store.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = options.command_group("store", "Check and maintain a results store.")
 
 
 @app.command()

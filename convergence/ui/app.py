@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from convergence.service.problems import ProblemResponse, RequestRefusedError, error_handler
 from convergence.ui.guard import NO_WRITES, ROOT, SESSION
-from convergence.ui.queries import DOWNLOADS, PAGES, WRITES, Query
+from convergence.ui.queries import DOWNLOADS, PAGES, WRITES
 from convergence.ui.watch import StoreWatch
 from convergence_core.errors import (
     AdapterNotFoundError,
@@ -139,7 +139,7 @@ class _Handlers:
     async def events(self, _: Request) -> Response:
         return StreamingResponse(self._watch.events(), media_type="text/event-stream")
 
-    def page(self, read: Callable[[PageSource, Query], Any]) -> Callable[[Request], Any]:
+    def page(self, read: Callable[[PageSource, Request], Any]) -> Callable[[Request], Any]:
         """Return the handler of a page's data."""
 
         async def handle(request: Request) -> Response:
@@ -151,26 +151,26 @@ class _Handlers:
                     version = self._watch.version
                     async with self._slots:
                         answer = await asyncio.to_thread(
-                            lambda: _encoded(read(self._source, Query.of(request)))
+                            lambda: _encoded(read(self._source, request))
                         )
                     self._watch.keep(key, answer, version)
             return Response(answer, media_type="application/json")
 
         return handle
 
-    def download(self, read: Callable[[PageSource, Query], Any]) -> Callable[[Request], Any]:
+    def download(self, read: Callable[[PageSource, Request], Any]) -> Callable[[Request], Any]:
         """Return the handler of a file."""
 
         async def handle(request: Request) -> Response:
             async with self._slots:
-                file = await asyncio.to_thread(read, self._source, Query.of(request))
+                file = await asyncio.to_thread(read, self._source, request)
             headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}
             return Response(file.content, media_type=file.media_type, headers=headers)
 
         return handle
 
     def write(
-        self, work: Callable[[PageSource, Query, Mapping[str, Any]], str]
+        self, work: Callable[[PageSource, Request, Mapping[str, Any]], str]
     ) -> Callable[[Request], Any]:
         """Return the handler of a request that changes something."""
 
@@ -182,7 +182,7 @@ class _Handlers:
             if not isinstance(body, dict):
                 raise RequestRefusedError(422, "The body must be a JSON object.")
             try:
-                sentence = await asyncio.to_thread(work, self._source, Query.of(request), body)
+                sentence = await asyncio.to_thread(work, self._source, request, body)
             finally:
                 self._watch.forget()
             return _json({"sentence": sentence})

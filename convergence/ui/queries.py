@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -32,86 +31,75 @@ MOST_PAGE = 200
 _NAME = re.compile(r"[^\w.-]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """Parts of a request's address."""
+def _text(request: Request, name: str, default: str | None = None) -> str:
+    """Return a parameter of the address.
 
-    path: Mapping[str, str]
-    query: Mapping[str, str]
-
-    @classmethod
-    def of(cls, request: Request) -> "Query":
-        """Return those of a request."""
-        return cls(path=request.path_params, query=request.query_params)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """Return a parameter.
-
-        Raises:
-            RequestRefusedError: it is not given.
-        """
-        value = self.query.get(name, default)
-        if value is None:
-            raise RequestRefusedError(422, f"`{name}` must be given.")
-        return value
-
-    def number(self, name: str, default: int, low: int, high: int) -> int:
-        """Return a whole number.
-
-        Raises:
-            RequestRefusedError: it is none, or out of its range.
-        """
-        text = self.query.get(name, "").strip() or str(default)
-        if not text.isdecimal() or len(text) > 12 or not low <= int(text) <= high:
-            raise RequestRefusedError(422, f"`{name}` must be a number from {low:,} to {high:,}.")
-        return int(text)
+    Raises:
+        RequestRefusedError: it is not given.
+    """
+    value = request.query_params.get(name, default)
+    if value is None:
+        raise RequestRefusedError(422, f"`{name}` must be given.")
+    return value
 
 
-def _run(read: Callable[..., Page]) -> Callable[[PageSource, Query], Page]:
+def _number(request: Request, name: str, default: int, low: int, high: int) -> int:
+    """Return a whole number of the address.
+
+    Raises:
+        RequestRefusedError: it is none, or out of its range.
+    """
+    text = request.query_params.get(name, "").strip() or str(default)
+    if not text.isdecimal() or len(text) > 12 or not low <= int(text) <= high:
+        raise RequestRefusedError(422, f"`{name}` must be a number from {low:,} to {high:,}.")
+    return int(text)
+
+
+def _run(read: Callable[..., Page]) -> Callable[[PageSource, Request], Page]:
     """Return what reads a page of the run in the address."""
-    return lambda source, query: read(source, source.run(query.path["run"]))
+    return lambda source, request: read(source, source.run(request.path_params["run"]))
 
 
-def _matrix(source: PageSource, query: Query) -> Page:
+def _matrix(source: PageSource, request: Request) -> Page:
     return case_matrix.case_matrix(
         source,
-        source.run(query.path["run"]),
-        case_matrix.MatrixQuery(
-            order=query.text("filter", "all"),
-            search=query.text("search", ""),
-            case_from=query.number("case_from", 0, 0, 10**9),
-            n_cases=query.number("n_cases", 50, 1, MOST_PAGE),
-            candidate_from=query.number("candidate_from", 0, 0, 10**9),
-            n_candidates=query.number("n_candidates", 50, 1, MOST_PAGE),
-        ),
+        source.run(request.path_params["run"]),
+        order=_text(request, "filter", "all"),
+        search=_text(request, "search", ""),
+        case_from=_number(request, "case_from", 0, 0, 10**9),
+        n_cases=_number(request, "n_cases", 50, 1, MOST_PAGE),
+        candidate_from=_number(request, "candidate_from", 0, 0, 10**9),
+        n_candidates=_number(request, "n_candidates", 50, 1, MOST_PAGE),
     )
 
 
-def _cell(source: PageSource, query: Query) -> Page:
-    record = source.run(query.path["run"])
-    return cell.cell(source, record, query.text("candidate"), query.text("case"))
+def _cell(source: PageSource, request: Request) -> Page:
+    record = source.run(request.path_params["run"])
+    return cell.cell(source, record, _text(request, "candidate"), _text(request, "case"))
 
 
-def _sql(source: PageSource, query: Query) -> Page:
-    most = query.number("limit", free_sql.MOST_ROWS, 1, free_sql.MOST_ROWS)
-    return free_sql.free_sql(source, query.text("q"), most)
+def _sql(source: PageSource, request: Request) -> Page:
+    most = _number(request, "limit", free_sql.MOST_ROWS, 1, free_sql.MOST_ROWS)
+    return free_sql.free_sql(source, _text(request, "q"), most)
 
 
-def _sql_csv(source: PageSource, query: Query) -> PageFile:
-    return free_sql.free_sql_csv(source, query.text("q"), "query.csv")
+def _sql_csv(source: PageSource, request: Request) -> PageFile:
+    return free_sql.free_sql_csv(source, _text(request, "q"), "query.csv")
 
 
-def _table_csv(source: PageSource, query: Query) -> PageFile:
-    record, table = source.run(query.path["run"]), query.text("of", "leaderboard")
+def _table_csv(source: PageSource, request: Request) -> PageFile:
+    record, table = source.run(request.path_params["run"]), _text(request, "of", "leaderboard")
     if table not in free_sql.RUN_TABLES:
         raise QueryError(f"`of` must be one of {', '.join(free_sql.RUN_TABLES)}.")
     sql = f"SELECT * FROM {table} WHERE run_id = '{record.run_id}'"  # noqa: S608 - one of our names
     return free_sql.free_sql_csv(source, sql, f"{_NAME.sub('-', record.label)}-{table}.csv")
 
 
-def _text(source: PageSource, query: Query) -> PageFile:
-    record = source.run(query.path["run"])
-    return cell.whole_text(source, record, query.text("eval"), query.text("kind", "answer"))
+def _whole_text(source: PageSource, request: Request) -> PageFile:
+    record = source.run(request.path_params["run"])
+    return cell.whole_text(
+        source, record, _text(request, "eval"), _text(request, "kind", "answer")
+    )
 
 
 def _release(flow_run_id: str) -> None:
@@ -120,7 +108,7 @@ def _release(flow_run_id: str) -> None:
     release(flow_run_id)
 
 
-PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
+PAGES: Mapping[str, Callable[[PageSource, Request], Any]] = {
     "overview": lambda source, _: overview.overview(source),
     "runs": lambda source, _: {"runs": overview.run_rows(source)},
     "runs/{run}": _run(run_summary.run_page),
@@ -128,57 +116,59 @@ PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
     "runs/{run}/allocation": _run(allocation.allocation),
     "runs/{run}/answers": _matrix,
     "runs/{run}/cell": _cell,
-    "runs/{run}/prompts": lambda source, query: prompt_tree.prompt_tree(
-        source, source.run(query.path["run"]), query.text("parameter", "")
+    "runs/{run}/prompts": lambda source, request: prompt_tree.prompt_tree(
+        source, source.run(request.path_params["run"]), _text(request, "parameter", "")
     ),
-    "compare": lambda source, query: side_by_side.side_by_side(
-        source, query.text("a"), query.text("b")
+    "compare": lambda source, request: side_by_side.side_by_side(
+        source, _text(request, "a"), _text(request, "b")
     ),
     "production": lambda source, _: production.production(source),
-    "production/{system}": lambda source, query: production.production(
-        source, query.path["system"]
+    "production/{system}": lambda source, request: production.production(
+        source, request.path_params["system"]
     ),
-    "conversations": lambda source, query: conversations.conversations(
-        source, query.text("user", "")
+    "conversations": lambda source, request: conversations.conversations(
+        source, _text(request, "user", "")
     ),
-    "conversation": lambda source, query: conversations.conversation(
-        source, query.text("id"), query.text("user")
+    "conversation": lambda source, request: conversations.conversation(
+        source, _text(request, "id"), _text(request, "user")
     ),
     "review": lambda source, _: review.review(source),
     "training": lambda source, _: adapters.training(source),
-    "training/{role:path}": lambda source, query: adapters.training(source, query.path["role"]),
+    "training/{role:path}": lambda source, request: adapters.training(
+        source, request.path_params["role"]
+    ),
     "sql": _sql,
     "sql/questions": lambda source, _: free_sql.questions(source),
 }
 """Address below ``/ui/api/`` → what is answered as JSON."""
 
-DOWNLOADS: Mapping[str, Callable[[PageSource, Query], PageFile]] = {
+DOWNLOADS: Mapping[str, Callable[[PageSource, Request], PageFile]] = {
     "sql.csv": _sql_csv,
     "runs/{run}/table.csv": _table_csv,
-    "runs/{run}/text": _text,
+    "runs/{run}/text": _whole_text,
 }
 """Address → what is answered as a file."""
 
-WRITES: Mapping[str, Callable[[PageSource, Query, Mapping[str, Any]], str]] = {
-    "production/{system}/promote": lambda source, query, body: writes.promote(
-        source, query.path["system"], body, _release
+WRITES: Mapping[str, Callable[[PageSource, Request, Mapping[str, Any]], str]] = {
+    "production/{system}/promote": lambda source, request, body: writes.promote(
+        source, request.path_params["system"], body, _release
     ),
-    "production/{system}/rollback": lambda source, query, body: writes.roll_back(
-        source, query.path["system"], body
+    "production/{system}/rollback": lambda source, request, body: writes.roll_back(
+        source, request.path_params["system"], body
     ),
     "review/approve": lambda source, _, body: review.approve(source, body),
     "review/reject": lambda source, _, body: review.reject(source, body),
-    "training/{role:path}/activate": lambda source, query, body: adapters.activate(
-        source, query.path["role"], body
+    "training/{role:path}/activate": lambda source, request, body: adapters.activate(
+        source, request.path_params["role"], body
     ),
-    "training/{role:path}/rollback": lambda source, query, body: adapters.roll_back(
-        source, query.path["role"], body
+    "training/{role:path}/rollback": lambda source, request, body: adapters.roll_back(
+        source, request.path_params["role"], body
     ),
-    "runs/{run}/stop": lambda source, query, body: writes.stop(
-        source, source.run(query.path["run"]), body
+    "runs/{run}/stop": lambda source, request, body: writes.stop(
+        source, source.run(request.path_params["run"]), body
     ),
-    "runs/{run}/resume": lambda source, query, body: writes.resume(
-        source, source.run(query.path["run"]), body
+    "runs/{run}/resume": lambda source, request, body: writes.resume(
+        source, source.run(request.path_params["run"]), body
     ),
 }
 """Address → what changes something, and says so in a sentence."""

@@ -1,7 +1,6 @@
 """Server process of the web application, on loopback unless told otherwise."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 
 import uvicorn
 
@@ -15,17 +14,6 @@ from tasks.pages.source import PageSource
 
 PORT = 8710
 _GRACE_S = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UiOptions:
-    """Options of the web application."""
-
-    host: str = "127.0.0.1"
-    port: int = PORT
-    """0: any free one."""
-    allowed: tuple[str, ...] = ()
-    """Further names that it answers to, behind a proxy."""
 
 
 def guarded(
@@ -65,19 +53,27 @@ class UiServer(SocketServer):
         self,
         source: PageSource,
         tokens: TokenRegistry | None = None,
-        options: UiOptions | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = PORT,
+        allowed: Collection[str] = (),
     ) -> None:
         """Listen; serve from ``run`` or ``with`` on.
+
+        Args:
+            source: the store.
+            tokens: those that may write; ``None`` if no one may.
+            host: address to listen at.
+            port: its port; 0: any free one.
+            allowed: further names that it answers to, behind a proxy.
 
         Raises:
             ServiceError: the address cannot be listened on.
         """
-        self.options = options or UiOptions()
-        self.sessions = BrowserSessions()
-        host = self.options.host
-        listening = listening_socket(host, self.options.port)
+        self.host, self.sessions = host, BrowserSessions()
+        listening = listening_socket(host, port)
         self.url, port = url_of(host, listening), listening.getsockname()[1]
-        hosts = allowed_hosts(host, port, self.options.allowed)
+        hosts = allowed_hosts(host, port, allowed)
         app = guarded(
             source,
             self.sessions,

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from convergence_core.errors import QueryError
@@ -56,33 +55,39 @@ WHERE run_id = $run GROUP BY case_id
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixQuery:
-    """Part of the matrix that is asked for."""
-
-    order: str = "all"
-    """``all``, ``failed``, ``worst`` or ``disagreement``."""
-    search: str = ""
-    """Cases whose id, prompts or answers hold it, in capitals or not; empty: all."""
-    case_from: int = 0
-    n_cases: int = 50
-    candidate_from: int = 0
-    n_candidates: int = 50
-
-
-def case_matrix(source: PageSource, record: RunRecord, query: MatrixQuery) -> Page:
+def case_matrix(
+    source: PageSource,
+    record: RunRecord,
+    *,
+    order: str,
+    search: str,
+    case_from: int,
+    n_cases: int,
+    candidate_from: int,
+    n_candidates: int,
+) -> Page:
     """Return part of the matrix.
+
+    Args:
+        source: the store.
+        record: of the run.
+        order: ``all``, ``failed``, ``worst`` or ``disagreement``.
+        search: cases whose id, prompts or answers hold it, in capitals or not; empty: all.
+        case_from: first case.
+        n_cases: most cases.
+        candidate_from: first candidate.
+        n_candidates: most candidates.
 
     Raises:
         QueryError: the filter is none of ours, or the search too long.
     """
-    if query.order not in ORDERS:
+    if order not in ORDERS:
         raise QueryError(f"`filter` must be one of {', '.join(ORDERS)}.")
-    if len(query.search) > LONGEST_SEARCH:
+    if len(search) > LONGEST_SEARCH:
         raise QueryError(f"`search` must have at most {LONGEST_SEARCH} characters.")
-    order = standings(source, record)
-    shown = order[query.candidate_from :][: query.n_candidates]
-    cases = _cases(source, record, query)
+    ranking = standings(source, record)
+    shown = ranking[candidate_from:][:n_candidates]
+    cases = _cases(source, record, order, search, n=n_cases, first=case_from)
     ids = [row["case_id"] for row in cases]
     cells = {
         (row["case_id"], row["candidate_id"]): row
@@ -96,9 +101,9 @@ def case_matrix(source: PageSource, record: RunRecord, query: MatrixQuery) -> Pa
     tags, titles = tags_of(source, record), _titles(source, record, ids)
     return {
         "n_cases": cases[0]["n_all"] if cases else 0,
-        "n_candidates": len(order),
-        "case_from": query.case_from,
-        "candidate_from": query.candidate_from,
+        "n_candidates": len(ranking),
+        "case_from": case_from,
+        "candidate_from": candidate_from,
         "cases": [
             {
                 "case_id": row["case_id"],
@@ -124,18 +129,18 @@ def case_matrix(source: PageSource, record: RunRecord, query: MatrixQuery) -> Pa
     }
 
 
-def _cases(source: PageSource, record: RunRecord, query: MatrixQuery) -> list[dict[str, Any]]:
+def _cases(
+    source: PageSource, record: RunRecord, order: str, search: str, **part: int
+) -> list[dict[str, Any]]:
     sql = _CASES.format(
-        found=_HOLDING if query.search else _EVERY,
-        having="HAVING n_failed > 0" if query.order == "failed" else "",
-        order=ORDERS[query.order],
+        found=_HOLDING if search else _EVERY,
+        having="HAVING n_failed > 0" if order == "failed" else "",
+        order=ORDERS[order],
     )
     # Stored texts are JSON where they are no plain text: quotes and line ends are escaped there.
-    escaped = json.dumps(query.search, ensure_ascii=False)[1:-1]
-    parameters = {"search": query.search, "escaped": escaped} if query.search else {}
-    return source.rows(
-        sql, run=record.run_id, n=query.n_cases, first=query.case_from, **parameters
-    )
+    escaped = json.dumps(search, ensure_ascii=False)[1:-1]
+    parameters = {"search": search, "escaped": escaped} if search else {}
+    return source.rows(sql, run=record.run_id, **part, **parameters)
 
 
 def _titles(source: PageSource, record: RunRecord, ids: Sequence[str]) -> dict[str, str | None]:

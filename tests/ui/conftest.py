@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence.ui.server import UiOptions, UiServer
+from convergence.ui.server import UiServer
 from tasks.pages.source import PageSource
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
@@ -38,7 +38,7 @@ def opened() -> Iterator[Open]:
 
     def serve(store: Path) -> Viewer:
         source = PageSource(ParquetStore(store))
-        server = UiServer(source, tokens(), UiOptions(port=0)).__enter__()
+        server = UiServer(source, tokens(), port=0).__enter__()
         ended.extend([source.close, server.__exit__])
         made = Viewer(server)
         ended.append(made.close)
@@ -53,7 +53,7 @@ def opened() -> Iterator[Open]:
 def viewer(written: Path) -> Iterator[Viewer]:
     """A browser that looks at the ended run; it has a session."""
     source = PageSource(ParquetStore(store_of(written)))
-    with UiServer(source, tokens(), UiOptions(port=0)) as server:
+    with UiServer(source, tokens(), port=0) as server:
         made = Viewer(server).enter()
         yield made
         made.close()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import convergence
-from convergence.ui.server import UiOptions, UiServer
+from convergence.ui.server import UiServer
 from tasks.pages.source import PageSource
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
@@ -118,7 +118,7 @@ def test_pages_over_a_real_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     store = store_of(tmp_path)
     serve_requests(store)
     source = PageSource(ParquetStore(store))
-    with UiServer(source, tokens(), UiOptions(port=0)) as server, ThreadPoolExecutor(1) as pool:
+    with UiServer(source, tokens(), port=0) as server, ThreadPoolExecutor(1) as pool:
         pages = pool.submit(
             run_node,
             "real.test.mjs",

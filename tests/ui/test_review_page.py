@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence.ui.server import UiOptions, UiServer
+from convergence.ui.server import UiServer
 from convergence_core.feedback.records import Rating
 from tasks.inputs.loader import load
 from tasks.pages.overview import overview
@@ -39,7 +39,7 @@ def config(tmp_path: Path) -> Path:
 @pytest.fixture
 def viewer(config: Path) -> Iterator[Viewer]:
     source = PageSource(ParquetStore(config.parent / "convergence-data"), config)
-    with UiServer(source, tokens(), UiOptions(port=0)) as server:
+    with UiServer(source, tokens(), port=0) as server:
         made = Viewer(server).enter()
         yield made
         made.close()

@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from convergence_core.feedback.live_test_records import LiveTest
     from tasks.store.feedback.adapter_store import AdapterStore
 
-app = typer.Typer(
-    name="adapters",
-    no_args_is_help=True,
-    help="List trained adapters with their checks, activate one, or roll back.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = options.command_group(
+    "adapters", "List trained adapters with their checks, activate one, or roll back."
 )
 BY = "command line"
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="Name of the adapter.")]

@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from tasks.games.reasoning_audits import StoredAudit
     from tasks.report.blocks import Block
 
-app = typer.Typer(
-    name="games",
-    no_args_is_help=True,
-    help="Play language games between models, and see which of them help.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = options.command_group(
+    "games", "Play language games between models, and see which of them help."
 )
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Same seed, same plays. Overrides optimization.seed.")

@@ -16,11 +16,8 @@ if TYPE_CHECKING:
     from convergence.service.policy import PolicyMount
     from tasks.policy.records import PolicySettings
 
-app = typer.Typer(
-    name="policy",
-    no_args_is_help=True,
-    help="Serve a policy that learns which change of a prompt to make.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = options.command_group(
+    "policy", "Serve a policy that learns which change of a prompt to make."
 )
 PORT = 8765
 MAX_BODY = 262_144
