@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import quote
 
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import QueryError, RunNotFoundError
@@ -18,7 +17,6 @@ from convergence_core.result.number_text import UNKNOWN, plural, signed, signed_
 from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time, tabs_of
 from tasks.pages.writes import check_confirmed
 from tasks.report.blocks import (
-    Action,
     Axis,
     Block,
     Bullets,
@@ -33,6 +31,7 @@ from tasks.report.blocks import (
     Span,
     code,
     marked,
+    page_action,
     section,
     table,
 )
@@ -145,9 +144,9 @@ def _role(feedback: FeedbackStore, role: str, advice: tuple[Inline, ...]) -> Ite
         ask = (
             f"The previous adapter, or the base model, answers again instead of {active.version}."
         )
-        path = f"training/{quote(role, safe='')}/rollback"
-        action = Action(text="Roll back", path=path, ask=ask, confirm=role, is_danger=True)
-        yield Paragraph((action,))
+        place = ("training", role, "rollback")
+        back = page_action("Roll back", *place, ask=ask, confirm=role, is_danger=True)
+        yield Paragraph((back,))
     records = adapters.records(role)[-MOST:][::-1]
     if not records:
         yield Paragraph(("No adapter was trained; the base model answers. ", *advice))
@@ -187,7 +186,9 @@ def _adapter(adapter: AdapterRecord, checks: Sequence[GateCheck]) -> Iterator[Bl
     action: tuple[Inline, ...] = ()
     can_answer = status in {"candidate", "inactive", "rolled_back"}
     if can_answer and checks and all(check.passed for check in checks):
-        action = (" ", _activation(adapter))
+        ask = f"{version} will answer; the current adapter becomes inactive."
+        place = ("training", adapter.role, "activate")
+        action = (" ", page_action("Activate", *place, ask=ask, confirm=version, version=version))
     yield Paragraph((state, f" {line_of(adapter.status_words, _LONGEST)}", *action))
     yield Paragraph((line_of(adapter.origin_words, _LONGEST) or "",), "note")
     if not checks:
@@ -199,16 +200,6 @@ def _adapter(adapter: AdapterRecord, checks: Sequence[GateCheck]) -> Iterator[Bl
         folded = f"{failed} of {len(checks)} checks not passed"
     is_open = status in {"active", "candidate", "undecided"}
     yield table(checks, _CHECKS, numeric=("limit",), folded="" if is_open else folded)
-
-
-def _activation(adapter: AdapterRecord) -> Action:
-    return Action(
-        text="Activate",
-        path=f"training/{quote(adapter.role, safe='')}/activate",
-        ask=f"{adapter.version} will answer; the current adapter becomes inactive.",
-        confirm=adapter.version,
-        body={"version": adapter.version},
-    )
 
 
 _CHECKS: Columns[GateCheck] = {

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from convergence_core.errors import NoArmsError, RunNotFoundError
 from convergence_core.result.number_text import UNKNOWN, evidence, plural, reward, whole_percent
@@ -24,6 +23,7 @@ from tasks.report.blocks import (
     Span,
     code,
     marked,
+    page_action,
     section,
 )
 from tasks.report.phrases import clean, ledgers, moment, settings_text
@@ -93,10 +93,9 @@ def _system(
     yield Heading("Arms")
     if previous_champion(runtime, system) is not None:
         ask = "The previous champion answers again from the next decision."
-        path = f"production/{quote(system, safe='')}/rollback"
-        yield Paragraph(
-            (Action(text="Roll back", path=path, ask=ask, confirm=system, is_danger=True),)
-        )
+        place = ("production", system, "rollback")
+        back = page_action("Roll back", *place, ask=ask, confirm=system, is_danger=True)
+        yield Paragraph((back,))
     if arms:
         yield _arms(
             system,
@@ -213,14 +212,12 @@ def _arms(
 
 
 def _promotion(system: str, arm: Arm, name: str) -> Action:
-    return Action(
-        text="Promote",
-        path=f"production/{quote(system, safe='')}/promote",
-        ask=f"From the next decision, {name} is the champion of {system}. Its share rises step by step; it "
-        "rolls back if it does worse.",
-        confirm=system,
-        body={"candidate_id": arm.arm_id},
+    ask = (
+        f"From the next decision, {name} is the champion of {system}. Its share rises step by step; it rolls "
+        "back if it does worse."
     )
+    place = ("production", system, "promote")
+    return page_action("Promote", *place, ask=ask, confirm=system, candidate_id=arm.arm_id)
 
 
 def _key(arm: Arm) -> tuple[str, str]:

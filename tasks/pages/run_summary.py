@@ -12,7 +12,7 @@ from tasks.pages.overview import run_rows, spent_of
 from tasks.pages.search_course import report_sections
 from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time
 from tasks.report import phrases
-from tasks.report.blocks import Action, Block, Grid, Heading, Paragraph, Span, code
+from tasks.report.blocks import Action, Block, Grid, Heading, Paragraph, Span, code, page_action
 from tasks.report.phrases import clean
 from tasks.store.layout import JOURNAL_FILE
 from tasks.store.sqlite import rows_read_only
@@ -81,13 +81,13 @@ _ENDED = frozenset({"stopped", "failed", "interrupted"})
 
 def _actions(record: RunRecord) -> tuple[Action, ...]:
     """Return the button that stops a run or continues it; none for a finished one."""
-    path = f"runs/{record.run_id}"
+    place, label = ("runs", record.run_id), record.label
     if record.status == "running":
         ask = "The run stops after the evaluations in flight and keeps its results. You can resume it."
-        return (Action(text="Stop", path=f"{path}/stop", ask=ask, confirm=record.label),)
+        return (page_action("Stop", *place, "stop", ask=ask, confirm=label),)
     if record.status in _ENDED:
         ask = "The run continues where it stopped, within the remaining budget."
-        return (Action(text="Resume", path=f"{path}/resume", ask=ask, confirm=record.label),)
+        return (page_action("Resume", *place, "resume", ask=ask, confirm=label),)
     return ()
 
 

@@ -118,6 +118,14 @@ Columns: TypeAlias = Mapping[str, Callable[[_Item], Inline]]
 """Heading → cell of a row's item."""
 
 
+def page_action(
+    text: str, *place: str, ask: str, confirm: str, is_danger: bool = False, **body: str
+) -> Action:
+    """Return a button whose request goes to ``place``, e.g. ``("runs", run_id, "stop")``."""
+    path = "/".join(quote(part, safe="") for part in place)
+    return Action(text=text, path=path, ask=ask, confirm=confirm, body=body, is_danger=is_danger)
+
+
 def table(
     items: Iterable[_Item],
     columns: Columns[_Item],
