@@ -115,10 +115,10 @@ class RecordTable(SqlTable, Generic[Record]):
         self._record, self._texts = record, frozenset(texts)
         self._fields = {field.name: _Kind.of(hints[field.name]) for field in fields(record)}
         ends = {field: f"{field}_json" for field, kind in self._fields.items() if kind.is_json}
-        by_field = {field: field for field in self._fields} | ends | dict(columns or {})
-        self.columns = tuple(by_field.values())
+        self._by_field = {field: field for field in self._fields} | ends | dict(columns or {})
+        self.columns = tuple(self._by_field.values())
         """Columns of the record's fields, in field order."""
-        added = [f"{by_field[field]} {kind.sql}" for field, kind in self._fields.items()]
+        added = [f"{self._by_field[field]} {kind.sql}" for field, kind in self._fields.items()]
         super().__init__(name, definition.replace("*", ", ".join(added)), *indexes)
         behind = _COMMA.split(definition.partition("*")[2].lstrip(", "))
         more = [words[0] for column in behind if (words := column.split()) and words[0].islower()]
@@ -156,15 +156,16 @@ class RecordTable(SqlTable, Generic[Record]):
         )
 
     def find(self, connection: "Connection", order: str = "", **where: Any) -> list[Record]:
-        """Return the records whose columns have these values.
+        """Return the records that have these values.
 
         Args:
             connection: an open transaction or reading.
             order: end of the statement, e.g. ``ORDER BY seq``.
-            where: column → value; ``None`` leaves the column out.
+            where: field or column → value; ``None`` leaves it out.
         """
-        known = {column: value for column, value in where.items() if value is not None}
-        condition = " AND ".join(f"{column} = ?" for column in known) or "TRUE"
+        known = {name: value for name, value in where.items() if value is not None}
+        places = (self._by_field.get(name, name) for name in known)
+        condition = " AND ".join(f"{place} = ?" for place in places) or "TRUE"
         sql = f"{self.select} WHERE {condition} {order}"
         return [self.record(row) for row in connection.execute(sql, (*known.values(),)).fetchall()]
 

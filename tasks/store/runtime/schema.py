@@ -68,6 +68,11 @@ ALARMS = RecordTable(
     "seq INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, arm_id TEXT NOT NULL, before REAL NOT NULL, "
     "after REAL NOT NULL, n INTEGER NOT NULL, created_us INTEGER NOT NULL, "
     "is_told INTEGER NOT NULL DEFAULT 0, kind TEXT NOT NULL DEFAULT 'drift'",
+    columns={
+        "system": "(SELECT g.system FROM groups g WHERE g.id = group_id)",
+        "agent_type": "(SELECT g.agent_type FROM groups g WHERE g.id = group_id)",
+        "arm_id": "nullif(arm_id, '')",
+    },
 )
 GUARDS = RecordTable(
     "guards",

@@ -12,10 +12,6 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.schema import ALARMS, CHAMPIONS, GUARDS, LOOKS
 from tasks.store.runtime.writes import retire, revise
 
-_ALARMS = (
-    "SELECT a.seq, g.system, g.agent_type, nullif(a.arm_id, ''), a.before, a.after, a.n, "
-    "a.created_us, a.kind FROM alarms a JOIN groups g ON g.id = a.group_id"
-)
 _ALARM = insert_sql("alarms", ("group_id", "arm_id", "before", "after", "n", "created_us", "kind"))
 _LATEST = "SELECT coalesce(max(created_us), 0) FROM alarms WHERE group_id = ? AND kind = ?"
 _COUNTS = (
@@ -50,13 +46,12 @@ _REIGNS = (
 
 def alarms(store: RuntimeStore, system: str | None = None) -> list[StoredAlarm]:
     """Return all alarms, or those of one system, oldest first."""
-    where, values = ("", ()) if system is None else (" WHERE g.system = ?", (system,))
-    return [*map(ALARMS.record, store.fetch(f"{_ALARMS}{where} ORDER BY a.seq", values))]
+    return store.find(ALARMS, "ORDER BY seq", system=system)
 
 
 def unreported_alarms(store: RuntimeStore) -> list[StoredAlarm]:
     """Return the alarms that were not reported outside yet, oldest first."""
-    return [*map(ALARMS.record, store.fetch(f"{_ALARMS} WHERE a.is_told = 0 ORDER BY a.seq"))]
+    return store.find(ALARMS, "ORDER BY seq", is_told=0)
 
 
 def mark_reported(store: RuntimeStore, reported: Sequence[StoredAlarm]) -> None:
