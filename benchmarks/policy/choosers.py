@@ -1,11 +1,9 @@
-"""Choosers of changes that a learned policy has to beat: random, a fixed sequence, two bandits.
+"""Choosers of changes that a learned policy has to beat: two bandits.
 
-All of them see what a policy sees, the observation and the mask, and the bandits learn from the reward of each
-single change. ``stop`` is worth 0 to them: they end an episode where no change is expected, or drawn, to be worth more.
+Both see what a policy sees, the observation and the mask, and learn from the reward of each single change. ``stop`` is worth 0 to them: they end an episode where no change is expected, or drawn, to be worth more.
 """
 
 import itertools
-from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -40,38 +38,10 @@ class Chooser(Protocol):
         ...
 
 
-class RandomLegal:
-    """Each legal action, ``stop`` too, with the same probability."""
-
-    def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:  # noqa: ARG002 - looks at none
-        """See ``Chooser``.
-
-        Raises:
-            ValueError: there is no generator.
-        """
-        if rng is None:
-            raise ValueError("a random choice needs `rng`, but got None")
-        drawn: Ints = np.argmax(np.where(offer.legal, rng.random(offer.legal.shape), -1.0), axis=1)
-        return drawn
-
-    def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:
-        """Learn nothing."""
-
-
-class KnownSequence:
-    """The same changes in the same order for every prompt, then ``stop``."""
-
-    def __init__(self, sequence: Sequence[int]) -> None:
-        self.sequence: Ints = np.array([*sequence, STOPS], dtype=np.int64)
-
-    def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:  # noqa: ARG002 - looks at none
-        """See ``Chooser``; a change that is not legal is passed over."""
-        allowed = offer.legal[:, self.sequence]
-        picked: Ints = self.sequence[np.argmax(allowed, axis=1)]
-        return picked
-
-    def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:
-        """Learn nothing."""
+def random_legal(offer: Offer, rng: np.random.Generator) -> Ints:
+    """Return each legal action, ``stop`` too, with the same probability, (N,)."""
+    drawn: Ints = np.argmax(np.where(offer.legal, rng.random(offer.legal.shape), -1.0), axis=1)
+    return drawn
 
 
 class CategoryThompson:

@@ -9,7 +9,6 @@ sequence of each category, which is known exactly.
 """
 
 import csv
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -23,9 +22,8 @@ from benchmarks.policy.choosers import (
     STOPS,
     CategoryThompson,
     Chooser,
-    KnownSequence,
-    RandomLegal,
     StateThompson,
+    random_legal,
     sequences,
 )
 from benchmarks.tables import append, header, row, with_error
@@ -138,34 +136,16 @@ class SimulatedCopies:
         return np.clip(worth + noise, 0.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known of a world without playing it."""
-
-    fixed: tuple[int, ...]
-    """The sequence that gains most over all categories."""
-    fixed_gain: float
-    best_gain: float
-    """Mean over categories of the gain of the best sequence of each."""
-
-
-def known(world: SimulatedPrompts) -> Known:
-    """Try all sequences in each category."""
-    listed = sequences(MAX_STEPS)
-    gains = np.zeros((len(listed), len(world.gains)))
-    for number, sequence in enumerate(listed):
+def best_gain(world: SimulatedPrompts) -> float:
+    """Try all sequences in each category; return the mean over categories of the best one's gain."""
+    best = np.zeros(len(world.gains))
+    for sequence in sequences(MAX_STEPS):
         worth = np.full(len(world.gains), START)
         for at, a in enumerate(sequence):
             gain = world.gains[:, a] + world.pairs[:, list(sequence[:at]), a].sum(axis=1)
             worth = np.clip(worth + gain, 0.0, 1.0)
-        gains[number] = worth - START
-    means = gains.mean(axis=1)
-    top = int(np.argmax(means))
-    return Known(
-        fixed=listed[top],
-        fixed_gain=float(means[top]),
-        best_gain=float(gains.max(axis=0).mean()),
-    )
+        best = np.maximum(best, worth - START)
+    return float(best.mean())
 
 
 Decide = Callable[[Offer, Ints], Ints]
@@ -237,21 +217,17 @@ def learned_by(
     """Yield each budget and the chooser as it is when the budget is spent."""
     rng, copies = np.random.default_rng([2, seed]), SimulatedCopies(world, COPIES)
     offer, left = copies.reset(rng), [*budgets]
-    last = np.random.default_rng([3, seed]) if isinstance(chooser, RandomLegal) else None
     while left:
         category = copies.category.copy()
         actions = chooser.choose(offer, category, rng)
         step = copies.step(actions)
         while left and copies.n_evaluations > left[0]:
-            yield left.pop(0), lambda offer, category: chooser.choose(offer, category, last)
+            yield left.pop(0), lambda offer, category: chooser.choose(offer, category, None)
         chooser.learn(offer, category, actions, step.rewards)
         offer = step.offer
 
 
-LEARNERS: Final = (
-    "ours", "LinTS", "Thompson, category told", "fixed sequence, known",
-    "random legal",
-)  # fmt: skip
+LEARNERS: Final = ("ours", "LinTS", "Thompson, category told")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,8 +240,6 @@ class Outcome:
     budget: int
     share: float
     """Of the way from random legal choices, 0, to the best sequence of each category, 1."""
-    cpu_s: float
-    """Of learning up to here, its own evaluation left out."""
 
 
 def outcomes(
@@ -274,37 +248,28 @@ def outcomes(
     """Return what a learner reaches at each budget."""
     of = VARIANTS[variant]
     world = SimulatedPrompts(seed, order_effect=of.order_effect, noise=of.noise)
-    about, drawn = known(world), np.random.default_rng([4, seed])
-    low = true_gain(world, lambda o, c: RandomLegal().choose(o, c, drawn), seed, n=20_000)
-    found, spent = [], 0.0
-    began = time.process_time()
-    for budget, decide in _learned(learner, world, about, seed, budgets):
-        spent += time.process_time() - began
-        share = (true_gain(world, decide, seed) - low) / (about.best_gain - low)
-        found.append(
-            Outcome(
-                variant=variant,
-                learner=learner,
-                seed=seed,
-                budget=budget,
-                share=share,
-                cpu_s=spent,
-            )
+    best, drawn = best_gain(world), np.random.default_rng([4, seed])
+    low = true_gain(world, lambda offer, _: random_legal(offer, drawn), seed, n=20_000)
+    return [
+        Outcome(
+            variant=variant,
+            learner=learner,
+            seed=seed,
+            budget=budget,
+            share=(true_gain(world, decide, seed) - low) / (best - low),
         )
-        began = time.process_time()
-    return found
+        for budget, decide in _learned(learner, world, seed, budgets)
+    ]
 
 
 def _learned(
-    learner: str, world: SimulatedPrompts, about: Known, seed: int, budgets: tuple[int, ...]
+    learner: str, world: SimulatedPrompts, seed: int, budgets: tuple[int, ...]
 ) -> Iterator[tuple[int, Decide]]:
     if learner == "ours":
         return learned_by_ppo(world, seed, budgets)
     choosers: dict[str, Chooser] = {
         "LinTS": StateThompson(world.embedding_dim + N_PROGRESS),
         "Thompson, category told": CategoryThompson(len(world.gains)),
-        "fixed sequence, known": KnownSequence(about.fixed),
-        "random legal": RandomLegal(),
     }
     return learned_by(choosers[learner], world, seed, budgets)
 
@@ -320,10 +285,9 @@ def run(
     for seed in seeds:
         for variant in names:
             for learner in learners:
-                for one in outcomes(variant, learner, seed, budgets):
-                    append(path, [asdict(one)])
-                    print(f"{variant}, {seed}, {learner}, {one.budget:,}: {one.share:.3f}, "
-                          f"{one.cpu_s:.1f} CPU s", flush=True)  # fmt: skip
+                for reached in outcomes(variant, learner, seed, budgets):
+                    append(path, [asdict(reached)])
+                    print(reached, flush=True)
 
 
 def table(path: Path) -> str:
@@ -347,6 +311,5 @@ def table(path: Path) -> str:
             ours = last.get("ours", {})
             paired = [ours[seed] - share for seed, share in last[name].items() if seed in ours]
             lead = "" if name == "ours" or not paired else with_error(paired)
-            fewer = f", {len(last[name])} seeds" if len(last[name]) < n_seeds else ""
-            lines.append(row(f"{name}{fewer}", *cells, lead))
+            lines.append(row(name, *cells, lead))
     return "\n".join(lines)

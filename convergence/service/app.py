@@ -134,15 +134,16 @@ class _Handlers:
         """Choose an arm for a request; the decision is durable when this answers. Scope: select."""
         require(request, "select")
         system, body = system_of(request), await body_of(request, bodies.SELECT)
-        selection = await self._committer.perform(
-            self._systems.selection(
-                system,
-                user_id=body.user_id,
-                agent_type=body.agent_type,
-                context=body.context,
-                request_key=key_of(request),
-            )
+        operation = self._systems.selection(
+            system,
+            user_id=body.user_id,
+            agent_type=body.agent_type,
+            context=body.context,
+            request_key=key_of(request),
         )
+        if "text" in (body.context or {}):  # an embedder needs time for it
+            await asyncio.to_thread(operation.read)
+        selection = await self._committer.perform(operation)
         self._metrics.decided(system, selection.arm_id)
         return json_answer(as_dict(selection, Selection))
 

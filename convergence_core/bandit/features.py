@@ -4,7 +4,10 @@ Numbers are standardised as they come. Every coordinate is a polynomial in the n
 moves sums over rewards to a new origin and unit, as if all rewards had come after. A text has a place for each
 of its values; beyond ``MOST_VALUES`` the others share one. Beyond ``MOST_PLACES`` a feature is left out. A
 missing number counts as the average. Pairs are the products of two features and the squares of numbers, up to
-``MOST_PAIRS``, in the order in which features came; hashed n-grams form none.
+``MOST_PAIRS``, in the order in which features came; a text's vector forms none.
+
+The vector of a text is its hashed n-grams, or that of a ``TextEmbedder``, whose name stands in the features' names:
+what was learned from one kind of vector is never read as another's, whose numbers count as missing.
 
 A request's context may hold its ``text``. A test case is read as the request that it stands for, so the
 features of cases are those of requests.
@@ -21,13 +24,14 @@ from numpy.typing import NDArray
 
 from convergence_core.bandit.propensities import Floats
 from convergence_core.judges.text_features import hashed_ngrams
+from convergence_core.ports import TextEmbedder
 from convergence_core.records import Case, Json
 
 Feature = float | int | bool | str | None
 Ints = NDArray[np.int64]
 
 HASHED: Final = "text.#"
-"""Beginning of the names of hashed n-grams."""
+"""Beginning of the names of a text's vector: hashed n-grams, or an embedding's name and its numbers."""
 N_HASHED: Final = 16
 MOST_CHARACTERS: Final = 10_000
 """The first ones of a text, which count."""
@@ -44,12 +48,15 @@ MOVED: Final = 0.05
 """Change of a number's mean or deviation, in deviations, that moves its origin and unit."""
 
 
-def request_features(context: Mapping[str, Json], text: str | None = None) -> dict[str, Feature]:
+def request_features(
+    context: Mapping[str, Json], text: str | None = None, embedder: TextEmbedder | None = None
+) -> dict[str, Feature]:
     """Return the features of a request; those of its text are named ``text.…``.
 
     Args:
         context: of the request.
         text: of the request; ``None`` means that of ``context["text"]``, if it is there.
+        embedder: of texts; ``None`` means hashed n-grams.
 
     Raises:
         ValueError: a value is no finite number, text, boolean or ``None``.
@@ -64,22 +71,26 @@ def request_features(context: Mapping[str, Json], text: str | None = None) -> di
             raise ValueError(f"context.{name} must be finite, but got {value}")
         else:
             features[name] = value
-    return features | ({} if text is None else text_features(text))
+    return features | ({} if text is None else text_features(text, embedder))
 
 
-def text_features(text: str) -> dict[str, Feature]:
-    """Return length, script, share of code and hashed n-grams of a text; empty for a blank one."""
+def text_features(text: str, embedder: TextEmbedder | None = None) -> dict[str, Feature]:
+    """Return length, script, share of code and the vector of a text; empty for a blank one."""
     text = text[:MOST_CHARACTERS]
     shown = [c for c in text if not c.isspace()]
     if not shown:
         return {}
     scripts = Counter(unicodedata.name(c, "other").split()[0] for c in shown if c.isalpha())
-    grams = hashed_ngrams(text, N_HASHED)
+    vector, name = (
+        (hashed_ngrams(text, N_HASHED), HASHED)
+        if embedder is None
+        else (embedder.embed(text) or (), f"{HASHED}{embedder.name}.")
+    )
     return {
         "text.length": math.log(len(shown)),
         "text.script": max(scripts, key=scripts.__getitem__).lower() if scripts else "none",
         "text.code": sum(c in CODE for c in shown) / len(shown),
-        **{f"{HASHED}{j}": round(float(v), 4) for j, v in enumerate(grams)},
+        **{f"{name}{j}": round(float(v), 4) for j, v in enumerate(vector)},
     }
 
 

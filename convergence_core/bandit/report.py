@@ -19,6 +19,8 @@ class Routing:
     """Compared."""
     level: float
     """Probability that the interval covers the gain."""
+    texts: str = ""
+    """Name of the embedding of the cases' texts; empty: hashed n-grams."""
     missing: str = ""
     """Why there is no estimate; empty: there is one."""
     single: float = 0.0

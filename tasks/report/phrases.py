@@ -407,9 +407,10 @@ def routing_sentence(result: RunResult) -> str | None:
     if routing.missing:
         return f"What routing by case would earn is unknown: {routing.missing}."
     gain = signed_interval(routing.gain, routing.low, routing.high)
+    texts = f"; texts embedded by {routing.texts}" if routing.texts else ""
     over = (
         f"over the single best settings ({percent(routing.level)} interval, "
-        f"{plural(routing.n_cases, 'search case')}, each by the others' scores)"
+        f"{plural(routing.n_cases, 'search case')}, each by the others' scores{texts})"
     )
     if routing.night is None:
         return f"Routing by case would earn nothing that these cases can show: {gain} {over}."

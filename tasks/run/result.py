@@ -7,7 +7,7 @@ import numpy as np
 
 from convergence_core.bandit.features import case_contexts, request_features
 from convergence_core.bandit.report import Routing
-from convergence_core.bandit.router import CaseTable, routing_of
+from convergence_core.bandit.router import LEAST_UNITS, CaseTable, routing_of
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import explain
 from convergence_core.prompts.state import text_id_of
@@ -21,6 +21,7 @@ from convergence_core.search.source_report import SourceReport, source_reports
 from convergence_core.space import Choice
 from tasks.calls.model_calls import SAO, THOUGHT, WRITING
 from tasks.inputs.loader import Loaded
+from tasks.models.text_embedder import text_embedder
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
 from tasks.report.evidence import (
@@ -151,14 +152,16 @@ def _routing(run: Run, view: View) -> Routing:
             if case_id in rows:
                 sums[:, rows[case_id], k] += reward, 1.0
     rewards = np.divide(sums[0], sums[1], out=np.full(sums[0].shape, np.nan), where=sums[1] > 0.0)
+    embedder = text_embedder(is_served=False) if len(cases) >= LEAST_UNITS else None
     table = CaseTable(
-        contexts=[request_features(context) for context in case_contexts(cases)],
+        contexts=[request_features(c, None, embedder) for c in case_contexts(cases)],
         candidates=feasible,
         rewards=rewards,
         groups=[case.group for case in cases],
         weights=np.array([case.weight for case in cases]),
     )
-    return routing_of(table, rng=np.random.default_rng(0), level=view.level)
+    routing = routing_of(table, rng=np.random.default_rng(0), level=view.level)
+    return replace(routing, texts="" if embedder is None else embedder.name)
 
 
 def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dict[str, Params]:

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from convergence_core.bandit.features import Feature
 from convergence_core.bandit.propensities import GROWTH, Policy
 from convergence_core.errors import NoArmsError
 from convergence_core.gate.best_arm_test import BestArmTest, verdict_shares
 from convergence_core.records import Json
+from tasks.models.text_embedder import text_embedder
 from tasks.secrets.process_redaction import stored_json
 from tasks.serving.answers import RewardOutcome, RuntimeSelection
 from tasks.serving.contextual_fold import NOT_FEATURES, ContextualFold, features_of
@@ -51,6 +53,8 @@ class ArmRequest:
     """Features of the request."""
     text: str | None = None
     """What the user wrote, from which linear arms take features; it is not logged."""
+    features: Mapping[str, Feature] | None = None
+    """Features of context and text; ``None``: not taken yet."""
     key: str | None = None
     """Name of the request; asked again under it, it is answered alike."""
 
@@ -302,7 +306,9 @@ class Bandit:
             self._missing_due = group.n + max(1.0, GROWTH * group.n)
         arms = self._on_offer(self._store.arms(group.group_id))
         context = request.context or {}
-        features = features_of(context, request.text)
+        features = request.features
+        if features is None:
+            features = features_of(context, request.text)
         posterior = self._contextual.posterior(group, arms, request.user_id, features)
         names = {name: v for name, v in context.items() if name in NOT_FEATURES}
         return PolicyVersion(
@@ -420,8 +426,17 @@ class ArmSelection(Operation[RuntimeSelection]):
         self._logged: LoggedDecision | None = None
         self._default: RuntimeSelection | None = None
 
+    def read(self) -> None:
+        """Take the features of linear arms: what an embedder needs time for, before a transaction."""
+        request = self._request
+        if request.features is None and self._bandit_of().settings.kind == "linear":
+            embedder = text_embedder(is_served=True)
+            features = features_of(request.context, request.text, embedder)
+            self._request = replace(request, features=features)
+
     def prepare(self) -> None:
         """Choose by the policy in force."""
+        self.read()
         bandit = self._bandit_of()
         # Prepared again by the same bandit, it chooses by the same random number.
         if bandit is not self._bandit:

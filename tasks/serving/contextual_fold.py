@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from convergence_core.bandit.contextual import VERSION, ContextPosterior, ContextualArms
 from convergence_core.bandit.features import Feature, request_features
+from convergence_core.ports import TextEmbedder
 from convergence_core.records import Json
 from tasks.store.runtime.rows import Group, StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -86,14 +87,18 @@ class ContextualFold:
         return self._arms
 
 
-def features_of(context: Mapping[str, Json] | None, text: str | None = None) -> dict[str, Feature]:
+def features_of(
+    context: Mapping[str, Json] | None,
+    text: str | None = None,
+    embedder: TextEmbedder | None = None,
+) -> dict[str, Feature]:
     """Return the features of a request.
 
     Raises:
         ValueError: one is no finite number, text or boolean.
     """
     kept = {name: v for name, v in (context or {}).items() if name not in NOT_FEATURES}
-    return request_features(kept, text)
+    return request_features(kept, text, embedder)
 
 
 def night_state(

@@ -15,6 +15,9 @@ from convergence.service.policy import ActionBody
 from convergence.service.server import Service, ServiceOptions
 from convergence.service.socket_server import ServiceError
 from convergence_core.caveats import TRAFFIC
+from tasks.serving import bandit
+from tasks.serving.settings import RuntimeArm, RuntimeConfig
+from tasks.serving.systems import Systems
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.service.conftest import SECRETS, Start, all_tokens
 
@@ -261,3 +264,28 @@ def test_no_store_holds_a_token_of_the_service(
     files = [path for path in store.root.rglob("*.sqlite*") if path.is_file()]
     assert len(files) > 2
     assert not [path for path in files if secret.encode() in path.read_bytes()]
+
+
+def test_texts_are_embedded_before_the_transactions_of_others(
+    admin: Client, store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+):
+    threads = []
+
+    class Embedder:
+        name = "one"
+
+        def embed(self, text: str) -> list[float] | None:
+            threads.append(threading.current_thread().name)
+            return [float(len(text))]
+
+    monkeypatch.setattr(bandit, "text_embedder", lambda **_: Embedder())
+    arm = RuntimeArm(arm_id="a", params={"model": "a"})
+    Systems(store).configure(RuntimeConfig(system="bot", default_arms=(arm,), kind="linear"))
+    admin.select("bot", user_id="u", context={"text": "Why?"})
+    admin.select("bot", user_id="u", context={"words": 2})
+    assert len(threads) == 1
+    assert threads[0] != "committer"
+    rows = [
+        row[0] for row in store.fetch("SELECT context_json FROM decisions ORDER BY created_us")
+    ]
+    assert ["text.#one.0" in row for row in rows] == [True, False]
