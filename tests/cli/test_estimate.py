@@ -10,6 +10,7 @@ from convergence_core.ports import Row
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.inputs.loader import load
+from tasks.models import text_embedder
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -125,6 +126,15 @@ def test_a_cap_that_leaves_no_final_look_is_told_before_anything_is_paid(here: P
     assert cli("validate", "--json").json["run"]["final_shortage"].startswith(why)
     write_project(here)
     assert cli("validate", "--json").json["run"]["final_shortage"] is None
+
+
+@pytest.mark.parametrize(("package", "is_told"), [("json", True), ("absent_package", False)])
+def test_validate_names_the_embedding_of_texts(
+    package: str, is_told: bool, here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(text_embedder, "PACKAGE", package)
+    write_project(here)
+    assert ("of cases and requests, embedded by e5-small" in cli("validate").out) == is_told
 
 
 def test_unknown_price_is_unknown_and_says_what_to_write(here: Path, cli: Runner):

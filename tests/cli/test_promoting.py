@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.models.text_embedder import NAME, is_installed
 from tasks.serving.offers import offer_of
 from tasks.store.runtime.promotions import (
     champion_of,
@@ -215,8 +216,10 @@ def test_requests_are_routed_where_cases_need_different_settings(here: Path, cli
     assert routing["n_cases"] == 30
     assert routing["gain"] == pytest.approx(0.5, abs=0.1)
     assert routing["low"] > 0.2
+    assert routing["texts"] == (NAME if is_installed() else "")
     report = cli("report", ended["label"]).out
     assert "Routing by case would earn +0." in report
+    assert (f"texts embedded by {NAME})" in report) == is_installed()
     assert f"convergence arms route {ended['label']}" in report
     routed = cli("arms", "route", "--json")
     assert routed.code == 0, routed.err

@@ -32,10 +32,11 @@ def embedder_of(model: SlowModel, patience_s: float | None) -> E5Embedder:
 @pytest.mark.parametrize(
     ("text", "example"),
     [
-        ("My function raises a TypeError, why?", "Write and debug a program in Python."),
-        ("Ich verstehe die Rechnung leider nicht.", "Können Sie mir bitte helfen?"),
-        ("Je ne comprends pas la facture.", "Pouvez-vous m'aider, s'il vous plaît ?"),
+        ("Which striker scored most goals this season?", "Who won the football match?"),
+        ("Könnten Sie mir kurz zur Hand gehen?", "Können Sie mir bitte helfen?"),
+        ("Auriez-vous un moment pour moi ?", "Pouvez-vous m'aider, s'il vous plaît ?"),
         ("Which pills lower a fever?", "Which medicine helps against this illness?"),
+        ("Where is my parcel?", "Where is the order that I bought in your shop?"),
     ],
 )
 def test_the_model_sees_topic_and_language_without_a_word_in_common(text: str, example: str):
