@@ -473,8 +473,10 @@ def refusal_of(fault: EvaluationFault) -> RequestRefusedError:
         return RequestRefusedError(
             429, str(fault), {"x-should-retry": "false"}, code="insufficient_quota"
         )
-    detail = one_line(f"The model gave no answer: {fault}", 1_000, redacted_text)
-    if isinstance(fault, CandidateFault):
+    is_refused = isinstance(fault, CandidateFault)
+    reason = f": {fault.details}" if is_refused and fault.details else ""
+    detail = one_line(f"The model gave no answer: {fault}{reason}", 1_000, redacted_text)
+    if is_refused:
         return RequestRefusedError(422, detail)
     if fault.error_type == "timeout":
         return RequestRefusedError(504, detail)

@@ -258,7 +258,13 @@ class HttpClient:
 
     @asynccontextmanager
     async def exchange(
-        self, method: str, url: str, *, shown: str | None = None, **content: Any
+        self,
+        method: str,
+        url: str,
+        *,
+        shown: str | None = None,
+        params: Any = None,
+        **content: Any,
     ) -> AsyncIterator[tuple[httpx.Response, Stopwatch]]:
         """Send a request once; yield the head of its answer while the body can be read.
 
@@ -266,7 +272,8 @@ class HttpClient:
             method: of the request.
             url: where it goes.
             shown: the URL in faults; ``None``: ``url`` without its query.
-            **content: headers, query and body, as httpx takes them.
+            params: joined to the query that the URL has.
+            **content: headers and body, as httpx takes them.
 
         Raises:
             ConfigurationError: the environment names certificates that cannot be read.
@@ -277,10 +284,11 @@ class HttpClient:
         deadline = asyncio.timeout(None)
         stopwatch = Stopwatch(deadline, self.settings.timeout_s)
         trace = {"trace": stopwatch}
+        whole = httpx.URL(url).copy_merge_params(params or {})
         try:
             async with (
                 deadline,
-                self._client.stream(method, url, extensions=trace, **content) as response,
+                self._client.stream(method, whole, extensions=trace, **content) as response,
             ):
                 yield response, stopwatch
         except (httpx.HTTPError, httpx.StreamError, OSError, UnicodeError) as error:

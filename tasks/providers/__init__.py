@@ -143,7 +143,8 @@ def _provider(
     if mock_url is None and kind == "azure":
         return AzureChat(url, settings, **azure)
     dialect = _DIALECTS.get(kind) or openai_dialect(url)
-    bare = url.rstrip("/")
+    bare, mark, query = url.partition("?")
+    bare = bare.rstrip("/")
     if mock_url is not None:
         if kind == "anthropic":  # some of its settings have no field in OpenAI's form
             settings = replace(settings, unsupported="drop")
@@ -151,4 +152,4 @@ def _provider(
         return OpenAIChat(url, settings, dialect=dialect, sends_to=sends_to)
     if kind == "gemini" and not bare.endswith(("/openai", "/openai/chat/completions")):
         bare = f"{bare}/openai"  # its compatible endpoint is a folder of its own
-    return OpenAIChat(bare, settings, dialect=dialect)
+    return OpenAIChat(f"{bare}{mark}{query}", settings, dialect=dialect)

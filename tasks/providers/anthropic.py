@@ -11,12 +11,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import httpx
+
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json
 from convergence_core.thought_tags import TextCallback
+from tasks.http.faults import bare
 from tasks.json_values import as_text
 from tasks.providers.answers import ChatCompletion, read_anthropic
 from tasks.providers.chat import ChatSettings, Provider
+from tasks.providers.faults import check_finished
 from tasks.providers.fields import Mapped, Unsupported, settled
 from tasks.providers.streams import AnthropicJoiner
 
@@ -331,7 +335,7 @@ class AnthropicChat(Provider):
     """
 
     def __init__(self, base_url: str, settings: ChatSettings = _DEFAULTS) -> None:
-        super().__init__(base_url.rstrip("/").removesuffix(_PATH), settings)
+        super().__init__(base_url, settings, _PATH)
 
     def mapped(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, settings: Mapping[str, Json]
@@ -360,4 +364,6 @@ class AnthropicChat(Provider):
         url = f"{self.base_url}{_PATH}"
         answer = await self._post(url, whole, joiner, query=query, headers=headers)
         self._check_chat(answer.raw)
+        url, secret = bare(self.base_url), self._settings.secret
+        check_finished(answer.raw, httpx.Headers(), url=url, secret=secret)
         return read_anthropic(answer, is_split=self._settings.separate_thinking)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import parse_qsl
 
 import httpx
 
@@ -56,9 +57,12 @@ class ChatSettings:
 class Provider(ABC):
     """An ``LLM`` whose request can be seen before it is sent; never retries by itself."""
 
-    def __init__(self, base_url: str, settings: ChatSettings) -> None:
-        self.base_url = base_url
-        """Where requests go; part of every ``call_key``."""
+    def __init__(self, base_url: str, settings: ChatSettings, path: str = "") -> None:
+        url, _, query = base_url.partition("?")
+        self.base_url = url.rstrip("/").removesuffix(path)
+        """Where requests go, without ``path`` at its end; part of every ``call_key``."""
+        self.query: dict[str, Json] = dict(parse_qsl(query, keep_blank_values=True))
+        """The endpoint's own, sent with every request."""
         self.provider = settings.provider
         """Short name for tables and prices."""
         self._settings = settings
@@ -183,7 +187,8 @@ class Provider(ABC):
             EvaluationFault: it failed.
         """
         sent = dict(self._settings.headers())
-        content = {"json": body, "headers": {**(headers or {}), **sent}, "params": query or None}
+        params = {**self.query, **(query or {})}
+        content = {"json": body, "headers": {**(headers or {}), **sent}, "params": params}
         try:
             async with self._client.exchange(
                 "POST", url, shown=bare(self.base_url), **content

@@ -27,8 +27,10 @@ _FILTERED = frozenset(
 )
 _MODERATED = frozenset({"reasons", "flagged_input"})
 """Of the ``metadata`` of OpenRouter's 403 where a key is good and the text is not."""
-_UNFINISHED = frozenset({"abort", "error", "insufficient_system_resource"})
-"""``finish_reason`` of an answer that the server gave up: vLLM; Mistral and OpenRouter; DeepSeek."""
+_UNFINISHED = frozenset({"abort", "error", "insufficient_system_resource", "pause_turn"})
+"""Ends of an answer that the server gave up: vLLM; Mistral and OpenRouter; DeepSeek; Anthropic."""
+_RETRY_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
+"""Seconds to wait in the body of Gemini's 429, which has no such header."""
 _CAPACITY = 498
 """Groq's status for a service tier that is full."""
 
@@ -60,7 +62,11 @@ def provider_fault(
             retry_after_s=None if rate is None else rate.retry_after_s,
             rate=rate,
         )
-    return status_fault(status, body, headers, url=url, secret=secret)
+    fault = status_fault(status, body, headers, url=url, secret=secret)
+    if isinstance(fault, InfrastructureFault) and fault.retryable and fault.retry_after_s is None:
+        delay = _RETRY_DELAY.search(body)
+        fault.retry_after_s = None if delay is None else float(delay[1])
+    return fault
 
 
 def reported_fault(
@@ -94,7 +100,7 @@ def check_finished(
     reported = reported_fault(choice, headers, url=url, secret=secret)
     if reported is not None:
         raise reported
-    reason = choice.get("finish_reason")
+    reason = choice.get("finish_reason") or raw.get("stop_reason")
     if reason in _UNFINISHED:
         raise InfrastructureFault(
             f"the server of {url} aborted the answer: {reason}",

@@ -46,7 +46,7 @@ class OpenAIChat(Provider):
         dialect: Dialect | None = None,
         sends_to: str | None = None,
     ) -> None:
-        super().__init__(base_url.rstrip("/").removesuffix(_CHAT_PATH), settings)
+        super().__init__(base_url, settings, _CHAT_PATH)
         self._dialect = dialect or openai_dialect(base_url)
         self._sends_to = sends_to or self.base_url
 
@@ -119,14 +119,15 @@ class AzureChat(OpenAIChat):
         api_version: str | None = None,
         deployment: str | None = None,
     ) -> None:
-        url = base_url.partition("?")[0].rstrip("/").removesuffix(_CHAT_PATH)
+        url, mark, query = base_url.partition("?")
+        url = url.rstrip("/").removesuffix(_CHAT_PATH)
         match = _DEPLOYMENT.search(url)
         self._deployment = deployment or (match[1] if match else None)
         self._api_version = api_version or AZURE_API_VERSION
         self._is_undated = url.endswith("/openai/v1")
         if not self._is_undated:
             url = _DEPLOYMENT.sub("", url).removesuffix("/openai") + "/openai"
-        super().__init__(url, settings, dialect="azure")
+        super().__init__(f"{url}{mark}{query}", settings, dialect="azure")
 
     def address(self, model: str) -> dict[str, Json]:
         """Return deployment and version, which are parts of the URL."""

@@ -251,7 +251,8 @@ class ChatTarget:
             "provider": self.provider,
             "base_url": chat.base_url,
             **chat.address(model),
-            "query": {name: values.text(text) for name, text in request.query.items()},
+            "query": chat.query
+            | {name: values.text(text) for name, text in request.query.items()},
             "headers": dict(request.headers),
             "model": model,
             "stream": request.stream,

@@ -63,6 +63,28 @@ def test_azure_is_asked_by_deployment_and_version(written, path):
     assert reply.provider == "azure"
 
 
+@pytest.mark.parametrize(
+    ("api", "written", "path"),
+    [
+        (chat_api, "/v1/?a=2", "/v1/chat/completions"),
+        (chat_api, "/v1/chat/completions?a=2", "/v1/chat/completions"),
+        (anthropic_api, "/v1?a=2", "/v1/messages"),
+        (gemini_api, "/v1beta?a=2", "/v1beta/openai/chat/completions"),
+        (azure_api, "/openai/v1?a=2", "/openai/v1/chat/completions"),
+    ],
+)
+def test_the_query_of_the_endpoint_goes_with_every_request(api, written, path):
+    answer = chat_answer("hello")
+    answer.body["content"] = [{"type": "text", "text": "hello"}]  # of Anthropic's form
+    request, _ = sent(lambda url: api(url + written, request={"query": {"b": "3"}}), answer=answer)
+    assert (request.path, request.query) == (path, "a=2&b=3")
+
+
+def test_azures_version_stands_beside_a_query_of_the_request():
+    request, _ = sent(lambda url: azure_api(url, request={"query": {"b": "3"}}))
+    assert request.query == "api-version=2024-10-21&b=3"
+
+
 @pytest.mark.parametrize("written", ["/v1beta", "/v1beta/", "/v1beta/openai"])
 def test_geminis_compatible_endpoint_is_a_folder_of_its_own(written):
     request, reply = sent(lambda url: gemini_api(url + written, auth=BEARER))
@@ -164,6 +186,19 @@ def test_a_key_that_gemini_does_not_know_is_not_the_candidates_fault(api):
     fault = fault_of(api, answer)
     assert isinstance(fault, InfrastructureFault)
     assert not fault.retryable
+
+
+def test_gemini_tells_in_its_body_how_long_to_wait():
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
+    fault = fault_of(gemini_api, Answer([{"error": {"code": 429, "details": details}}], 429))
+    assert isinstance(fault, InfrastructureFault)
+    assert fault.retry_after_s == 34.5
+
+
+def test_a_turn_that_anthropic_pauses_is_no_answer():
+    body = {"content": [{"type": "text", "text": "I search"}], "stop_reason": "pause_turn"}
+    fault = fault_of(anthropic_api, Answer(body))
+    assert (fault.fault, fault.error_type) == ("infrastructure", "unfinished_answer")
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,11 @@ def test_what_the_provider_fails_with_is_a_problem_and_not_logged(talk):
     assert talk.feedback.history("ada") == []
 
 
+def test_why_the_provider_refuses_a_request_is_told(talk):
+    talk.answer = lambda _: error_answer(400, "`top_k` is unknown")
+    assert "`top_k` is unknown" in talk.post(HI).json()["detail"]
+
+
 def test_a_stream_that_breaks_ends_with_an_error_and_without_done(talk):
     talk.answer = lambda _: events([chunk(content="half an ans")], done=False)
     with talk.streamed(HI) as answer:

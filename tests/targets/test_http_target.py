@@ -133,6 +133,13 @@ def test_an_error_in_place_of_a_result_is_missing(more, written):
     assert (fault.fault, fault.error_type) == ("infrastructure", "http_503")
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_the_query_of_the_endpoint_and_that_of_the_request_are_sent(method):
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        ask(http_api(f"{server.url}/a?v=2", request={"method": method, "query": {"q": "hi"}}))
+    assert (server.requests[0].path, server.requests[0].query) == ("/a", "v=2&q=hi")
+
+
 PLAIN = {"content-type": "text/plain; charset=utf-8"}
 
 
