@@ -133,18 +133,8 @@ def recommend(
     # A candidate passed over as infeasible still leads by the posterior of its reward.
     by_reward = sorted(order, key=lambda i: -cautious[i])
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
-    claimed, widening = fitted.claimed([candidates[i] for i in leaders])
-    claims = (
-        *_claims(
-            posterior,
-            level,
-            leaders,
-            claimed,
-            zeta=bias.zeta,
-            widening=bias.widening * widening,
-        ),
-        cautious,
-    )
+    claimed = fitted.claimed([candidates[i] for i in leaders])
+    claims = (*_claims(posterior, level, leaders, claimed, bias), cautious)
     mean, low, high, lowest = np.clip(claims, *(bounds or (-math.inf, math.inf))).tolist()
     ranking = tuple(
         Ranked(
@@ -176,22 +166,21 @@ def _claims(
     posterior: WarpedPosterior,
     level: float,
     leaders: Sequence[int],
-    claimed: WarpedPosterior,
-    *,
-    zeta: float,
-    widening: np.ndarray,
+    claimed: tuple[WarpedPosterior, np.ndarray],
+    bias: SelectionBias,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return means and interval ends, (n,) each.
 
-    Those of leaders are of a posterior of their own, lowered by the selection bias and widened by
-    factors, (n_leaders,).
+    Those of leaders are of a posterior of their own, ``FittedSpaceModel.claimed``, lowered and widened
+    by the selection bias.
     Followers, including the baseline, keep the values of the posterior.
     """
     mean, (low, high) = posterior.mean.copy(), map(np.copy, posterior.interval(level))
-    lowest, highest = claimed.interval(level)
-    mean[leaders] = claimed.mean - zeta * posterior.sd[leaders]
-    low[leaders] = mean[leaders] - (claimed.mean - lowest) * widening
-    high[leaders] = mean[leaders] + (highest - claimed.mean) * widening
+    of_leaders, widening = claimed
+    lowest, highest = of_leaders.interval(level)
+    mean[leaders] = of_leaders.mean - bias.zeta * posterior.sd[leaders]
+    low[leaders] = mean[leaders] - (of_leaders.mean - lowest) * widening * bias.widening
+    high[leaders] = mean[leaders] + (highest - of_leaders.mean) * widening * bias.widening
     return mean, low, high
 
 
