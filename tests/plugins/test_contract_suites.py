@@ -220,7 +220,6 @@ class Length(MetricContract):
         ("1.0 / (1 + len(result))", "0.5", "the good answer scores 0.5"),
         ("1.0 / (1 + len(result))", "__import__('itertools').count().__next__() + __import__('time').perf_counter()", "one answer has the values"),
         ("else 0.0", "else float('inf')", "not a finite number"),
-        ("return 1.0", "isinstance(expected, dict) and expected.clear(); return 1.0", "changed its arguments"),
     ],
 )  # fmt: skip
 def test_a_metric_passes_or_fails_with_its_reason(packages, old, new, message):
