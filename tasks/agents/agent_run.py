@@ -11,10 +11,16 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from convergence_core.config.api import AgnoConfig
-from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
+from convergence_core.errors import (
+    CandidateFault,
+    EvaluationFault,
+    EvaluatorFault,
+    InfrastructureFault,
+)
 from convergence_core.records import NO_USAGE, Json, Reply, canonical_json, sha256_hex
 from tasks.agents.model_calls import AgentModels
 from tasks.calls.metric_calls import Asker, PaidCall
+from tasks.calls.outcomes import MASKED
 from tasks.functions.workers import WorkOutcome
 from tasks.json_values import as_text
 from tasks.providers.answers import parsed_arguments
@@ -316,6 +322,8 @@ def _of_run(fault: EvaluationFault) -> EvaluationFault:
     if isinstance(fault, CandidateFault):
         # What the call was billed stands in its own row.
         return CandidateFault(str(fault), error_type=fault.error_type, details=fault.details)
+    if fault.error_type == MASKED:
+        return EvaluatorFault(str(fault), error_type=MASKED, details=fault.details)
     return InfrastructureFault(
         str(fault), error_type=fault.error_type, details=fault.details, retryable=False
     )

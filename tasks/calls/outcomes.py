@@ -32,6 +32,8 @@ Redact: TypeAlias = Callable[[str], str]
 
 MAX_MESSAGE_CHARS = 2000
 MAX_DETAILS_CHARS = 4000
+MASKED = "redacted"
+"""Error type of an answer that redaction changes, which therefore has no score."""
 
 _FREE = Billed(usage=NO_USAGE, cost_usd=0.0)
 
@@ -148,7 +150,7 @@ def masked_fault(value: Json, redact: Redact, billed: Billed | None) -> Evaluato
         fix = "Give it a value that no answer holds, or write a header that is no secret without `${…}`."
     return EvaluatorFault(
         f"the answer holds {what}, so it is masked and has no score. {fix}",
-        error_type="redacted",
+        error_type=MASKED,
         details=redact(text),
         billed=billed,
     )
