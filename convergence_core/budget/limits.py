@@ -416,7 +416,7 @@ class Budget:
             if name != "max_usd" or not self.limits.allow_unknown_prices:
                 return self._exhausted(name, _UNKNOWN[name], is_unknown=True)
             if used >= most:
-                return self._exhausted(name, _SPENT[name], more="an unknown price")
+                return self._exhausted(name, _SPENT[name], more="an unknown amount")
         return None
 
     def _exhausted(
