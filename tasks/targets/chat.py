@@ -18,7 +18,7 @@ from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings
 from tasks.http.request_templates import Values
 from tasks.json_values import as_text
-from tasks.providers import make_chat
+from tasks.providers import ENDPOINTS, make_chat
 from tasks.providers.answers import ChatCompletion, mappings
 from tasks.providers.chat import ChatSettings, Provider, check_refused
 from tasks.providers.fields import REQUEST_FIELDS, Mapped, n_answers, output_limit
@@ -173,8 +173,8 @@ class ChatTarget:
         )
         if on_text is not None and not passed and completion.text:
             on_text(completion.text)
-        billed_by, is_apart = self._billing_provider(params), is_priced_apart(body)
-        cost_usd, price_version = self._cost(billed_by, model, completion, is_apart=is_apart)
+        is_apart = is_priced_apart(body)
+        cost_usd, price_version = self._cost(params, model, completion, is_apart=is_apart)
         fault = completion.failure(cost_usd=cost_usd, price_version=price_version)
         if fault is not None:
             raise fault
@@ -316,19 +316,21 @@ class ChatTarget:
         return provider_of(self.provider, self._chat(params).base_url)
 
     def _cost(
-        self, billed_by: str, requested: str, completion: ChatCompletion, *, is_apart: bool
+        self, params: Params, requested: str, completion: ChatCompletion, *, is_apart: bool
     ) -> tuple[float | None, str | None]:
         """Return what an answer cost, and the version of the price.
 
         The model that answered is priced where it is known, for a name that was asked may stand
-        for several; but a price of the configuration for what was asked wins over the table's. Local
-        servers name any model: where a compatible endpoint is asked for an unknown one, it stays unknown.
+        for several; but a price of the configuration for what was asked wins over the table's. A
+        compatible server may name any model: a price that is unknown for what was asked stays unknown there.
         """
         prices, answered = self._prices, completion.model
+        billed_by, base_url = self._billing_provider(params), self._chat(params).base_url
         model = requested
         if answered is not None and prices.find(billed_by, answered) is not None:
             versions = [prices.version_of(billed_by, name) for name in (requested, answered)]
-            is_known = versions[0] is not None or billed_by != "openai"
+            is_its_own = billed_by != "openai" or base_url == ENDPOINTS["openai"]
+            is_known = versions[0] is not None or is_its_own
             if versions[1] == CONFIGURED or (versions[0] != CONFIGURED and is_known):
                 model = answered
         return prices.settled(
