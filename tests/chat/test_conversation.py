@@ -40,7 +40,9 @@ def test_an_answer_comes_in_pieces_and_is_logged_with_all_that_is_known(chats):
         return conversation, await said(conversation, "Hi?")
 
     served = Price(input=1e6, output=2e6)
-    prices = PriceTable(version="1", entries={"openai": {"m": Price(input=0, output=0), "served": served}})
+    prices = PriceTable(
+        version="1", entries={"openai": {"m": Price(input=0, output=0), "served": served}}
+    )
     conversation, (pieces, logged) = chats.run(use, prices=prices)
     assert pieces == ["2:", " Hi?"]
     (kept,) = chats.feedback.history("ada")
