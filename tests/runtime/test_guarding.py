@@ -412,6 +412,7 @@ def ramps(
     return ends, served / n_runs
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_an_equal_candidate_is_seldom_rolled_back_on_its_ramp():
     """Two true nulls share 5 %; p > 1e-3."""

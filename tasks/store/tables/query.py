@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
 _LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 _WRITING_PLAN = re.compile(r'"name":\s*"[^"]*(COPY|INSERT|UPDATE|DELETE|EXPORT)[^"]*"')
+_CHECKED_SQL: set[str] = set()
+"""SQL that only reads; the store repeats a few queries of its own."""
+_MOST_CHECKED_SQL = 1_000
 _T = TypeVar("_T")
 
 
@@ -52,8 +55,6 @@ class Reader:
         self._resolution: Resolution | None = None
         self._views: set[str] = set()
         """Those that the connection has: a query that reads two tables needs no others."""
-        self._only_reads: set[str] = set()
-        """Checked SQL; the store repeats a few queries of its own."""
 
     def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
         """Run one SELECT over the views; return column names, types and rows.
@@ -86,9 +87,10 @@ class Reader:
         cursor, resolution = self._cursor(views_for(sql))
 
         def run() -> _T:
-            if sql not in self._only_reads:
+            if sql not in _CHECKED_SQL:
                 check_reads_only(cursor, sql, parameters)
-                self._only_reads.add(sql)
+                if len(_CHECKED_SQL) < _MOST_CHECKED_SQL:
+                    _CHECKED_SQL.add(sql)
             return fetch(cursor.execute(sql, dict(parameters) if parameters else None))
 
         try:

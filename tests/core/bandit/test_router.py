@@ -67,6 +67,7 @@ def test_routing_earns_where_the_text_says_which_candidate_is_better():
     assert means["law"][a] - means["law"][b] > means["code"][a] - means["code"][b] + 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_routing_that_earns_nothing_leaves_no_prior():
     n_earning = 0
@@ -136,6 +137,7 @@ def served_regret(night: ContextualArms | None, seed: int, n: int = 150) -> floa
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_a_night_saves_regret_and_one_that_misleads_costs_little():
     without, right, wrong = (
