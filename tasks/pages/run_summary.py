@@ -52,16 +52,17 @@ def _standing(source: PageSource, record: RunRecord) -> Iterator[Block]:
     row["n_calls"] = (row["n_calls"] or 0) + n_calls
     if cost_usd is not None:
         row["spent_usd"] = (row["spent_usd"] or 0.0) + cost_usd
-    ended = (" ended ", span_of_time(record.ended_us)) if record.ended_us else ()
+    ended = (", ended ", span_of_time(record.ended_us)) if record.ended_us else ()
     state = Span(record.status, "tag")
-    started = f" {clean(record.name)} started ", span_of_time(record.started_us)
+    started = f" {clean(record.name)}, started ", span_of_time(record.started_us)
     yield Paragraph((state, *started, *ended, " ", *_actions(record)))
     if source.result(record) is None and record.status in _ENDED:
         yield Paragraph(("Next: ", code(f"convergence resume {record.label}")))
     best = row["best"]
+    spent, _, share = spent_of(row).partition(" (")
     figures = {
         f"reward of {row['best_name']}, on {row['best_on']}": best and interval(*best.values()),
-        "spent": spent_of(row),
+        f"spent ({share}" if share else "spent": spent,
         f"configurations in {plural(row['n_generations'], 'generation')}, "
         f"{plural(counts['n_cases'], 'test case')}": f"{counts['n_candidates']:,}",
         f"evaluations, {counts['n_failed']:,} failed, {counts['n_missing']:,} missing": (

@@ -52,7 +52,7 @@ def test_a_run_under_way_shows_what_its_journal_has_beyond_its_tables(tmp_path, 
         for assignment in plan.assignments[:2]:
             run.evaluate(assignment, generation=0)
         page = viewer.page(f"runs/{run.run_id}")
-        assert sections(page)[""].startswith("running known started ")
+        assert sections(page)[""].startswith("running known, started ")
         assert [one["text"] for one in actions(page)] == ["Stop"]
         found = re.search(
             r"Generation 1 of at most 4: (\d+) evaluations? settled", sections(page)["Progress"]

@@ -76,7 +76,7 @@ export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty 
     ] }),
     runs: () => ({ runs: runs().map(([run_id, label, status, i]) => ({ run_id, label, status, best: interval(i) })) }),
     "": () => ({ title: bad("support-answers-7f3a"), blocks: [
-      p("text", span("tag", state.running ? "running" : "done"), " support-answers started ", span("time", "2026-11-24T03:00:00Z"), " ", action(state.running ? "Stop" : "Resume", "runs/01JRUN/stop", "support-answers-7f3a")),
+      p("text", span("tag", state.running ? "running" : "done"), " support-answers, started ", span("time", "2026-11-24T03:00:00Z"), " ", action(state.running ? "Stop" : "Resume", "runs/01JRUN/stop", "support-answers-7f3a")),
       grid([bad("reward of prompt 2, on held-out cases"), "spent", "configurations in 3 generations, 24 test cases", "evaluations, 31 failed, 4 missing"], [[shown(1), "$1.84 of $5.00 (36.8 %)", String(nCandidates), String(nCandidates * nCases)]]),
       p("note", "Why it ended: max_generations: 8 generations are done"),
       ...(state.running ? [heading("Progress"), p("text", `Generation ${state.generation} of 8: 312 evaluations settled.`)] : []),
