@@ -163,7 +163,7 @@ class Interaction(ReportedAnswer):
     @property
     def chat_messages(self) -> tuple[dict[str, str], ...]:
         """Prompt as a chat endpoint takes it."""
-        return tuple({"role": one.role, "content": one.content} for one in self.messages)
+        return tuple({"role": m.role, "content": m.content} for m in self.messages)
 
     @property
     def asked(self) -> tuple[ChatMessage, ...]:

@@ -164,8 +164,9 @@ class CaseEffects:
             return self
         noise_of_mean = self.noise / cell_weights(evidence).sum(axis=1)
         errors = self.errors + np.diag(self.of_sample - noise_of_mean)
-        own = np.diag_indices_from(errors)
-        errors[own] = np.maximum(errors[own], 0.0)  # rounding, where all cases were asked
+        diagonal = np.diag_indices_from(errors)
+        # Where every case has an answer, rounding may leave a variance just below 0.
+        errors[diagonal] = np.maximum(errors[diagonal], 0.0)
         return replace(self, errors=errors)
 
     def alone(

@@ -111,7 +111,7 @@ class Editor:
     parameters: tuple[str, ...]
     """Text parameters with ``mutate``."""
     cases: Mapping[str, Shown]
-    """Search case → what a request shows of it before it was asked."""
+    """Search case → what a request shows of it while no answer is known."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Search case → its whole input as text, for demonstrations."""
     invariants: Invariants

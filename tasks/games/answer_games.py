@@ -30,8 +30,8 @@ def game_like_cases(name: str, loaded: Loaded) -> Game:
     items = []
     for prompt, expected in texts or [("", "")]:
         answer = Answer(text=expected, author="")
-        asked = Comparison(prompt=prompt, first=answer, second=answer, kind="candidates")
-        items.append(AuditItem(item_id="", case_id="", comparison=asked, first_is_right=True))
+        comparison = Comparison(prompt=prompt, first=answer, second=answer, kind="candidates")
+        items.append(AuditItem(item_id="", case_id="", comparison=comparison, first_is_right=True))
     return _KINDS[name](tuple(items))
 
 

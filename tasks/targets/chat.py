@@ -322,7 +322,7 @@ class ChatTarget:
 
         The model that answered is priced where it is known, for a name that was asked may stand
         for several; but a price of the configuration for what was asked wins over the table's. A
-        compatible server may name any model: a price that is unknown for what was asked stays unknown there.
+        compatible server may name any model, so there it prices no request whose own model has no price.
         """
         prices, answered = self._prices, completion.model
         billed_by, base_url = self._billing_provider(params), self._chat(params).base_url

@@ -145,7 +145,7 @@ export function connect(): void {
   for (const kind of KINDS) source.addEventListener(kind, receive as EventListener);
 }
 
-/** What the page shows is asked again, as after an event. */
+/** Read the page's data again, as after an event. */
 export const refresh = (): void => listeners.forEach((listener) => listener());
 
 export function onChange(listener: Listener): () => void {

@@ -69,7 +69,7 @@ class MarkTable(RecordTable[Mark]):
         return f"{alias}.seq = (SELECT max(l.seq) FROM {self.name} l WHERE {same})"  # noqa: S608 - declared names
 
     def mark(self, row: Sequence[Any]) -> Mark | None:
-        """Return a row as a record; ``None`` if it takes a mark back."""
+        """Return a row as a record; ``None`` if the row withdraws a mark."""
         values = dict(zip(self.columns, row, strict=True))
         is_given = any(values.get(name) is not None for name in ("rating", "thumbs", "chosen_id"))
         return self.record(row) if is_given else None

@@ -167,9 +167,11 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
     """Return names of columns, repeated ones with ``_1``, ``_2`` … as DuckDB names them elsewhere."""
     distinct: list[str] = []
     for name in names:
-        free = (f"{name}_{n}" if n else name for n in itertools.count())
-        taken = {*distinct, *names} - ({name} - {*distinct})
-        distinct.append(next(text for text in free if text not in taken))
+        if name not in distinct:
+            distinct.append(name)
+            continue
+        numbered = (f"{name}_{n}" for n in itertools.count(1))
+        distinct.append(next(text for text in numbered if text not in {*distinct, *names}))
     return tuple(distinct)
 
 
