@@ -25,8 +25,8 @@ class CallForm:
     kind: Literal["keywords", "split", "merged", "spread"]
     accepted: frozenset[str] | None = None
     """Names of keywords it takes; ``None`` means all."""
-    other: tuple[str, Literal["input", "params"]] | None = None
-    """A name of the function's own, and what it stands for."""
+    alias: tuple[str, Literal["input", "params"]] | None = None
+    """The function's name for the input or the parameters, and which of them it means."""
 
     def arguments(
         self, case_input: Json, params: Params
@@ -41,11 +41,11 @@ class CallForm:
         if self.kind == "merged":
             return (merged,), {}
         wholes: dict[str, Any] = {"input": case_input, "params": params}
-        if self.other is not None:
-            name, whole = self.other
-            wholes[name] = wholes[whole]
         if self.accepted is not None:
             merged = {**wholes, **merged}
+        if self.alias is not None:
+            name, whole = self.alias
+            merged = {name: wholes[whole], **merged}
         return (), self._accept(merged)
 
     def _accept(self, keywords: dict[str, Any]) -> dict[str, Any]:
@@ -89,8 +89,8 @@ def _form(shape: "_Shape", known: AbstractSet[str]) -> CallForm | None:
         return CallForm("keywords", None if shape.takes_any else shape.names)
     if len(positional) == 1 and shape.required_keywords <= known:
         return _single_argument_form(shape, known)
-    if (other := shape.other(known)) is not None:
-        return CallForm("keywords", shape.names, other)
+    if (alias := shape.alias(known)) is not None:
+        return CallForm("keywords", None if shape.takes_any else shape.names, alias)
     splits = len(positional) == 2 or (not positional and shape.takes_positionals)
     return CallForm("split") if splits and is_plain else None
 
@@ -127,7 +127,7 @@ class _Shape:
             len(positional) and parameters[positional[0]].kind is kinds.POSITIONAL_ONLY
         )
 
-    def other(self, known: AbstractSet[str]) -> tuple[str, Literal["input", "params"]] | None:
+    def alias(self, known: AbstractSet[str]) -> tuple[str, Literal["input", "params"]] | None:
         """Return the one required name beside known ones, and what it stands for; ``None``: none does."""
         required = {*self.required_positional} | self.required_keywords
         others = required - known - _WHOLES

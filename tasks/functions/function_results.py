@@ -14,7 +14,6 @@ ENVELOPE = frozenset(
 """Keys of a result that says more than its value; ``result`` must be among them."""
 _BILLED = frozenset({"cost_usd", "tokens_in", "tokens_out"})
 """Keys beside which ``result`` is the value, and others say nothing."""
-_FALSE = (False, "false", "False")
 
 
 def result_json(value: object) -> Json:
@@ -56,8 +55,10 @@ def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
 def _raise_if_reported(value: Mapping[str, Json]) -> None:
     reason = value.get("error")
     is_envelope = value.keys() <= ENVELOPE
-    has_failed = value.get("success") in _FALSE and value.keys() & {"result", "error"}
-    if has_failed or (reason and is_envelope and value.get("result") is None):
+    success = as_text(value.get("success", True)).lower()
+    has_failed = success in ("false", "0") and value.keys() & {"result", "error"}
+    says_why = isinstance(reason, (str, dict)) and reason and value.get("result") is None
+    if has_failed or (says_why and is_envelope):
         why = "the function reported a failure" if reason is None else as_text(reason)
         bill = _bill(value) if is_envelope or value.keys() & _BILLED else None
         says_nothing = bill is None or (bill.cost_usd is None and bill.usage == NO_USAGE)

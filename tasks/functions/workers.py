@@ -30,13 +30,13 @@ MISSING_PACKAGE: Final = "missing_package"
 
 _NETWORK: Final = frozenset(
     {
+        *("ConnectionError", "TimeoutError", "gaierror", "SSLError", "URLError"),  # Python's own
         *("TransportError", "ClientConnectionError"),  # httpx, aiohttp
+        *("Timeout", "ChunkedEncodingError"),  # requests
         *("APIConnectionError", "RateLimitError", "InternalServerError"),  # clients of providers
     }
 )
 """Names of classes, or of their bases, whose exceptions are the network's or the server's."""
-_OF_FILES: Final = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError,
-                    PermissionError)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,22 @@ def failure_of(error: BaseException) -> WorkerFailure:
         fix = f"Run {install_command(missing[1])}, then `convergence resume`."
         needs = f"the package {missing[0]} must be installed. {fix}"
         return WorkerFailure(MISSING_PACKAGE, needs, "".join(lines))
+    return WorkerFailure(type(error).__name__, _message(error), "".join(lines), _is_network(error))
+
+
+def _is_network(error: BaseException) -> bool:
+    """Whether an exception says that an answer did not come; a status tells it where there is one."""
+    try:
+        response = getattr(error, "response", None)
+        statuses = [getattr(error, name, None) for name in ("status_code", "code")]
+        statuses.append(getattr(response, "status_code", None))
+    except Exception:  # noqa: BLE001 - a user's exception may fail to describe itself
+        statuses = []
+    status = next((s for s in statuses if isinstance(s, int) and s >= 100), None)
+    if status is not None:
+        return status in (408, 429) or status >= 500
     names = {base.__name__ for base in type(error).__mro__}
-    is_network = bool(names & _NETWORK) or (
-        isinstance(error, OSError) and not isinstance(error, _OF_FILES)
-    )
-    return WorkerFailure(type(error).__name__, _message(error), "".join(lines), is_network)
+    return bool(names & _NETWORK)
 
 
 def _message(error: BaseException) -> str:

@@ -367,7 +367,8 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
         delimiter=separator,
         strict=True,
         # Else quotes after a blank would be part of the cell.
-        skipinitialspace=re.search(rf'{re.escape(separator)} +"', text) is not None,
+        skipinitialspace=re.search(_SPACED_QUOTES.format(re.escape(separator)), text, re.MULTILINE)
+        is not None,
     )
     offset = before
     try:
@@ -392,6 +393,8 @@ def csv_mappings(text: str, delimiter: str = ",") -> Iterator[dict[str, str] | N
         yield dict(zip(names, row, strict=True)) if len(row) == len(names) else None
 
 
+_SPACED_QUOTES = r'{0} +"(?:[^"]|"")*+"[ \t]*(?:{0}|$)'
+"""A cell in quotes that stand after blanks; ``{0}`` is the delimiter."""
 _SEPARATOR = re.compile(r'"?[sS][eE][pP]=([^\w\s"]|\t)"?(?:\r\n|\r|\n|$)')
 """First line by which Excel names the delimiter."""
 _DELIMITERS = (",", ";", "\t", "|")

@@ -43,7 +43,7 @@ from tasks.json_values import Missing, pick
 from tasks.metrics.comparisons import check_schema
 from tasks.metrics.judge import factory as judge_factory
 
-_LIKE_A_NAME = re.compile(r"[-+]?(?:0\d+|\d+\.\d+0)")
+_LIKE_A_NAME = re.compile(r"[-+]?(?:0\d+|[1-9]\d*\.\d+0)")
 """Number whose text is not what numbers are shown as."""
 TEXT_SUFFIXES = (".md", ".txt", ".prompt")
 """Suffixes that make a variant a path, if it is one line without spaces."""

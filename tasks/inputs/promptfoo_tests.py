@@ -82,8 +82,9 @@ def _load(path: Path) -> Any:
             return orjson.loads(text)
     source = read_yaml(text, None)  # of YAML 1.2, as promptfoo reads it: `yes` is a text
     if source.problems:
-        line = source.problems[0].line
-        raise ValueError("must be YAML or JSON" + ("" if line is None else f" (line {line})"))
+        problem = source.problems[0]
+        line = "" if problem.line is None else f" (line {problem.line})"
+        raise ValueError(f"must be YAML or JSON{line}: {problem.rule}")
     return source.data
 
 

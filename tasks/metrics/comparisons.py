@@ -41,7 +41,7 @@ MOST_CELLS: Final = 4_000_000
 """Of the table in which rouge-score finds a longest common subsequence: a second, and 80 MB."""
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(
-    r"([-+]?)[$€£]?\s*((?=\.?\d)(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*[$€£%]?"
+    r"(?:([-+]?)[$€£]?|[$€£]\s*([-+]))\s*((?=\.?\d)(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*[$€£%]?"
 )
 """Sign, currency, number, and currency or per cent."""
 
@@ -201,10 +201,10 @@ def _contains(config: TextMetric, result: Json, expected: Json) -> float:
 
 def _regex(config: RegexMetric, result: Json, expected: Json) -> float:
     """1 if the result's text holds the pattern, or else the expected text, or any of a list, as a pattern."""
-    text = "" if result is None else _normal(as_text(result))
+    texts = set() if result is None else {as_text(result), _normal(as_text(result))}
     sources = answers_of(expected) if config.pattern is None else [config.pattern]
     patterns = [_pattern(source, case_sensitive=config.case_sensitive) for source in sources]
-    return float(any(pattern.search(text) is not None for pattern in patterns))
+    return float(any(p.search(text) is not None for p in patterns for text in texts))
 
 
 def _numeric(config: NumericMetric, result: Json, expected: Json) -> float:
@@ -393,7 +393,7 @@ def _number(value: Json) -> Decimal | None:
     match = _NUMBER.fullmatch(str(value).strip().replace("\N{MINUS SIGN}", "-"))
     if match is None:
         return None
-    text = match[1] + match[2]
+    text = (match[1] or match[2] or "") + match[3]
     try:
         number = Decimal(text.replace(",", ""))
         return number if abs(number) < 1e308 else None

@@ -1,6 +1,8 @@
 """Python functions as targets: how they are called, and what their results mean."""
 
 import dataclasses
+from email.message import Message
+from urllib.error import HTTPError, URLError
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from pydantic import BaseModel
 from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.records import Usage, canonical_json
 from tasks.functions.call_forms import call_form
+from tasks.functions.workers import failure_of
 from tests.support.sessions import ask_function
 
 # -- call forms
@@ -37,6 +40,7 @@ def by_any_names(**everything):
         (lambda settings, input: [input, settings], BOTH),  # noqa: A006 - the documented name
         (lambda params, case: [case, params], BOTH),
         (lambda question, k: [question, k], [{"x": 3}, 2]),
+        (lambda question, k, **more: [question, k, more], [{"x": 3}, 2, {"x": 3}]),
     ],
 )
 def test_each_call_form_gets_input_and_parameters(function, expected):
@@ -96,6 +100,7 @@ class Model(BaseModel):
         ({"result": [1], "other": 2}, {"result": [1], "other": 2}),
         ({"result": [1], "cost_usd": 0.5, "other": 2}, [1]),
         ({"error": "E42", "line": 3}, {"error": "E42", "line": 3}),
+        ({"error": 0.12}, {"error": 0.12}),
     ],
 )
 def test_results_become_json(result, expected):
@@ -161,3 +166,19 @@ def test_an_envelope_with_wrong_numbers_is_the_candidates_fault(envelope):
 def test_a_reported_failure_is_the_candidates_fault_with_its_reason(more):
     with pytest.raises(CandidateFault, match="no index"):
         ask_function(lambda case_input, params: {**more, "error": "no index"})
+
+
+@pytest.mark.parametrize(
+    ("error", "is_network"),
+    [
+        (HTTPError("http://h", 400, "bad", Message(), None), False),
+        (HTTPError("http://h", 503, "down", Message(), None), True),
+        (URLError("no route"), True),
+        (ConnectionResetError(), True),
+        (OSError("no tokenizer"), False),
+        (FileNotFoundError(), False),
+    ],
+    ids=["status 400", "status 503", "no answer", "reset", "OSError", "file"],
+)
+def test_a_network_that_fails_is_told_from_a_request_that_is_refused(error, is_network):
+    assert failure_of(error).is_network == is_network

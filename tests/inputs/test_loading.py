@@ -180,6 +180,11 @@ def test_a_value_that_is_no_text_as_written_is_warned_of_where_texts_are_compare
         assert not load_cases(tmp_path, name, content, evaluation__metrics=numeric).warnings
 
 
+def test_quotes_within_a_cell_that_has_none_around_it_are_its_text(tmp_path):
+    (case,) = load_cases(tmp_path, "c.csv", 'q,expected\nx, "Stop" he said').cases
+    assert case.expected == ' "Stop" he said'
+
+
 @pytest.mark.parametrize("written", ["3.10", "007"])
 @pytest.mark.parametrize(
     ("form", "key"),

@@ -122,6 +122,7 @@ def test_contains(config, result, expected, value):
         ({}, "c", ["a", "b"], 0),
         ({"pattern": r"\w+"}, None, None, 0),
         ({"pattern": "^yes$"}, "yes\r\n", None, 1),
+        ({"pattern": "a\r\nb"}, "a\r\nb", None, 1),
         ({"pattern": "caf\u00e9"}, "cafe\u0301", None, 1),
     ],
 )
@@ -148,6 +149,11 @@ def test_regex(config, result, expected, value):
         ({"relative_tolerance": 0.01}, "-1.01", -1, 1),
         ({}, "12345678901234567", 12345678901234568, 0),
         ({}, ".5", 0.5, 1),
+        ({}, "-$5", -5, 1),
+        ({}, "$-5", -5, 1),
+        ({}, "\N{MINUS SIGN}5", -5, 1),
+        ({}, "5 €", 5, 1),
+        ({}, "12 %", 12, 1),
     ],
 )
 def test_numeric(config, result, expected, value):
@@ -156,7 +162,20 @@ def test_numeric(config, result, expected, value):
 
 @pytest.mark.parametrize(
     "result",
-    ["about 3", "", "3 or 4", None, True, [3], "nan", "1e999", "e5", "1e-99999999999999999999"],
+    [
+        "about 3",
+        "0,123",
+        "$",
+        "",
+        "3 or 4",
+        None,
+        True,
+        [3],
+        "nan",
+        "1e999",
+        "e5",
+        "1e-99999999999999999999",
+    ],
 )
 def test_an_answer_that_is_no_number_is_the_candidates_fault(result):
     with pytest.raises(CandidateFault) as caught:

@@ -6,8 +6,8 @@ moment, and is never behind ``convergence query``. A read at the very moment at 
 miss that run; the next one has it.
 """
 
-import contextlib
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -140,5 +140,8 @@ def _write_empty_tables(root: Path) -> None:
     for name in TABLES:
         path = empty.parent / name / _EMPTY / empty.name
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            path.hardlink_to(empty)
+        if not path.exists():
+            try:
+                path.hardlink_to(empty)
+            except OSError:  # a file system without links
+                shutil.copyfile(empty, path)
