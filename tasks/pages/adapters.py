@@ -94,12 +94,12 @@ def training(source: PageSource, role: str | None = None) -> Page:
     feedback = source.feedback()
     roles = [] if feedback is None else _roles(feedback)
     advice, commands = _advice(source)
-    if feedback is None or (role is None and not roles):
+    if role is None and (feedback is None or not roles):
         text = f"This page shows what models learn from ratings. No answer is rated yet. {advice}"
         steps = tuple((code(command),) for command in commands)
         return page_of([Paragraph(marked(text)), Bullets(steps)])
     shown = roles[0] if role is None else role
-    if shown not in roles:
+    if feedback is None or shown not in roles:
         raise RunNotFoundError(
             f"a role must have answers or adapters, and {line_of(shown)!r} has none."
         )
@@ -206,7 +206,7 @@ _CHECKS: Columns[GateCheck] = {
     "passed": lambda check: Span("yes" if check.passed else "no", "tag"),
     "check": lambda check: code(check.name),
     "measured [95 % interval]": lambda check: check.measured or UNKNOWN,
-    "limit": lambda check: "" if check.threshold is None else f"{check.threshold:.3g}",
+    "limit": lambda check: "" if check.threshold is None else _three(check.threshold),
     "verdict": lambda check: line_of(check.words, _LONGEST) or "",
 }
 
@@ -277,13 +277,18 @@ def _signed(interval: MeanInterval | None) -> str:
     return signed_interval(interval.mean, *ends) if ends else signed(interval.mean)
 
 
+def _three(number: float) -> str:
+    """Return a number by three digits, without an exponent where it is of ordinary size."""
+    return f"{float(f'{number:.3g}'):.12g}"
+
+
 def _number(interval: MeanInterval | None, unit: str = "") -> str:
     if interval is None:
         return UNKNOWN
-    text = f"{interval.mean:.3g}{unit}"
+    text = f"{_three(interval.mean)}{unit}"
     if interval.low is None or interval.high is None:
         return text
-    return f"{text} [{interval.low:.3g}, {interval.high:.3g}]"
+    return f"{text} [{_three(interval.low)}, {_three(interval.high)}]"
 
 
 _ANSWERS: Columns[AnsweredBy] = {
@@ -300,10 +305,12 @@ def _took(each: TrainingRoundRecord) -> str:
     return UNKNOWN if each.ended_us is None else duration(each.started_us, each.ended_us)
 
 
-def _measured(name: str, form: str, unit: str = "") -> Callable[[TrainingRoundRecord], Inline]:
+def _measured(
+    name: str, form: Callable[[float], str], unit: str = ""
+) -> Callable[[TrainingRoundRecord], Inline]:
     def cell(each: TrainingRoundRecord) -> str:
         value = each.metrics.get(name)
-        return f"{value:{form}}{unit}" if isinstance(value, int | float) else UNKNOWN
+        return f"{form(value)}{unit}" if isinstance(value, int | float) else UNKNOWN
 
     return cell
 
@@ -314,10 +321,10 @@ _ROUNDS: Columns[TrainingRoundRecord] = {
     "adapter": lambda each: code(each.version) if each.version else UNKNOWN,
     "objective": lambda each: each.objective,
     "rows": lambda each: f"{each.n_rows:,}",
-    "steps": _measured("n_steps", ","),
-    "KL, nats per answer": _measured("kl_estimate", ".3g"),
+    "steps": _measured("n_steps", "{:,}".format),
+    "KL, nats per answer": _measured("kl_estimate", _three),
     "took": _took,
-    "CPU": _measured("cpu_s", ".3g", " s"),
+    "CPU": _measured("cpu_s", _three, " s"),
     "result": lambda each: line_of(each.reason, _LONGEST) or UNKNOWN,
 }
 

@@ -188,7 +188,8 @@ def _arms(
     for arm in arms:
         known = evidence_by_type.get(arm.agent_type, {})
         at = {arm_id: place for place, arm_id in enumerate(known.get("arms", ()))}.get(arm.arm_id)
-        n_decisions, share = shares.get(_key(arm), (0, None))
+        is_served = any(agent_type == arm.agent_type for agent_type, _ in shares)
+        n_decisions, share = shares.get(_key(arm), (0, 0.0 if is_served else None))
         is_champion = _is_champion(arm, champion)
         state = "champion" if is_champion else "retired" if arm.retired else "active"
         left = known.get("n_to_verdict")

@@ -6,6 +6,7 @@ from typing import Any
 
 import apsw
 
+from convergence_core.errors import ConfigurationError
 from convergence_core.ports import RunRecord
 from convergence_core.result.number_text import interval, plural
 from tasks.pages.overview import run_rows, spent_of
@@ -40,9 +41,12 @@ _NOTHING = (0, 0, 0, None)
 
 def run_page(source: PageSource, record: RunRecord) -> Page:
     """Return how a run stands, and the sections of its report."""
-    return page_of(
-        [*_standing(source, record), *report_sections(source, record)], title=clean(record.label)
-    )
+    blocks = [*_standing(source, record)]
+    try:
+        blocks += report_sections(source, record)
+    except ConfigurationError as error:  # of another version, or damaged: its state still counts
+        blocks += [Heading("Report"), Paragraph((line_of(str(error), 1_000) or "",), "note")]
+    return page_of(blocks, title=clean(record.label))
 
 
 def _standing(source: PageSource, record: RunRecord) -> Iterator[Block]:

@@ -136,7 +136,14 @@ class HttpTarget:
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
             raise CandidateFault(why, error_type="reported_failure", billed=billed)
         value = pick(body, fields.result_field or "result")
-        if (isinstance(value, Missing) or value is None) and isinstance(body, dict):
+        error = body.get("error") if isinstance(body, dict) else None
+        is_message = isinstance(error, dict) and bool({"message", "code"} & error.keys())
+        is_reported = isinstance(error, str) or is_message
+        if (
+            is_reported
+            and (isinstance(value, Missing) or value is None)
+            and isinstance(body, dict)
+        ):
             url, secret = bare(str(response.request.url)), secret_name(self._api)
             reported = reported_fault(body, response.headers, url=url, secret=secret)
             if reported is not None:
