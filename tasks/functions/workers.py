@@ -7,6 +7,8 @@ ever. Threads are daemons: a hung one does not keep the process alive.
 """
 
 import asyncio
+import socket
+import ssl
 import threading
 import time
 import traceback
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+from urllib.error import URLError
 
 from convergence_core.errors import (
     CandidateFault,
@@ -28,11 +31,11 @@ from tasks.version import install_command, missing_extra
 
 MISSING_PACKAGE: Final = "missing_package"
 
-_NETWORK: Final = frozenset(
+_NETWORK: Final = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLError, URLError)
+_NETWORK_OF_CLIENTS: Final = frozenset(
     {
-        *("ConnectionError", "TimeoutError", "gaierror", "SSLError", "URLError"),  # Python's own
         *("TransportError", "ClientConnectionError"),  # httpx, aiohttp
-        *("Timeout", "ChunkedEncodingError"),  # requests
+        *("ConnectionError", "Timeout", "ChunkedEncodingError"),  # requests
         *("APIConnectionError", "RateLimitError", "InternalServerError"),  # clients of providers
     }
 )
@@ -121,7 +124,7 @@ def _is_network(error: BaseException) -> bool:
     if status is not None:
         return status in (408, 429) or status >= 500
     names = {base.__name__ for base in type(error).__mro__}
-    return bool(names & _NETWORK)
+    return isinstance(error, _NETWORK) or bool(names & _NETWORK_OF_CLIENTS)
 
 
 def _message(error: BaseException) -> str:
