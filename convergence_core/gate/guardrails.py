@@ -19,6 +19,9 @@ REWARD: Final = "reward"
 """Name of the reward as a guardrail."""
 MIN_VALUES: Final = 20
 """Values of the control that fences need."""
+MOST_MARGINS: Final = 1_000
+"""Largest distance of a fence from the value that most requests have, in margins, and at least 1. One value
+there moves the mean of 1,000 by the margin. Beyond, the margin is too small a share of the range to test."""
 _LARGEST: Final = 1e100
 
 
@@ -57,8 +60,11 @@ class Guardrail:
         spread = 3.0 * (third - first)
         low, high = first - spread, third + spread  # (eq. 1)
         if not spread:  # mostly one value, such as 0 errors: the range without the worst 1 %
-            low = first - 4.0 * (first - z[0])
-            high = max(z[-1 - max(1, len(z) // 100)], z[0] + (abs(z[0]) or 1.0))
+            least = max(1.0, 1e-9 * abs(first))  # an error is 0 or 1
+            most = max(MOST_MARGINS * abs(self.margin), least)
+            low = first - min(4.0 * (first - z[0]), most)
+            worst = max(z[-1 - max(1, len(z) // 100)], z[0] + (abs(z[0]) or 1.0))
+            high = min(worst, first + most)
         rail = replace(self, low=low, high=high + 2.0 * abs(self.margin), since=since)
         return replace(rail, centre=statistics.fmean(map(rail.scaled, control)))
 

@@ -164,6 +164,41 @@ def test_fences_wait_for_values_and_stand_around_a_constant():
 
 
 @pytest.mark.parametrize(
+    ("control", "margin", "value"),
+    [
+        ([0.0] * 199 + [1e9], -0.5, 0.0),
+        ([1e9] * 200, 1.0, 1e9),
+        ([200.0] * 196 + [1e9] * 4, 10.0, 200.0),
+    ],
+    ids=["a-huge-gain", "a-huge-constant", "a-few-huge-losses"],
+)
+@pytest.mark.parametrize(("change", "verdict"), [(0.0, "safe"), (5.0, "worse")])
+def test_huge_values_among_constants_leave_a_guardrail_its_verdict(
+    control: list[float], margin: float, value: float, change: float, verdict: str
+):
+    """The promoted is worse by ``change`` margins."""
+    rail = Guardrail(name="x", margin=margin).fenced(control, since=0)
+    guard, promoted = Guard(), np.tile([True, False], 5_000)
+    for _ in range(2):
+        gains = gains_against_champion(
+            is_promoted=promoted,
+            rewards=[rail.scaled(value + change * margin * new) for new in promoted],
+            shares=np.full(10_000, 0.5),
+            means=(rail.centre, rail.centre),
+            tolerance=rail.tolerance,
+        )
+        guard = guard.tell(gains)
+    assert guard.verdict == verdict
+
+
+def test_an_error_counts_whole_however_small_the_margin():
+    rail = Guardrail(name="error", margin=1e-5).fenced([0.0] * 200, since=0)
+    assert (rail.low, rail.high) == pytest.approx((0.0, 1.00002))
+    success = Guardrail(name="success", margin=-1e-5).fenced([1.0] * 200, since=0)
+    assert (success.low, success.high) == pytest.approx((-1.0, 0.00002))
+
+
+@pytest.mark.parametrize(
     ("control", "promoted"),
     [([5.0, 0.0] * 50, [20.0, 0.0, 0.0, 0.0]), (([5.0] + [0.0] * 9) * 10, [20.0] + [0.0] * 19)],
 )
