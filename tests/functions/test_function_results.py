@@ -179,7 +179,15 @@ def test_a_reported_failure_is_the_candidates_fault_with_its_reason(more):
         (OSError("no tokenizer"), False),
         (FileNotFoundError(), False),
     ],
-    ids=["status 400", "status 503", "no answer", "reset", "a time limit of a page", "OSError", "file"],
+    ids=[
+        "status 400",
+        "status 503",
+        "no answer",
+        "reset",
+        "a time limit of a page",
+        "OSError",
+        "file",
+    ],
 )
 def test_a_network_that_fails_is_told_from_a_request_that_is_refused(error, is_network):
     assert failure_of(error).is_network == is_network
