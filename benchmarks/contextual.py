@@ -175,7 +175,7 @@ def ours(stream: Stream, rng: np.random.Generator) -> float:
     arms, regret = ContextualArms(np.full(n_arms, np.nan), np.ones(n_arms)), 0.0
     for t, (context, user) in enumerate(zip(stream.contexts, stream.users, strict=True)):
         policy = Policy.of(arms.posterior(context, user).propensities, explore=0.002)
-        arm = policy.choose(float(rng.random())).arm
+        arm = policy.choose(float(rng.random()))
         arms.tell(arm, stream.reward(t, arm, rng), context, user)
         regret += stream.means[t].max() - stream.means[t, arm]
     return regret

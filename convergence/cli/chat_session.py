@@ -163,8 +163,7 @@ class ChatSession:
         entries = self._wait(self._conversation.history(n))
         if not entries:
             console.answer("No answers yet.")
-        for entry in entries:
-            answer, mark = entry.interaction, entry.rating
+        for answer, mark in entries:
             when = datetime.fromtimestamp(answer.created_us / 1e6).astimezone()
             words = "unrated" if mark is None else mark.words
             why = "" if mark is None or mark.reason is None else f" ({mark.reason})"

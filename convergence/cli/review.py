@@ -52,14 +52,17 @@ def review(  # noqa: PLR0917 - Typer's options
     loaded = load(config)
     with FeedbackStore(locations.store_path(store, config)) as feedback:
         if approve is not None:
-            done = approve_case(loaded, feedback, approve, expected=expected, field=field)
+            case_id, sentence = approve_case(
+                loaded, feedback, approve, expected=expected, field=field
+            )
         elif reject is not None:
-            done = reject_case(loaded, feedback, reject)
+            case_id, sentence = reject_case(loaded, feedback, reject)
         else:
             cases = proposed_for(loaded, feedback)
             console.emit({"proposed": [_row(case) for case in cases]}, lambda: _list(cases))
             return
-    console.emit({"decision": done.decision, "case_id": done.case_id}, done.sentence)
+    decision = "rejected" if approve is None else "approved"
+    console.emit({"decision": decision, "case_id": case_id}, sentence)
 
 
 def _row(case: "ProposedCase") -> dict[str, str]:

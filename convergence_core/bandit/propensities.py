@@ -117,15 +117,6 @@ GROWTH = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmChoice:
-    """A chosen arm."""
-
-    arm: int
-    propensity: float
-    """Probability of this arm when it was chosen, in (0, 1]."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """One version of all propensities."""
 
@@ -157,12 +148,12 @@ class Policy:
         chances = (mixed / mixed.sum()).tolist()
         return cls(propensities=tuple(chances), edges=tuple(accumulate(chances)), n=n)
 
-    def choose(self, uniform: float) -> ArmChoice:
+    def choose(self, uniform: float) -> int:
         """Return the arm at a uniform number in [0, 1)."""
         arm = bisect_right(self.edges, uniform * self.edges[-1])
         while arm >= len(self.edges) or self.propensities[arm] == 0.0:
             arm -= 1  # a rounded last edge
-        return ArmChoice(arm=arm, propensity=self.propensities[arm])
+        return arm
 
     def is_stale(self, n: float, *, patience: float = 1.0) -> bool:
         """Return whether so many rewards call for a new version; see ``stale_at``."""

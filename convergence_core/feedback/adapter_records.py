@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from convergence_core.errors import AdapterRefusedError
-from convergence_core.feedback.records import AnswerComparison, Rating
 from convergence_core.records import Json
 from convergence_core.result.number_text import distinguish
 
@@ -60,17 +59,6 @@ class TrainedMark:
     """Number of the event in its table; another one that counts later makes the adapter stale."""
     other_id: str = ""
     """The second of two compared answers by name; empty: a rating."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenMark:
-    """A mark that counts now, and whether an adapter was trained on it."""
-
-    mark: TrainedMark
-    given: Rating | AnswerComparison
-    is_used: bool
-    """Whether a candidate, active, inactive or rejected adapter was trained on it, or one that was worse on
-    live traffic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,18 +56,6 @@ def share_left(n_looks: ArrayLike) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictForecast:
-    """How many further pairs a verdict probably takes, if they are like those seen."""
-
-    n: int
-    """Median."""
-    low: int
-    """Fewer in one future of ten."""
-    high: int | None
-    """More in one future of ten; ``None`` means more than ``HORIZON`` in that one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PairedVerdict:
     """Verdict of one look at paired differences."""
 
@@ -152,8 +140,11 @@ class PairedGate:
         weights: ArrayLike | None = None,
         *,
         left: float = 1.0 - SPENT,
-    ) -> VerdictForecast | None:
-        """Return how many further pairs one more look needs; ``None``: probably over ``HORIZON``.
+    ) -> tuple[int, int, int | None] | None:
+        """Return how many further pairs a verdict probably takes; ``None``: over ``HORIZON``.
+
+        The three numbers are the one that one future of ten falls below, the median, and the one that one of
+        ten exceeds, ``None`` if that is over ``HORIZON``.
 
         Futures are drawn from the pairs seen, each from a reweighting of them (the Bayesian
         bootstrap, D. B. Rubin 1981), so that the forecast includes the uncertainty of the effect. The
@@ -190,7 +181,7 @@ class PairedGate:
         )
         if low is None or middle is None:
             return None
-        return VerdictForecast(n=middle, low=low, high=high)
+        return low, middle, high
 
 
 def _log_p(given: Floats, shares: Floats, effect: float, side: Side) -> float:

@@ -6,8 +6,8 @@ so reading one runs no code. A saved and loaded policy continues bit for bit.
 """
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,16 +20,9 @@ FORMAT = "convergence-policy-1"
 TYPES: dict[str, np.dtype[np.floating[Any]]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 LONGEST_HEADER = 1_000_000
 """In bytes; ours has a few thousand."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyIdentity:
-    """What a policy's numbers stand for."""
-
-    embedding: str
-    """Name of what makes observations, such as ``text-embedding-3-small``."""
-    actions: tuple[str, ...]
-    """Names of the actions, in the order of the logits."""
+PolicyIdentity: TypeAlias = tuple[str, tuple[str, ...]]
+"""What a policy's numbers stand for: the name of what makes observations, such as ``text-embedding-3-small``, and
+the names of the actions, in the order of the logits."""
 
 
 def pack(
@@ -49,17 +42,16 @@ def pack(
     Raises:
         ValueError: the number of actions is not that of the settings.
     """
-    if len(identity.actions) != config.action_dim:
-        raise ValueError(
-            f"`actions` must have {config.action_dim} names, but got {len(identity.actions)}"
-        )
+    embedding, actions = identity
+    if len(actions) != config.action_dim:
+        raise ValueError(f"`actions` must have {config.action_dim} names, but got {len(actions)}")
     arrays = dict(state.networks.named())
     arrays |= {"adam.first_moment": state.first_moment, "adam.second_moment": state.second_moment}
     texts = {
         "format": FORMAT,
         "config": asdict(config),
-        "embedding": identity.embedding,
-        "actions": list(identity.actions),
+        "embedding": embedding,
+        "actions": list(actions),
         "counts": {
             "n_gradient_steps": state.n_gradient_steps,
             "version": state.version,
@@ -128,14 +120,15 @@ def _array(entry: dict[str, Any], body: bytes) -> Floats:
 
 
 def _check_identity(texts: dict[str, Any], identity: PolicyIdentity) -> None:
-    if texts["embedding"] != identity.embedding:
+    embedding, actions = identity
+    if texts["embedding"] != embedding:
         raise PolicyCheckpointError(
-            f"a checkpoint's embedding must be `{identity.embedding}`, but got `{texts['embedding']}`; "
+            f"a checkpoint's embedding must be `{embedding}`, but got `{texts['embedding']}`; "
             "train again, or use that embedding"
         )
-    if tuple(texts["actions"]) != identity.actions:
+    if tuple(texts["actions"]) != actions:
         raise PolicyCheckpointError(
-            f"a checkpoint's actions must be {', '.join(identity.actions)}, but got "
+            f"a checkpoint's actions must be {', '.join(actions)}, but got "
             f"{', '.join(map(str, texts['actions']))}; train again, or offer those"
         )
 

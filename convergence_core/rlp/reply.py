@@ -6,14 +6,14 @@ evaluated where the search has a place for it.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from convergence_core.judges.texts import json_objects
 from convergence_core.records import Params, ParamValue
-from convergence_core.rlp.commitments import ProposedSetting
+from convergence_core.rlp.commitments import ProposedSetting, Thought
 from convergence_core.rlp.quantiles import Quantiles
 from convergence_core.space import Choice, Space
 from convergence_core.space.parameters import Parameter
@@ -27,34 +27,22 @@ class UnreadableReplyError(ValueError):
     """A reply holds neither a forecast nor a setting."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThoughtReply:
-    """What a reply says."""
-
-    notes: str
-    forecasts: Mapping[str, Quantiles]
-    """Name in the prompt → forecast."""
-    settings: tuple[ProposedSetting, ...]
-    dropped: tuple[str, ...]
-    """What was left out, and why."""
-
-
 def read_reply(
-    text: str,
+    thought: Thought,
     space: Space,
     *,
-    names: Collection[str],
+    names: Mapping[str, str],
     around: Params,
     known: Collection[str],
     most_settings: int,
     rng: np.random.Generator,
-) -> ThoughtReply:
-    """Return what a reply says.
+) -> Thought:
+    """Return a thought with what its reply says.
 
     Args:
-        text: of the model.
+        thought: its ``text`` is the reply.
         space: where settings lie.
-        names: of the trials to forecast.
+        names: name in the prompt → candidate to forecast.
         around: values of parameters that a setting does not name.
         known: candidates that need no place: evaluated, or to be evaluated anyway.
         most_settings: that are read.
@@ -63,13 +51,13 @@ def read_reply(
     Raises:
         UnreadableReplyError: it holds no JSON object with a forecast or a setting.
     """
-    value = _object(text)
+    value = _object(thought.text)
     dropped: list[str] = []
     forecasts = {}
     listed = value.get("forecasts")
-    for name in names:
+    for name, candidate_id in names.items():
         try:
-            forecasts[name] = Quantiles.of(listed[name])  # type: ignore[index]  # read as it is
+            forecasts[candidate_id] = Quantiles.of(listed[name])  # type: ignore[index]  # read as it is
         except (KeyError, TypeError):
             dropped.append(f"{name}: no forecast")
         except ValueError as error:
@@ -91,7 +79,8 @@ def read_reply(
         problem = "; ".join(dropped) or "it has neither `forecasts` nor `settings`"
         raise UnreadableReplyError(problem[:300])
     notes = value.get("notes")
-    return ThoughtReply(
+    return replace(
+        thought,
         notes=_storable(notes).strip()[:MOST_NOTES] if isinstance(notes, str) else "",
         forecasts=forecasts,
         settings=tuple(settings.values()),

@@ -94,10 +94,10 @@ def final_status(
     assert ended is not None  # noqa: S101 - the search has ended
     reached = limit_reached(trials) or ("" if trials else shortage)
     if reached:  # a limit that raising would mend: the final test is not whole
-        return StopReason(status="budget", text=reached)
-    is_planned_end = ended.status == "done" and study.has_run_all_generations(state)
+        return "budget", reached
+    status, why = ended
+    is_planned_end = status == "done" and study.has_run_all_generations(state)
     if is_planned_end and study.schedule.is_used_up(n_calls):
         spent = f"budget.max_calls={study.schedule.max_calls} is spent"
-        text = f"{spent}: {ended.text}, with fewer evaluations than configured"
-        return StopReason(status="budget", text=text)
+        return "budget", f"{spent}: {why}, with fewer evaluations than configured"
     return ended

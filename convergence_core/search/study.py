@@ -18,7 +18,7 @@ the same generation, and a run that is resumed from its checkpoint is the same r
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from convergence_core.search.schedule import Schedule
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
 
+StopReason: TypeAlias = tuple[Literal["done", "budget"], str]
+"""Status with which a search ended, and why in words."""
 TINY = 1e-9
 """Tolerance of a reward: rounding of a weighted mean."""
 
@@ -49,14 +51,6 @@ class PlannedGeneration:
     """State of the generator after the plan's draws."""
     is_repair: bool = False
     """Whether it only repeats missing cells, which is evidence but no choice of the sampler."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReason:
-    """Why a search ended."""
-
-    status: Literal["done", "budget"]
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +149,12 @@ class Study:
         if self.repair(state) is not None:
             return None
         if state.limit is not None:
-            return StopReason(status="budget", text=state.limit)
+            return "budget", state.limit
         text = self._why_done(state)
         if text is not None:
-            return StopReason(status="done", text=text)
+            return "done", text
         if self._capacity(state) < 1:
-            text = f"budget.max_calls={self.schedule.max_calls} is spent"
-            return StopReason(status="budget", text=text)
+            return "budget", f"budget.max_calls={self.schedule.max_calls} is spent"
         return None
 
     def _why_done(self, state: StudyState) -> str | None:

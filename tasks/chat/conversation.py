@@ -21,12 +21,7 @@ from convergence_core.feedback.roles import DEFAULT, persona_of
 from convergence_core.thought_tags import TextCallback
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
 from tasks.store.feedback.counts import FeedbackCounts, feedback_counts, rater_sentences
-from tasks.store.feedback.feedback_store import (
-    FeedbackStore,
-    RatedInteraction,
-    RatingReceipt,
-    new_interaction_id,
-)
+from tasks.store.feedback.feedback_store import FeedbackStore, RatingReceipt, new_interaction_id
 
 Piece = TypeVar("Piece")
 Ending = TypeVar("Ending")
@@ -272,7 +267,7 @@ class Conversation:
         self._turns.pop()
         return "turn"
 
-    async def history(self, n: int = 10) -> list[RatedInteraction]:
+    async def history(self, n: int = 10) -> list[tuple[Interaction, Rating | None]]:
         """Return the user's last answers of this role with their marks, oldest first."""
         return await asyncio.to_thread(self._feedback.history, self.user_id, self.role, n)
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TypeAlias
 
 from convergence_core.config.evaluation import (
     AnswerMetric,
@@ -18,17 +19,11 @@ from convergence_core.records import Case, Json, Params, Reply
 from tasks.json_values import MISSING, pick
 from tasks.metrics.comparisons import equal
 
+ToolCall: TypeAlias = tuple[str, Mapping[str, Json]]
+"""Name of a tool, as called or as expected, and its arguments: of an expected call those that matter; empty where
+they cannot be read."""
 CALLS = "tool_calls"
 """Where calls are, in answers and in what cases expect, unless the metric says otherwise."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
-    """One call of a tool, as made or as expected."""
-
-    name: str
-    arguments: Mapping[str, Json]
-    """Empty where they cannot be read; of an expected call those that matter."""
 
 
 def tool_calls_of(listed: Json) -> list[ToolCall]:
@@ -42,7 +37,7 @@ def tool_calls_of(listed: Json) -> list[ToolCall]:
         shown = entry.get("function", entry) if isinstance(entry, dict) else {"name": entry}
         name = shown.get("name") if isinstance(shown, dict) else None
         if isinstance(shown, dict) and isinstance(name, str) and name:
-            calls.append(ToolCall(name=name, arguments=_arguments(shown.get("arguments"))))
+            calls.append((name, _arguments(shown.get("arguments"))))
     return calls
 
 
@@ -76,7 +71,7 @@ class ToolMetric:
             return float(len(made))
         if isinstance(config, ToolAllowedMetric):
             refused = [*config.forbidden, *_named(case, config.expected_field)]
-            return float(not any(fnmatchcase(c.name, name) for c in made for name in refused))
+            return float(not any(fnmatchcase(call, name) for call, _ in made for name in refused))
         expected = self._expected(case, config.expected_field or CALLS)
         if isinstance(config, TextMetric):
             return arguments(made, expected, config)
@@ -112,7 +107,7 @@ class ToolMetric:
 def _named(case: Case, path: str | None) -> list[str]:
     """Return the forbidden tools that the case names itself."""
     names = MISSING if path is None else pick(case.expected, path)
-    return [] if names is MISSING else [call.name for call in tool_calls_of(names)]
+    return [] if names is MISSING else [name for name, _ in tool_calls_of(names)]
 
 
 def choice(made: Sequence[ToolCall], expected: Sequence[ToolCall]) -> float:
@@ -122,7 +117,7 @@ def choice(made: Sequence[ToolCall], expected: Sequence[ToolCall]) -> float:
     """
     if not made and not expected:
         return 1.0
-    common = Counter(c.name for c in made) & Counter(c.name for c in expected)
+    common = Counter(name for name, _ in made) & Counter(name for name, _ in expected)
     return 2.0 * common.total() / (len(made) + len(expected))
 
 
@@ -138,9 +133,9 @@ def arguments(
     left = [*made]
     n_found = 0
     # Those that say most first: a call that satisfies them may satisfy a vaguer one as well.
-    for wanted in sorted(expected, key=lambda call: -len(call.arguments)):
+    for wanted in sorted(expected, key=lambda call: -len(call[1])):
         for call in left:
-            if call.name == wanted.name and _agree(call, wanted, config):
+            if _agree(call, wanted, config):
                 left.remove(call)
                 n_found += 1
                 break
@@ -148,7 +143,7 @@ def arguments(
 
 
 def _agree(call: ToolCall, wanted: ToolCall, config: CasedMetric) -> bool:
-    return all(
-        name in call.arguments and equal(call.arguments[name], value, config)
-        for name, value in wanted.arguments.items()
+    (name, given), (wanted_name, expected) = call, wanted
+    return name == wanted_name and all(
+        key in given and equal(given[key], value, config) for key, value in expected.items()
     )

@@ -70,13 +70,14 @@ def approve(source: PageSource, body: Mapping[str, Any]) -> str:
     """
     loaded, feedback, name = _review_target(source, body)
     expected, field = (body.get(key) for key in ("expected", "field"))
-    return approve_case(
+    _, sentence = approve_case(
         loaded,
         feedback,
         name,
         expected=None if expected is None else str(expected),
         field=str(field) if field else None,
-    ).sentence
+    )
+    return sentence
 
 
 def reject(source: PageSource, body: Mapping[str, Any]) -> str:
@@ -86,7 +87,7 @@ def reject(source: PageSource, body: Mapping[str, Any]) -> str:
         InteractionNotFoundError: the answer is not proposed.
         QueryError: it was not confirmed, or there is no configuration.
     """
-    return reject_case(*_review_target(source, body)).sentence
+    return reject_case(*_review_target(source, body))[1]
 
 
 def _review_target(

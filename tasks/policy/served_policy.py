@@ -22,7 +22,7 @@ from convergence_core.errors import (
     PolicyDecisionNotFoundError,
     PolicyRequestError,
 )
-from convergence_core.policy.checkpoint import PolicyIdentity, pack, unpack
+from convergence_core.policy.checkpoint import pack, unpack
 from convergence_core.policy.experience_buffer import ExperienceBuffer, PolicyDecision, StepOutcome
 from convergence_core.policy.learner import PPOState, UpdateStatistics, improve
 from convergence_core.policy.prompt_state import PROMPT_ACTIONS, PromptEpisode
@@ -68,7 +68,7 @@ class ServedPolicy(Closing):
                 is missing or damaged.
         """
         self.settings = settings or PolicySettings()
-        self.identity = PolicyIdentity(embedding=self.settings.embedding, actions=PROMPT_ACTIONS)
+        self.identity = (self.settings.embedding, PROMPT_ACTIONS)
         self._store = store
         self._files = CheckpointFiles(store.root)
         self._stack = ExitStack()

@@ -45,15 +45,6 @@ N_TRIES: Final = 4
 """Rounds of edits, where the writer is free: those without a kept text are planned again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingTexts:
-    """Texts that are not committed yet."""
-
-    generation: int
-    mutations: tuple[Mutation, ...]
-    state: PromptState
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class PromptLearner:
     """See ``convergence_core.search.learner``."""
@@ -69,7 +60,8 @@ class PromptLearner:
     """After the last committed generation."""
     redact: Callable[[str], str]
     """Keeps secrets out of what is stored."""
-    pending: PendingTexts | None = field(default=None, init=False)
+    pending: tuple[int, tuple[Mutation, ...], PromptState] | None = field(default=None, init=False)
+    """Generation before which texts were written, the texts, and the state with them: not committed yet."""
     _learned: PromptState | None = field(default=None, init=False)
 
     @property
@@ -84,7 +76,7 @@ class PromptLearner:
 
     @property
     def _current(self) -> PromptState:
-        return self.state if self.pending is None else self.pending.state
+        return self.state if self.pending is None else self.pending[2]
 
     def is_due(self, state: StudyState) -> bool:
         """Whether texts are to be written before the next generation."""
@@ -114,9 +106,7 @@ class PromptLearner:
                 n_wanted = sum(mutation.is_refused for mutation in received)
             if not n_wanted:
                 break
-        self.pending = PendingTexts(
-            generation=generation, mutations=tuple(mutations), state=self.state.after(mutations)
-        )
+        self.pending = generation, tuple(mutations), self.state.after(mutations)
         return sum(mutation.is_kept for mutation in mutations)
 
     def _best(self, study: Study, state: StudyState) -> dict[str, dict[str, float]]:
@@ -235,8 +225,8 @@ class PromptLearner:
                     good.setdefault(observation.case_id, observation.answer)
         self._learned = current.seen(observed, good)
         rows: list[Row] = []
-        if pending is not None and pending.generation == state.next_generation:
-            rows = mutation_rows(self.run_id, pending.mutations)
+        if pending is not None and pending[0] == state.next_generation:
+            rows = mutation_rows(self.run_id, pending[1])
         return LearnerStep(
             learned=self._learned.to_json(), tables={"mutations": rows} if rows else {}
         )

@@ -111,12 +111,11 @@ class ThoughtWriter:
     def _read(
         self, thought: Thought, request: ThoughtRequest, rng: np.random.Generator
     ) -> Thought:
-        names = asked_names(request)
         try:
-            reply = read_reply(
-                thought.text,
+            thought = read_reply(
+                thought,
                 request.space,
-                names=names,
+                names=asked_names(request),
                 around=request.around,
                 known={*(row.candidate_id for row in request.trials), *request.reserved},
                 most_settings=request.n_settings,
@@ -124,13 +123,8 @@ class ThoughtWriter:
             )
         except UnreadableReplyError as error:
             return replace(thought, reason=_UNREADABLE + one_line(str(error), 300, redacted_text))
-        return replace(
-            thought,
-            notes=reply.notes,
-            forecasts={names[name]: forecast for name, forecast in reply.forecasts.items()},
-            settings=reply.settings,
-            dropped=tuple(one_line(text, 200, redacted_text) for text in reply.dropped),
-        )
+        dropped = tuple(one_line(text, 200, redacted_text) for text in thought.dropped)
+        return replace(thought, dropped=dropped)
 
 
 _UNREADABLE: Final = "unreadable: "

@@ -8,7 +8,6 @@ is a test case before a person says so.
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,13 +19,7 @@ from tasks.inputs.cases import GAMES_TAG
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import store_path
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.proposals import (
-    ProposedCase,
-    ReviewDecision,
-    proposed_cases,
-    reviewed,
-    save_review,
-)
+from tasks.store.feedback.proposals import ProposedCase, proposed_cases, reviewed, save_review
 from tasks.store.layout import FILE_MODE
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -156,15 +149,6 @@ def _proposed(system: str, row: Any, prompt: str, answer: str, right: str | None
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewedCase:
-    """What was decided about a proposed test case."""
-
-    decision: ReviewDecision
-    case_id: str
-    sentence: str
-
-
 def proposed_for(loaded: Loaded, feedback: FeedbackStore) -> list[ProposedCase]:
     """Return the test cases that are proposed for a configuration: by ratings, then by games, oldest first."""
     name = loaded.configuration.api.name
@@ -179,8 +163,8 @@ def approve_case(
     *,
     expected: str | None = None,
     field: str | None = None,
-) -> ReviewedCase:
-    """Make a proposed answer's prompt a test case, durably.
+) -> tuple[str, str]:
+    """Make a proposed answer's prompt a test case, durably; return its id and a sentence.
 
     Args:
         loaded: whose file of approved cases it is appended to.
@@ -208,26 +192,18 @@ def approve_case(
     use = (
         "each run uses a random part of such cases" if proposal.failed else "the next run uses it"
     )
-    return ReviewedCase(
-        decision="approved",
-        case_id=proposal.case_id,
-        sentence=f"{proposal.case_id} is in {file}; {use}.",
-    )
+    return proposal.case_id, f"{proposal.case_id} is in {file}; {use}."
 
 
-def reject_case(loaded: Loaded, feedback: FeedbackStore, interaction_id: str) -> ReviewedCase:
-    """Decide that an answer is not proposed again, durably.
+def reject_case(loaded: Loaded, feedback: FeedbackStore, interaction_id: str) -> tuple[str, str]:
+    """Decide that an answer is not proposed again, durably; return its case id and a sentence.
 
     Raises:
         InteractionNotFoundError: the answer is not proposed.
     """
     case = _proposed_case(loaded, feedback, interaction_id)
     save_review(feedback, interaction_id, "rejected")
-    return ReviewedCase(
-        decision="rejected",
-        case_id=case.case_id,
-        sentence=f"{case.case_id} is not proposed again.",
-    )
+    return case.case_id, f"{case.case_id} is not proposed again."
 
 
 def _proposed_case(loaded: Loaded, feedback: FeedbackStore, name: str) -> ProposedCase:

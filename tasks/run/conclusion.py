@@ -84,10 +84,11 @@ def judge(
     gate = PairedGate(alpha=promotion.alpha, min_effect=promotion.min_effect)
     level, left = level_of_look(promotion.alpha, n_earlier), share_left(n_earlier + 1)
     verdict = gate.judge(values, weights=shares, level=level)
-    ahead = None
+    low = high = None
+    n_to_verdict = 0 if verdict.decision != "undecided" else None
     if forecasts and verdict.decision == "undecided":
-        ahead = gate.forecast(values, weights=shares, left=left)
-    n_to_verdict = 0 if verdict.decision != "undecided" else None if ahead is None else ahead.n
+        forecast = gate.forecast(values, weights=shares, left=left)
+        low, n_to_verdict, high = forecast or (None, None, None)
     return GateReport(
         decision=verdict.decision,
         opponent="champion" if is_champion else "default",
@@ -101,8 +102,8 @@ def judge(
         min_effect=promotion.min_effect,
         log_e=verdict.log_e_better,
         n_to_verdict=n_to_verdict,
-        n_to_verdict_low=None if ahead is None else ahead.low,
-        n_to_verdict_high=None if ahead is None else ahead.high,
+        n_to_verdict_low=low,
+        n_to_verdict_high=high,
         level=level,
         left=promotion.alpha * left,
     )
@@ -190,11 +191,13 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     loaded, study = run.loaded, run.study
     recommendation = study.recommend(run.state)
     shortage = "" if recommendation is None else describe_shortage(study.schedule, trials)
-    ended = final_status(study, run.state, trials, shortage=shortage, n_calls=run.spent.calls)
+    status, reason = final_status(
+        study, run.state, trials, shortage=shortage, n_calls=run.spent.calls
+    )
     final = Final.of(trials, loaded.cases, study.confidence_level)
     candidate, gate, kept, look = _judged(run, recommendation, final)
     _publish(run, recommendation, final, recommended=kept or candidate)
-    result = collect(run, recommendation, status=ended.status, reason=ended.text, final=final)
+    result = collect(run, recommendation, status=status, reason=reason, final=final)
     if kept is not None:
         result = replace(result, winner=result.baseline, challenger=result.winner)
     if look is not None and gate is not None:
@@ -208,12 +211,12 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         loaded.base_dir,
         cases=loaded.cases,
     )
-    run.finish(ended.text, canonical_json(result.to_json()))
+    run.finish(reason, canonical_json(result.to_json()))
     run.emit(
         RunFinished(
             run_id=run.run_id,
             status=result.status,
-            reason=ended.text,
+            reason=reason,
             outcome=outcome_of(result),
         )
     )

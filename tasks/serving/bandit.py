@@ -201,16 +201,16 @@ class Bandit:
         version = self._version if self._is_current else None
         if version is None:
             version = self._current(request)
-        choice = version.policy.choose(uniform)
+        arm = version.policy.choose(uniform)
         now = self._store.now_us()
         expires = self.settings.expires_after_s
         context = request.context if version.context is None else version.context
         return version, NewDecision(
             decision_id=decision_id(now),
             user_id=request.user_id,
-            arm_id=version.arms[choice.arm].arm_id,
+            arm_id=version.arms[arm].arm_id,
             version=version.number,
-            propensity=choice.propensity,
+            propensity=version.policy.propensities[arm],
             context_json=None if context is None else stored_json(dict(context)),
             created_us=now,
             expires_us=None if expires is None else now + int(expires * 1e6),

@@ -107,39 +107,39 @@ def collect(
     kept: list[MarkedAnswer] = []
     pairs: list[ComparedAnswers] = []
     n_foreign = 0
-    for mark in open_marks(store, role):
-        names = (mark.mark.interaction_id, mark.mark.other_id)
+    for mark, given, is_used in open_marks(store, role):
+        names = (mark.interaction_id, mark.other_id)
         answers = [
             interaction for name in names if name and (interaction := store.interaction(name))
         ]
         if not all(is_by_trained_model(answer, models) for answer in answers):
             n_foreign += 1
-        elif isinstance(mark.given, Rating) and len(answers) == 1:
-            reward = reward_of.get(mark.mark.interaction_id)
+        elif isinstance(given, Rating) and len(answers) == 1:
+            reward = reward_of.get(mark.interaction_id)
             if reward is None or reward.training is None:
                 continue  # rated since, or taken back: the next look sees it
             marked = MarkedAnswer(
                 interaction=answers[0],
-                rating=mark.given,
+                rating=given,
                 reward=reward.training,
                 is_unsafe=bool(reward.flags),
-                mark=mark.mark,
-                is_used=mark.is_used,
+                mark=mark,
+                is_used=is_used,
             )
             (kept if is_held_out(answers[0], held_out) else train).append(marked)
         elif (
-            isinstance(mark.given, AnswerComparison)
+            isinstance(given, AnswerComparison)
             and len(answers) == 2
             and not is_held_out(answers[0], held_out)
-            and not reward_of[mark.given.chosen_id].flags  # what is unsafe is never preferred
+            and not reward_of[given.chosen_id].flags  # what is unsafe is never preferred
         ):
             by_id = {answer.interaction_id: answer for answer in answers}
             pairs.append(
                 ComparedAnswers(
-                    chosen=by_id[mark.given.chosen_id],
-                    rejected=by_id[mark.given.rejected_id],
-                    mark=mark.mark,
-                    is_used=mark.is_used,
+                    chosen=by_id[given.chosen_id],
+                    rejected=by_id[given.rejected_id],
+                    mark=mark,
+                    is_used=is_used,
                 )
             )
     return RoleMarks(

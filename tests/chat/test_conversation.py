@@ -45,9 +45,7 @@ def test_an_answer_comes_in_pieces_and_is_logged_with_all_that_is_known(chats):
     )
     conversation, (pieces, logged) = chats.run(use, prices=prices)
     assert pieces == ["2:", " Hi?"]
-    (kept,) = chats.feedback.history("ada")
-    assert kept.interaction == logged
-    assert kept.rating is None
+    assert chats.feedback.history("ada") == [(logged, None)]
     assert (logged.response, logged.model, logged.role) == ("2: Hi?", "served", "assistant")
     assert logged.messages == (
         ChatMessage(role="system", content=BUILT_IN["assistant"]),
@@ -113,7 +111,7 @@ def test_an_answer_that_is_stopped_is_not_logged_and_no_turn(chats):
         return await said(conversation, "Again?")
 
     _, logged = chats.run(use)
-    assert [one.interaction for one in chats.feedback.history("ada")] == [logged]
+    assert [answer for answer, _ in chats.feedback.history("ada")] == [logged]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +146,9 @@ def test_ratings_are_stored_edited_and_taken_back(chats):
         assert (await conversation.rate(2, reason="too long")).status == "edited"
         with pytest.raises(FeedbackRefusedError, match="from 1 to 5"):
             await conversation.rate(6)
-        (kept,) = await conversation.history()
-        assert kept.rating is not None
-        assert (kept.rating.rating, kept.rating.reason) == (2, "too long")
+        ((_, kept),) = await conversation.history()
+        assert kept is not None
+        assert (kept.rating, kept.reason) == (2, "too long")
         assert await conversation.undo() == "rating"
         assert chats.feedback.rating(logged.interaction_id, "ada") is None
         assert await conversation.undo() == "turn"
@@ -171,7 +169,7 @@ def test_two_answers_are_compared_in_an_order_drawn_by_chance(chats):
             texts = iter(("one", "another"))
             chats.answer = lambda _, left=texts: events([chunk(content=next(left)), chunk("stop")])
             pair = await conversation.answer_twice(f"Hi {n}?")
-            logged = [one.interaction for one in chats.feedback.history("ada")][-2:]
+            logged = [answer for answer, _ in chats.feedback.history("ada")][-2:]
             orders.add(pair.first == logged[0])
             better = await conversation.choose(pair, 2)
             assert (better, conversation.last) == (pair.second, pair.second)

@@ -88,8 +88,8 @@ def test_each_answer_of_vllm_is_the_adapters_that_was_active(chats: Chats, adapt
     asked = [one.path for one in chats.server.requests]
     assert asked.count("/v1/load_lora_adapter") == 3
     assert asked.count("/v1/unload_lora_adapter") == 3
-    (kept, *_) = chats.feedback.history("ada", n=1)
-    assert "adapter" not in json.dumps(kept.interaction.sampling)
+    ((kept, _), *_) = chats.feedback.history("ada", n=1)
+    assert "adapter" not in json.dumps(kept.sampling)
 
 
 def test_a_server_that_started_again_is_given_its_adapter_again(chats: Chats, adapters: Any):

@@ -34,7 +34,7 @@ def test_the_walk_ends_with_what_the_page_shows(tmp_path: Path):
     with FeedbackStore(tmp_path / "talk/convergence-data") as store:
         found = store.history("ada")
         counts = store.fetch("SELECT role, COUNT(*) FROM interactions GROUP BY role ORDER BY role")
-    assert [one.interaction.role for one in found] == ["gardener"] * 2
+    assert [answer.role for answer, _ in found] == ["gardener"] * 2
     assert [tuple(row) for row in counts] == [("assistant", 1), ("gardener", 2)]
 
 
@@ -77,12 +77,12 @@ def test_openais_client_talks_to_the_service_as_the_page_shows(tmp_path: Path):
     answer, label = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
     assert (bool(answer), label) == (True, "4 Excellent")
     with FeedbackStore(tmp_path / "talk/convergence-data") as store:
-        kept, prompted = store.history("ada")
+        (kept, mark), (prompted, _) = store.history("ada")
     assert generated.returncode == 0, generated.stderr
-    assert generated.stdout.startswith(prompted.interaction.interaction_id)
-    assert (prompted.interaction.role, prompted.interaction.source) == ("gardener", "generate")
-    assert kept.rating is not None
-    assert (kept.interaction.role, kept.rating.rating) == ("gardener", 4)
+    assert generated.stdout.startswith(prompted.interaction_id)
+    assert (prompted.role, prompted.source) == ("gardener", "generate")
+    assert mark is not None
+    assert (kept.role, mark.rating) == ("gardener", 4)
 
 
 def test_keys_commands_and_roles_are_those_of_the_code():

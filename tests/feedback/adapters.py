@@ -59,9 +59,9 @@ def rated(store: FeedbackStore, name: str, value: int = 4, user: str = "ann") ->
     store.log(answer(name, is_shared=True))
     store.rate(Rating(interaction_id=name, user_id=user, rating=value))
     (found,) = (
-        one.mark
-        for one in open_marks(store, "assistant")
-        if (one.mark.interaction_id, one.mark.user_id) == (name, user)
+        mark
+        for mark, _, _ in open_marks(store, "assistant")
+        if (mark.interaction_id, mark.user_id) == (name, user)
     )
     return found
 

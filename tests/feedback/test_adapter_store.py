@@ -156,18 +156,18 @@ def test_rollback_restores_what_answered_before_and_opens_the_marks_again(
     one = activated(adapters, saved_adapter(tmp_path / "1", 1), first)
     two = activated(adapters, saved_adapter(tmp_path / "2", 2), second, parent=one)
     rated(store, "c")
-    assert [m.is_used for m in open_marks(store, "assistant")] == [True, True, False]
+    assert [used for _, _, used in open_marks(store, "assistant")] == [True, True, False]
     assert adapters.rollback("assistant", "cli") == one
     assert statuses(adapters) == {one: "active", two: "rolled_back"}
     assert adapters.record(one).reason == f"{two} was rolled back"
-    assert [m.is_used for m in open_marks(store, "assistant")] == [True, False, False]
+    assert [used for _, _, used in open_marks(store, "assistant")] == [True, False, False]
     assert folder_sha256(adapters.folder(one)) == folder_sha256(tmp_path / "1")
     assert adapters.rollback("assistant", "cli") is None
     assert active(adapters) is None
     with pytest.raises(AdapterRefusedError, match="an active adapter to roll back"):
         adapters.rollback("assistant", "cli")
     adapters.activate(two, "cli")
-    assert [m.is_used for m in open_marks(store, "assistant")] == [False, True, False]
+    assert [used for _, _, used in open_marks(store, "assistant")] == [False, True, False]
 
 
 @pytest.mark.parametrize("change", ["edit", "withdrawal"])
@@ -194,7 +194,7 @@ def test_a_changed_rating_makes_stale_what_learned_from_it_and_what_came_of_that
     assert adapters.record(before).reason == f"{child} became stale"
     rate(store, "b", 1)
     assert active(adapters) is None, "the base model answers"
-    opened = {m.mark.interaction_id: m.is_used for m in open_marks(store, "assistant")}
+    opened = {mark.interaction_id: used for mark, _, used in open_marks(store, "assistant")}
     assert opened == {"b": False, "a": False}
 
 
@@ -207,13 +207,11 @@ def test_forgetting_removes_what_was_learned_from_a_user(
     others = rated(store, "b", user="bob")
     store.log(answer("c", user_id="bob", is_shared=True))
     rate(store, "c", 5)
-    by_ann = next(m.mark for m in open_marks(store, "assistant") if m.mark.interaction_id == "c")
+    by_ann = next(m for m, _, _ in open_marks(store, "assistant") if m.interaction_id == "c")
     mine = rated(store, "a", user="cid")
     store.log(answer("d", user_id="bob"))
     rate(store, "d", 5, "bob")
-    safe_mark = next(
-        m.mark for m in open_marks(store, "assistant") if m.mark.interaction_id == "d"
-    )
+    safe_mark = next(m for m, _, _ in open_marks(store, "assistant") if m.interaction_id == "d")
     safe = activated(adapters, source, safe_mark)
     learned = [registered(adapters, source, mark) for mark in (others, by_ann, mine)]
     child = activated(adapters, source, parent=learned[2])

@@ -169,12 +169,12 @@ def test_the_history_is_a_users_own_by_role_and_conversation(store: FeedbackStor
     store.log(answer("other", user_id="bob"))
     store.rate(rating(4, "3"))
     found = store.history("ann", n=4)
-    assert [one.interaction.interaction_id for one in found] == ["2", "3", "4", "5"]
-    assert [one.rating and one.rating.rating for one in found] == [None, 4, None, None]
+    assert [answer.interaction_id for answer, _ in found] == ["2", "3", "4", "5"]
+    assert [mark and mark.rating for _, mark in found] == [None, 4, None, None]
     code = store.history("ann", "code")
-    assert [one.interaction.interaction_id for one in code] == ["1", "3", "5"]
+    assert [answer.interaction_id for answer, _ in code] == ["1", "3", "5"]
     first = store.history("ann", conversation_id="c0")
-    assert [one.interaction.interaction_id for one in first] == ["0", "1", "2"]
+    assert [answer.interaction_id for answer, _ in first] == ["0", "1", "2"]
     assert store.history("nobody") == []
 
 

@@ -134,19 +134,18 @@ def test_feedback_of_open_webui_is_read_with_its_chat(tmp_path: Path):
         assert found.skipped == {
             "the chat of a rating is not in the export": 1, "a rating is neither 1 nor -1": 1
         }  # fmt: skip
-        (first,) = store.history("u1")
-        one = first.interaction
+        ((one, first),) = store.history("u1")
         assert [m.content for m in one.messages] == ["Name a river.", "The Rhine.", "Another one?"]
         assert (one.response, one.model, one.conversation_id) == ("The Elbe.", "small", "c1")
         assert one.created_us == 1_700_000_003_000_000
-        assert first.rating is not None
-        assert (first.rating.rating, first.rating.reason) == (
+        assert first is not None
+        assert (first.rating, first.reason) == (
             4,
             "accurate_information: good river",
         )
-        (second,) = store.history("u2")
-        assert second.rating is not None
-        assert second.rating.thumbs == "down"
+        ((_, second),) = store.history("u2")
+        assert second is not None
+        assert second.thumbs == "down"
         assert read_ratings(store, file, "open-webui").n_known == 2
 
 

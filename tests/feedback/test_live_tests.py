@@ -141,9 +141,9 @@ def test_what_was_worse_is_not_trained_again_of_the_same_marks(
     def used() -> dict[str, bool]:
         marks = open_marks(store, "assistant")
         return {
-            one.mark.interaction_id: one.is_used
-            for one in marks
-            if "learned" in one.mark.interaction_id
+            mark.interaction_id: is_used
+            for mark, _, is_used in marks
+            if "learned" in mark.interaction_id
         }
 
     adapters = begun(store, tmp_path)

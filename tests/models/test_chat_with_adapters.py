@@ -154,7 +154,7 @@ def test_no_request_fails_and_no_label_is_wrong_while_adapters_change(talk: Talk
     assert done.total() == N_REQUESTS
     assert changes == {}
     assert all(done[str(version)] > 50 for version in (None, first, second)), done
-    kept = [one.interaction for one in talk.feedback.history("admin", n=1000)]
+    kept = [answer for answer, _ in talk.feedback.history("admin", n=1000)]
     assert Counter(str(one.adapter_version) for one in kept) == done
     for one in kept:
         assert one.response == told[one.asked[-1].content, one.adapter_version]

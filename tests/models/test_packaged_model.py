@@ -127,23 +127,21 @@ def test_it_chats_and_each_answer_is_logged(tmp_path: Path):
     with FeedbackStore(tmp_path) as feedback, RuntimeStore(tmp_path) as runtime:
         chat = LoggedChat(made, Environment.unchecked(made.configuration), feedback, runtime)
         pieces = asyncio.run(go(chat))
-        first, second = feedback.history("ada")
+        (first, _), (second, mark) = feedback.history("ada")
     assert all(len(one) > 1 for one in pieces)
-    said = [one.interaction.response for one in (first, second)]
+    said = [one.response for one in (first, second)]
     assert ["".join(one) for one in pieces] == said
-    assert "France" in first.interaction.response
-    assert [one.role for one in second.interaction.messages] == [
+    assert "France" in first.response
+    assert [one.role for one in second.messages] == [
         "system", "user", "assistant", "user",
     ]  # fmt: skip
-    assert second.interaction.sampling == {"temperature": 0.0, "max_tokens": 12}
-    assert second.interaction.cost_usd == 0.0
+    assert second.sampling == {"temperature": 0.0, "max_tokens": 12}
+    assert second.cost_usd == 0.0
     for one in (first, second):
-        logprobs = one.interaction.logprobs
+        logprobs = one.logprobs
         assert logprobs is not None
-        assert one.interaction.n_output_tokens in {len(logprobs), len(logprobs) + 1}
+        assert one.n_output_tokens in {len(logprobs), len(logprobs) + 1}
         assert all(-30 < logprob <= 0 for logprob in logprobs)
     # At temperature 0 each token is the likeliest one.
-    assert sum(map(math.exp, first.interaction.logprobs or ())) > 0.3 * len(
-        first.interaction.logprobs or ()
-    )
-    assert second.rating is not None
+    assert sum(map(math.exp, first.logprobs or ())) > 0.3 * len(first.logprobs or ())
+    assert mark is not None

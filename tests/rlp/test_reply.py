@@ -13,12 +13,7 @@ from convergence_core.errors import EvaluatorFault
 from convergence_core.records import ParamValue, Reply, sha256_hex
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.quantiles import Quantiles
-from convergence_core.rlp.reply import (
-    ThoughtReply,
-    UnreadableReplyError,
-    read_reply,
-    written_notes,
-)
+from convergence_core.rlp.reply import UnreadableReplyError, read_reply, written_notes
 from convergence_core.space import Choice, Float, Integer, Space
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.model_calls import Model
@@ -43,12 +38,13 @@ SPACE = Space(
 BEST: dict[str, ParamValue] = {"rate": 0.01, "size": 16, "kind": "b", "words": "Think."}
 
 
-def read(text: str, **more: Any) -> ThoughtReply:
+def read(text: str, **more: Any) -> Thought:
     settings: dict[str, Any] = {
-        "names": ("n1", "n2"), "around": BEST, "known": (), "most_settings": 5,
+        "names": {"n1": "n1", "n2": "n2"}, "around": BEST, "known": (), "most_settings": 5,
         "rng": np.random.default_rng(0), **more,
     }  # fmt: skip
-    return read_reply(text, SPACE, **settings)
+    thought = Thought(thought_id="t", generation=1, kind="notes", text=text)
+    return read_reply(thought, SPACE, **settings)
 
 
 # -- replies

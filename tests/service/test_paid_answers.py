@@ -400,7 +400,7 @@ def test_a_kill_loses_no_paid_answer_from_the_ledger_and_no_reward_counts_twice(
         least = ledger.n_done * COST_USD + (n_paid - ledger.n_done) * 0.2
         assert (ledger.cost_usd or 0.0) + ledger.maybe_usd >= least - 1e-9
         with FeedbackStore(tmp_path / "store") as feedback:
-            logged = {one.interaction.interaction_id for one in feedback.history("ada", n=1_000)}
+            logged = {answer.interaction_id for answer, _ in feedback.history("ada", n=1_000)}
         assert {first["id"], *answered} <= logged
 
         served.append(ServedProcess(tmp_path))

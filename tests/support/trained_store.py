@@ -42,7 +42,7 @@ def write_trained_store(folder: Path, root: Path, *, n_each: int = 24) -> None:
                         Rating(interaction_id=name, user_id="ben", rating=max(1, stars - 1))
                     )
             round_id = rounds.begin("assistant", "qrpo", n_rows=n_each, settings={"steps": 60})
-            marks = [one.mark for one in open_marks(store, "assistant") if not one.is_used]
+            marks = [mark for mark, _, used in open_marks(store, "assistant") if not used]
             found = adapters.register(
                 saved_adapter(folder / f"trained-{number}", number), role="assistant",
                 base_model="smollm2-135m-instruct", objective="qrpo", marks=marks, parent=version,

@@ -67,7 +67,7 @@ def test_the_page_talks_to_a_served_chat(tmp_path: Path):
         run_node(
             "chat.test.mjs", timeout=200, ADDRESS=served.address(), TALKER=TALKER, READER=READER
         )
-        logged = [one.interaction for one in served.feedback.history("ada")]
+        logged = [answer for answer, _ in served.feedback.history("ada")]
         assert {one.role for one in logged} == {"pirate"}
         assert [one.asked[-1].content[-3:] for one in logged] == ["one", "one", "two"]
         assert logged[2].asked[1].content == logged[1].response

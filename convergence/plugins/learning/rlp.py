@@ -16,7 +16,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import nan
 from typing import Any, Final, Literal, TypeAlias
 
@@ -147,14 +147,6 @@ class PendingGain:
         return self._gain
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    thought: str | None
-    action: int
-    log_old: float
-    state: np.ndarray
-
-
 class RLPMixin:
     """Thinks, rewards and learns; for one event loop."""
 
@@ -175,7 +167,7 @@ class RLPMixin:
         """Rewards in nats, the latest last; at most ``CAPACITY``."""
         self._llm = as_llm(llm_provider)
         self._rng = np.random.default_rng(self.config.seed)
-        self._drawn: list[_Drawn] = []
+        self._drawn: list[tuple[str | None, Episode]] = []
 
     @property
     def probabilities(self) -> dict[str, float]:
@@ -209,7 +201,8 @@ class RLPMixin:
                 options["temperature"] = self.config.temperature
             thought = (await self._complete(known, INSTRUCTIONS, **options)).text
         log_old = float(self.policy.log_probabilities(s)[action])
-        self._drawn.append(_Drawn(thought, action, log_old, s))
+        episode = Episode(state=s, action=action, log_old=log_old, reward=nan)
+        self._drawn.append((thought, episode))
         return thought
 
     def information_gain_reward(
@@ -262,7 +255,7 @@ class RLPMixin:
             ValueError: the thought is not one of those that were written since it was last learned from.
         """
         nats = float(reward)
-        drawn = next((drawn for drawn in self._drawn if drawn.thought == thought), None)
+        drawn = next((drawn for drawn in self._drawn if drawn[0] == thought), None)
         if drawn is None:
             raise ValueError(
                 "`thought` must be one that `generate_internal_reasoning` returned since the last "
@@ -270,11 +263,9 @@ class RLPMixin:
             )
         self._drawn = [other for other in self._drawn if other is not drawn]
         self.gains = [*self.gains, nats][-CAPACITY:]
-        if drawn.action:
+        episode = replace(drawn[1], reward=nats)
+        if episode.action:
             self.moment = advantage.second_moment(self.moment, nats, len(self.gains))
-        episode = Episode(
-            state=drawn.state, action=drawn.action, log_old=drawn.log_old, reward=nats
-        )
         self.episodes = (*self.episodes, episode)[-policies.VALUE_WINDOW :]
         sigma = advantage.sigma_of(self.moment)
         self.value, _, steps = critic(self.value, self.episodes, self._features(), sigma)

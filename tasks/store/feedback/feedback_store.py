@@ -54,15 +54,6 @@ class RatingReceipt:
     previous: Rating | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatedInteraction:
-    """Logged answer with its user's own rating."""
-
-    interaction: Interaction
-    rating: Rating | None
-    """``None`` if unrated or undone."""
-
-
 class FeedbackStore(SharedStore):
     """Human feedback, on a local disk or in Postgres. Thread-safe; blocks."""
 
@@ -219,8 +210,8 @@ class FeedbackStore(SharedStore):
         n: int = 20,
         *,
         conversation_id: str | None = None,
-    ) -> list[RatedInteraction]:
-        """Return a user's last answers with the user's own ratings, oldest first.
+    ) -> list[tuple[Interaction, Rating | None]]:
+        """Return a user's last answers, oldest first, each with the user's own rating if it has one.
 
         Args:
             user_id: recipient of the answers.
@@ -228,14 +219,14 @@ class FeedbackStore(SharedStore):
             n: maximum number.
             conversation_id: conversation; ``None`` for any.
         """
-        answers: list[RatedInteraction] = []
+        answers = []
         with self.database.reading() as connection:
             for answer in INTERACTIONS.find(
                 connection, f"ORDER BY seq DESC LIMIT {n:d}",
                 user_id=user_id, role=role, conversation_id=conversation_id,
             ):  # fmt: skip
                 mark = RATINGS.last(connection, (answer.interaction_id,), user_id)
-                answers.append(RatedInteraction(interaction=answer, rating=mark))
+                answers.append((answer, mark))
         return answers[::-1]
 
     def _stamped(self, event: Any) -> Any:

@@ -8,11 +8,11 @@ from pathlib import Path
 from convergence_core.errors import AdapterRefusedError
 from convergence_core.feedback.adapter_records import (
     USED,
-    OpenMark,
     RoundStatus,
     TrainedMark,
     TrainingRoundRecord,
 )
+from convergence_core.feedback.records import AnswerComparison, Rating
 from convergence_core.records import Json
 from tasks.store.database import Connection
 from tasks.store.feedback.adapter_files import training_folder
@@ -99,9 +99,15 @@ class TrainingRounds:
         ROUNDS.add(connection, record, at_us, clean=self._feedback.clean)
 
 
-def open_marks(feedback: FeedbackStore, role: str) -> list[OpenMark]:
-    """Return the marks on a role's answers that count now: ratings, then comparisons."""
-    marks: list[OpenMark] = []
+def open_marks(
+    feedback: FeedbackStore, role: str
+) -> list[tuple[TrainedMark, Rating | AnswerComparison, bool]]:
+    """Return the marks on a role's answers that count now: ratings, then comparisons.
+
+    Each comes with what the user gave, and with whether a candidate, active, inactive or rejected adapter was
+    trained on it, or one that was worse on live traffic.
+    """
+    marks = []
     with feedback.database.reading() as connection:
         used = set(map(tuple, connection.execute(_USED).fetchall()))
         for kind, table in MARKS.items():
@@ -119,6 +125,5 @@ def open_marks(feedback: FeedbackStore, role: str) -> list[OpenMark]:
                     kind=kind, seq=seq, interaction_id=first, other_id="".join(others),
                     user_id=given.user_id,
                 )  # fmt: skip
-                is_used = (kind, seq) in used
-                marks.append(OpenMark(mark=mark, given=given, is_used=is_used))
+                marks.append((mark, given, (kind, seq) in used))
     return marks

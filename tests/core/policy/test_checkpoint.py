@@ -12,7 +12,7 @@ from convergence_core.policy.learner import PPOState, improve
 from convergence_core.policy.rollout import collect
 from tests.support.trained_policies import CONFIG, trained
 
-IDENTITY = PolicyIdentity(embedding="numbers", actions=("left", "right"))
+IDENTITY: PolicyIdentity = ("numbers", ("left", "right"))
 
 
 def test_a_saved_and_loaded_policy_goes_on_bit_for_bit():
@@ -56,14 +56,8 @@ def test_a_checkpoint_has_the_layout_of_safetensors():
 @pytest.mark.parametrize(
     ("identity", "told"),
     [
-        (
-            PolicyIdentity(embedding="words", actions=IDENTITY.actions),
-            "`words`, but got `numbers`",
-        ),
-        (
-            PolicyIdentity(embedding="numbers", actions=("right", "left")),
-            "right, left, but got left",
-        ),
+        (("words", ("left", "right")), "`words`, but got `numbers`"),
+        (("numbers", ("right", "left")), "right, left, but got left"),
     ],
 )
 def test_a_checkpoint_of_another_embedding_or_other_actions_is_refused_by_name(

@@ -11,7 +11,7 @@ from convergence_core.posterior import SpaceModel
 from convergence_core.records import Evaluation, Params, Trial
 from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.schedule import Schedule
-from convergence_core.search.study import PlannedGeneration, StopReason, Study, limit_reached
+from convergence_core.search.study import PlannedGeneration, Study, limit_reached
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.mixed_problem import trial
@@ -67,7 +67,7 @@ def test_a_search_ends_with_a_recommendation_and_is_the_same_again(algorithm: st
     own = study(algorithm)
     state, plans = search(own)
     assert (state.next_generation, state.n_calls) == (3, sum(plan.n_cells for plan in plans))
-    assert own.stop_reason(state) == StopReason(status="done", text="all 3 generations were run")
+    assert own.stop_reason(state) == ("done", "all 3 generations were run")
     found = own.recommend(state)
     assert found is not None
     assert own.leader(state) == state.search.archive.members[found.candidate_id].candidate
@@ -152,23 +152,24 @@ def test_a_search_says_why_it_ends():
     state = own.start()
     assert own.stop_reason(state) is None
     ended, _ = step(own, state)
-    assert own.stop_reason(ended) == StopReason(status="done", text="its one generation was run")
-    cut = StopReason(status="budget", text="max_usd is spent")
-    assert own.stop_reason(replace(ended, limit=cut.text, is_exhausted=True)) == cut
+    assert own.stop_reason(ended) == ("done", "its one generation was run")
+    cut = replace(ended, limit="max_usd is spent", is_exhausted=True)
+    assert own.stop_reason(cut) == ("budget", "max_usd is spent")
     n = len(ended.search.archive)
-    assert own.stop_reason(replace(ended, is_exhausted=True)) == StopReason(
-        status="done",
-        text=f"all {n} settings of the search space are evaluated on all search cases",
+    assert own.stop_reason(replace(ended, is_exhausted=True)) == (
+        "done",
+        f"all {n} settings of the search space are evaluated on all search cases",
     )
     flat = EarlyStoppingConfig(patience=1)
     early = replace(study(), early_stopping=flat).stop_reason(
         replace(ended, stopper=replace(ended.stopper, n_flat=1))
     )
     assert early is not None
-    assert early.text.startswith("early stopping: no configuration of the last generation ")
+    assert early[1].startswith("early stopping: no configuration of the last generation ")
     capped = study(max_calls=12)
-    assert capped.stop_reason(replace(state, n_calls=12)) == StopReason(
-        status="budget", text="budget.max_calls=12 is spent"
+    assert capped.stop_reason(replace(state, n_calls=12)) == (
+        "budget",
+        "budget.max_calls=12 is spent",
     )
 
 
@@ -205,7 +206,7 @@ def test_only_a_finite_space_that_is_wholly_evaluated_is_exhausted():
     state = run(patient, lambda params: float(params["n"]) / 5)
     reason = patient.stop_reason(state)
     assert reason is not None
-    assert reason.text == "all 10 settings of the search space are evaluated on all search cases"
+    assert reason[1] == "all 10 settings of the search space are evaluated on all search cases"
     for own_space, is_exhausted in (
         (few, True),
         (Space(parameters={"x": Float(min=0, max=1)}), False),
@@ -251,7 +252,7 @@ def test_a_generation_without_a_single_reward_ends_the_search():
     state, asked = step(own, own.start(), lose)
     n = asked.plan.n_cells
     text = f"none of {n} evaluations has a reward (no_number, {n} times)"
-    assert own.stop_reason(state) == StopReason(status="done", text=text)
+    assert own.stop_reason(state) == ("done", text)
     assert StudyState.from_checkpoint(state.to_checkpoint()).no_reward == text
     # Once the metric is mended, a resumed run asks again and goes on.
     mended, _ = step(own, replace(state, repairs_next=True))
@@ -273,7 +274,7 @@ def test_a_generation_in_which_every_evaluation_raised_the_same_ends_the_search(
     state, asked = step(own, own.start(), fail)
     n = asked.plan.n_cells
     text = f"each of {n} evaluations raised KeyError: 'a'"
-    assert own.stop_reason(state) == (StopReason(status="done", text=text) if is_end else None)
+    assert own.stop_reason(state) == (("done", text) if is_end else None)
     answered, _ = step(own, own.start())
     later, _ = step(own, answered, fail)
     assert later.no_reward is None
