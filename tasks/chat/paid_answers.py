@@ -38,9 +38,11 @@ from tasks.inputs.loader import Loaded
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import journal_url
 from tasks.store.clock import wall_clock_us
+from tasks.store.journal.ledger import ANSWERS
 from tasks.store.journal.rates import Rates
 from tasks.store.journal.sql_journal import Journal
 from tasks.store.journal.sqlite_journal import open_journal
+from tasks.store.runtime.answers import export_answers
 
 MOST_AT_ONCE: Final = 64
 """Requests to the provider on their way at once; further ones wait."""
@@ -97,8 +99,11 @@ class PaidAnswers:
         descriptor = None if max_usd is None else _locked(root / LOCK_FILE, max_usd)
         url = journal_url(configuration)
         per_second = configuration.optimization.execution.calls_per_second
+        journal = open_journal(root, url)
+        if url is not None:  # `convergence fold` exports from the store's own file
+            export_answers(journal, root, wall_clock_us())
         made = cls(
-            open_journal(root, url),
+            journal,
             system=configuration.api.name,
             limits=configuration.budget.model_copy(
                 update={
@@ -168,7 +173,7 @@ class PaidAnswers:
     def _today(self) -> Budget:
         """Return the budget of the day, which begins with what the ledger has of it."""
         day = datetime.datetime.fromtimestamp(self._now_us() / 1e6, tz=datetime.UTC).date()
-        run_id = f"answers/{self._system}/{day}"
+        run_id = f"{ANSWERS}{self._system}/{day}"
         if run_id != self._run_id:
             self._budget = Budget(self._limits, Spent.of(self._journal.totals(run_id)))
             self._run_id = run_id

@@ -1,7 +1,7 @@
 """Overview of a store: systems, runs, spend against budgets, what needs a person."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from convergence_core.ports import RunRecord
@@ -37,6 +37,11 @@ _SPENT = """
 SELECT run_id, sum(cost_usd) AS usd, count(*) FILTER (WHERE state <> 'cached') AS n_calls
 FROM attempts WHERE run_id IN (SELECT unnest($runs)) GROUP BY ALL
 """
+_ANSWERED = """
+SELECT regexp_extract(run_id, '^answers/(.*)/', 1) AS system, sum(cost_usd) AS usd,
+       count(*) FILTER (WHERE state <> 'cached') AS n_calls
+FROM attempts WHERE starts_with(run_id, 'answers/') GROUP BY ALL
+"""
 _DAY_US = 86_400 * 10**6
 _RECENT = 7
 """Days for which an alarm is shown."""
@@ -46,26 +51,34 @@ def overview(source: PageSource) -> Page:
     """Return what a store holds."""
     records, runtime = source.runs(), source.runtime()
     served = set() if runtime is None else {system for system, _ in runtime.systems()}
-    systems = sorted({record.name for record in records} | served)
+    answered = {row["system"]: row for row in source.rows(_ANSWERED)}
+    systems = sorted({record.name for record in records} | served | answered.keys())
     if not systems:
         text = (
             "This page lists runs, systems and what needs you. This store holds no run yet. Next: "
         )
         return page_of([Paragraph((text, code("convergence optimize")))])
     needs = tuple(_needs(source, records))
-    columns: Columns[str] = {
+    columns: dict[str, Callable[[str], Inline]] = {
         "system": lambda name: (
             page_link(clean(name), "production", name) if name in served else clean(name)
         ),
         "runs": lambda name: f"{sum(record.name == name for record in records):,}",
         "champion": lambda name: _champion(source, name),
     }
+    if answered:
+        columns["paid answers"] = lambda name: _paid(answered.get(name))
     counts = f"{plural(len(records), 'run')} of {plural(len(systems), 'system')} in "
     blocks: list[Block] = [Paragraph((counts, code(str(source.store.path))), "note")]
     if needs:
         blocks += [Heading("Needs your attention"), Bullets(needs)]
     blocks += [Heading("Systems"), table(systems, columns, numeric=("runs",)), Heading("Runs")]
     return page_of([*blocks, table(run_rows(source, records), _RUNS, numeric=("generations",))])
+
+
+def _paid(row: Page | None) -> str:
+    """Return what a service's answers cost, up to the last export."""
+    return "" if row is None else f"{plural(row['n_calls'], 'call')}, {usd(row['usd'])}"
 
 
 def _champion(source: PageSource, system: str) -> Inline:

@@ -1,5 +1,6 @@
-"""Export of runtime decisions, rewards and feedback, and update of the gates."""
+"""Export of runtime decisions, rewards, feedback and answers; update of the gates."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,13 @@ from tasks.serving.rated_answers import send_rewards
 from tasks.serving.sample_ratio import check_shares
 from tasks.serving.settings import read_settings
 from tasks.serving.systems import Systems
+from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.export import export_feedback
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
+from tasks.store.journal.sqlite_journal import open_journal
+from tasks.store.layout import JOURNAL_FILE
 from tasks.store.policy.experience_store import ExperienceStore, has_policy
+from tasks.store.runtime.answers import export_answers
 from tasks.store.runtime.export import ExportSource, export, export_new
 from tasks.store.runtime.promotions import save_look
 from tasks.store.runtime.rows import GateLook, StoredAlarm
@@ -79,6 +84,10 @@ def fold_store(path: Path) -> FoldReport:
             if counts["rewards"]:
                 save_look(store, _look(store, system, agent_type, test))
         alarms = tuple(unreported_alarms(store))
+        root = store.root
+    if (root / JOURNAL_FILE).exists():
+        with contextlib.closing(open_journal(root)) as journal:
+            export_answers(journal, root, wall_clock_us())
     return FoldReport(
         n_decisions=counts["decisions"],
         n_rewards=counts["rewards"],

@@ -15,6 +15,7 @@
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     final/<table>/day=<day>/seq-<time>-<id>.parquet  audits of tasks, by UTC day
+    final/attempts/day=<day>/<hash>.parquet          calls of a service's answers, a file per system
     catalog.duckdb                                   views only, disposable
     catalog/<table>/none/none.parquet                a file without rows, for the views
     catalog/views.sha256                             which views were written last

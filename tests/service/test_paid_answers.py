@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import httpx
 import openai
 import pytest
@@ -28,15 +29,21 @@ from convergence_core.ports import WorstCase
 from convergence_core.records import Reply
 from tasks.calls.metric_calls import PaidCall
 from tasks.chat.paid_answers import PaidAnswers
+from tasks.pages.overview import overview
+from tasks.pages.source import PageSource
 from tasks.secrets.process_redaction import redacted_text
+from tasks.serving.fold import fold_store
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.journal.sqlite_journal import open_journal
+from tasks.store.runtime.answers import export_answers
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.parquet_store import ParquetStore
 from tests.service.conftest import SECRETS
 from tests.service.test_chat import COMPLETIONS, HI, Talk
 from tests.support.chat_servers import chunk, events
 from tests.support.configurations import chat_api, mapping
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
+from tests.support.page_viewer import column
 
 PRICES = {"m": {"input": 1_000, "output": 1_000}, "e": {"input": 1_000, "output": 0}}
 COST_USD = 0.01
@@ -182,6 +189,74 @@ def test_the_limit_is_one_of_a_day(tmp_path):
         await paid.aclose()
 
     asyncio.run(go())
+
+
+def test_a_fold_shows_answers_where_runs_show_their_money(tmp_path):
+    now_us = [1_800_000_000_000_000]  # 15 January 2027
+    usds = iter([0.25, 0.5, None])
+
+    async def send() -> Reply:
+        return Reply(value={}, latency_ms=1.0, cost_usd=next(usds))
+
+    call = PaidCall(
+        purpose="answer", provider="openai", model="m", request={}, worst=WorstCase(usd=0.9),
+        timeout_s=1.0, send=send,
+    )  # fmt: skip
+
+    async def go(n_calls: int) -> None:
+        paid = PaidAnswers(open_journal(tmp_path), system="a/b", now_us=lambda: now_us[0])
+        for number in range(n_calls):
+            await paid.make(call, f"i{number}")
+        await paid.aclose()
+
+    def costs() -> list[dict[str, Any]]:
+        fold_store(tmp_path)
+        return store.rows("SELECT run_id, n_calls, n_unpriced, cost_usd FROM costs ORDER BY ALL")
+
+    store = ParquetStore(tmp_path)
+    asyncio.run(go(1))
+    day = {"run_id": "answers/a/b/2027-01-15", "n_calls": 1, "n_unpriced": 0, "cost_usd": 0.25}
+    assert costs() == costs() == [day]
+    asyncio.run(go(2))
+    day |= {"n_calls": 3, "n_unpriced": 1, "cost_usd": 0.75}
+    assert costs() == [day]
+    with contextlib.closing(open_journal(tmp_path)) as journal:
+        ledger = journal.totals("answers/a/b/2027-01-15")
+    assert (ledger.n_attempts, ledger.n_unpriced, ledger.cost_usd) == (3, 1, 0.75)
+    assert store.check() == []
+    with duckdb.connect(store.write_catalog(), read_only=True) as shell:
+        assert shell.execute("SELECT sum(cost_usd), count(*) FROM attempts").fetchone() == (
+            0.75,
+            3,
+        )
+    page = overview(PageSource(store))
+    assert column(page, "system", of="Systems") == ["a/b"]
+    assert column(page, "paid answers", of="Systems") == ["3 calls, $0.75"]
+
+
+def test_the_file_of_a_day_that_is_long_over_is_not_written_again(tmp_path):
+    day_us = 86_400_000_000
+
+    async def send() -> Reply:
+        return Reply(value={}, latency_ms=1.0)
+
+    call = PaidCall(
+        purpose="answer", provider="openai", model="m", request={}, worst=WorstCase(),
+        timeout_s=1.0, send=send,
+    )  # fmt: skip
+
+    async def go() -> None:
+        paid = PaidAnswers(open_journal(tmp_path), system="s", now_us=lambda: 0)
+        await paid.make(call, "i1")
+        await paid.aclose()
+
+    asyncio.run(go())
+    with contextlib.closing(open_journal(tmp_path)) as journal:
+        assert export_answers(journal, tmp_path, day_us) == 1
+        (file,) = tmp_path.glob("final/attempts/day=1970-01-01/*.parquet")
+        os.utime(file, (2 * day_us // 10**6 - 1,) * 2)
+        assert export_answers(journal, tmp_path, day_us) == 1
+        assert export_answers(journal, tmp_path, day_us) == 0
 
 
 # -- what passes through

@@ -19,6 +19,9 @@ from convergence_core.errors import StoreDamagedError
 from convergence_core.ports import CallIntent, CallTotals, Settlement, StoredAnswer
 from convergence_core.records import Json, Usage, canonical_json, fields_of
 
+ANSWERS = "answers/"
+"""Beginning of the run of a service's answers; its system and the day (UTC) follow, ``bot/2026-01-31``."""
+
 _USAGE = {
     "tokens_in": "prompt_tokens",
     "tokens_out": "completion_tokens",

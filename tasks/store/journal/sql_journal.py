@@ -22,6 +22,7 @@ from convergence_core.ports import (
 from tasks.store.database import Closing, Connection
 from tasks.store.journal.calls import Call, CallStatements, CallWriter, claim, settle
 from tasks.store.journal.ledger import (
+    ANSWERS,
     LEDGER,
     LEDGER_ORDER,
     LEDGER_SQL,
@@ -191,6 +192,16 @@ class Journal(Closing):
             return list(connection.execute(sql, values).fetchall())
 
         return [dict(zip(LEDGER, row, strict=True)) for row in self._database.read(read)]
+
+    def service_days(self) -> list[str]:
+        """Return the runs that a service's answers of one day are, in order."""
+        sql = "SELECT DISTINCT run_id FROM attempts WHERE run_id LIKE ? ORDER BY run_id"
+        return [
+            str(run_id)
+            for (run_id,) in self._database.read(
+                lambda c: c.execute(sql, (f"{ANSWERS}%",)).fetchall()
+            )
+        ]
 
     def close(self) -> None:
         """Close the file or the connection; safe to call twice."""

@@ -123,7 +123,7 @@ def committed_sql(root: Path, table: Table) -> str:
         )
     return (
         f"SELECT * EXCLUDE (filename) FROM ({files_sql}) "  # noqa: S608 - as above
-        f"WHERE (starts_with(filename, {final}) AND {is_final}) "
+        f"WHERE (starts_with(filename, {final}) AND ({is_final} OR contains(filename, '/day='))) "
         f"OR (starts_with(filename, {live}) AND NOT {is_final} AND {is_committed})"
     )
 

@@ -63,7 +63,8 @@ def _problem(connection: duckdb.DuckDBPyConnection, table: Table, file: str) -> 
     if is_flipped(file):
         return FLIPPED
     run_id = Path(file).parent.name.removeprefix("run_id=")
-    is_foreign = "run_id IS DISTINCT FROM $run" if "run_id" in table.key else "$run IS NULL"
+    is_of_run = "run_id" in table.key and not run_id.startswith("day=")
+    is_foreign = "run_id IS DISTINCT FROM $run" if is_of_run else "$run IS NULL"
     try:
         kinds = connection.execute(
             "SELECT decode(value) FROM parquet_kv_metadata($file) "

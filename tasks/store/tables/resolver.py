@@ -43,7 +43,8 @@ def resolve(root: Path) -> Resolution:
             for run, names in committed.items():
                 folder = folder_of(root, "live", table, run)
                 final_files.extend(f"{folder}{os.sep}{name}" for name in names & _names(folder))
-        files[table] = tuple(sorted(final_files, key=_order))
+        served = _by_day(root / "final" / table)  # answers of a service, which belong to no run
+        files[table] = (*sorted(final_files, key=_order), *served)
     rows = [
         live_row(root, run) for run in runs_in(root / "live" / "runs") if run not in final_runs
     ]
