@@ -61,20 +61,12 @@ def bare() -> None:
         }  # fmt: skip
 
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, http="h11", ws="none", loop="asyncio", access_log=False, proxy_headers=False,
+        app, http="h11", ws="none", loop="asyncio", access_log=False, proxy_headers=False,
         log_config=None, log_level="warning",
     )  # fmt: skip
-    server = uvicorn.Server(config)
-
-    async def serve() -> None:
-        serving = asyncio.create_task(server.serve())
-        while not server.started:
-            await asyncio.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        print(f"http://127.0.0.1:{port}", flush=True)
-        await serving
-
-    asyncio.run(serve())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 class Connection:

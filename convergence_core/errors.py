@@ -88,17 +88,21 @@ class Problem:
         return f"{where + ': ' if where else ''}{statement}{got}. {self.fix}"
 
 
+class BadInputError(ConvergenceError):
+    """Base class of errors of what a user or caller gave: a file, an option, a request, a name."""
+
+    exit_code = 2
+
+
 class ProcessEnding(BaseException):
     """Raised by a signal handler to end the process; no code handles it as a failure."""
 
 
-class ConfigurationError(ConvergenceError):
+class ConfigurationError(BadInputError):
     """The configuration or a file that it names is wrong.
 
     Holds all problems, not only the first.
     """
-
-    exit_code = 2
 
     def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
         self.problems = tuple(problems)
@@ -152,28 +156,20 @@ class StoreWriteError(StoreError):
     """A write failed: disk full, read-only folder or no permission. Published rows are safe."""
 
 
-class ArmChangedError(ConvergenceError):
+class ArmChangedError(BadInputError):
     """An arm has the name of an existing arm with other parameters."""
 
-    exit_code = 2
 
-
-class NoArmsError(ConvergenceError, LookupError):
+class NoArmsError(BadInputError, LookupError):
     """The system has no active arm, or no two arms to compare."""
 
-    exit_code = 2
 
-
-class RequestReusedError(ConvergenceError):
+class RequestReusedError(BadInputError):
     """An idempotency key belongs to an earlier, different request."""
 
-    exit_code = 2
 
-
-class WrongUserError(ConvergenceError, ValueError):
+class WrongUserError(BadInputError, ValueError):
     """The rewarded decision served another user; nothing is stored."""
-
-    exit_code = 2
 
     @classmethod
     def of(cls, decision_id: str, user_id: str) -> Self:
@@ -184,76 +180,56 @@ class WrongUserError(ConvergenceError, ValueError):
         )
 
 
-class FeedbackRefusedError(ConvergenceError, ValueError):
+class FeedbackRefusedError(BadInputError, ValueError):
     """A rating, comparison or logged answer breaks a rule; nothing is stored."""
 
-    exit_code = 2
 
-
-class InteractionNotFoundError(ConvergenceError, LookupError):
+class InteractionNotFoundError(BadInputError, LookupError):
     """The log has no answer of that id, or the answer was deleted."""
 
-    exit_code = 2
 
-
-class AdapterRefusedError(ConvergenceError, ValueError):
+class AdapterRefusedError(BadInputError, ValueError):
     """An adapter cannot change to that state, or its files break a rule; nothing changes."""
 
-    exit_code = 2
 
-
-class AdapterNotFoundError(ConvergenceError, LookupError):
+class AdapterNotFoundError(BadInputError, LookupError):
     """The registry has no adapter of that version."""
-
-    exit_code = 2
 
 
 class TrainingFailedError(ConvergenceError):
     """A training round produced no adapter that can be judged; nothing changes."""
 
 
-class PolicyCheckpointError(ConvergenceError):
+class PolicyCheckpointError(BadInputError):
     """A policy's checkpoint is damaged, or has another embedding or other actions."""
 
-    exit_code = 2
 
-
-class PolicyDecisionNotFoundError(ConvergenceError, LookupError):
+class PolicyDecisionNotFoundError(BadInputError, LookupError):
     """The policy has no decision of that id, or has dropped it for its age."""
 
-    exit_code = 2
 
-
-class PolicyRequestError(ConvergenceError, ValueError):
+class PolicyRequestError(BadInputError, ValueError):
     """A decision, outcome or checkpoint name breaks a rule of the policy; nothing changes."""
-
-    exit_code = 2
 
 
 class PolicyBusyError(ConvergenceError):
     """Another request updates the policy, or another process serves it."""
 
 
-class QueryError(ConvergenceError):
+class QueryError(BadInputError):
     """The SQL of a query is wrong."""
 
-    exit_code = 2
 
-
-class RunNotFoundError(ConvergenceError):
+class RunNotFoundError(BadInputError):
     """No run, or more than one, matches the name."""
-
-    exit_code = 2
 
 
 class LeaseHeldError(ConvergenceError):
     """Another live process holds the lease on this system."""
 
 
-class ResumeError(ConvergenceError):
+class ResumeError(BadInputError):
     """The run cannot resume because its files or its function changed."""
-
-    exit_code = 2
 
 
 class NoRewardError(ConvergenceError):

@@ -1,6 +1,6 @@
 """Coverage of the recommendation's 90 % interval, on tasks drawn anew for each seed.
 
-    python -m benchmarks.optimizer.coverage --seeds 24 --budgets 30,100,200
+    python -m benchmarks.optimizer.coverage --seeds 24 --budgets 30 100 200
 
 Tasks of one kind share how they are drawn, never their values, so that misses are independent. Kinds
 with cases are those of ``simulated``; kinds without cases add noise to the mean of such a task
@@ -8,13 +8,13 @@ with cases are those of ``simulated``; kinds without cases add noise to the mean
 of infinitely many evaluations.
 """
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from benchmarks.machine import options
 from benchmarks.optimizer.opponents.base import Claim, Setup
 from benchmarks.optimizer.opponents.ours import Run, make_ours, parse_overrides
 from benchmarks.optimizer.regret import calibrate
@@ -22,6 +22,7 @@ from benchmarks.optimizer.running import NOISE_SEED, Progress, step
 from benchmarks.optimizer.spaces import Point, Space, real
 from benchmarks.optimizer.tasks.base import Task
 from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
+from benchmarks.tables import header, row
 
 Noise = Callable[[float, np.random.Generator], float]
 """(true value, generator) → what one evaluation shows."""
@@ -131,34 +132,24 @@ def claims(
         yield claim, task.true(claim.point)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kinds", nargs="+", choices=sorted(TASKS), default=list(TASKS))
-    parser.add_argument("--seeds", type=int, default=24)
-    parser.add_argument("--budgets", default="30,100,200")
-    parser.add_argument("--batch", type=int, default=10)
-    parser.add_argument("--settings", default="", help="as after `ours:`")
-    options = parser.parse_args(arguments)
-    parse_overrides(options.settings)
-    budgets = [int(budget) for budget in options.budgets.split(",")]
-    print("| kind | " + " | ".join(f"{b}: covered, bias x 100, width" for b in budgets) + " |")
-    print("|" + "---|" * (1 + len(budgets)))
-    for kind in options.kinds:
+def main() -> None:
+    """Print a table; ``--settings`` are as after ``ours:``."""
+    args = options(
+        __doc__, kinds=tuple(TASKS), seeds=24, budgets=(30, 100, 200), batch=10, settings=""
+    )
+    parse_overrides(args.settings)
+    print(header("kind", *(f"{b}: covered, bias x 100, width" for b in args.budgets)))
+    for kind in args.kinds:
         cells = []
-        for budget in budgets:
-            rows = [
-                (claim.mean, claim.low, claim.high, true)
-                for claim, true in claims(
-                    kind, range(options.seeds), budget, options.batch, options.settings
-                )
-            ]
+        for budget in args.budgets:
+            seen = claims(kind, range(args.seeds), budget, args.batch, args.settings)
+            rows = [(claim.mean, claim.low, claim.high, true) for claim, true in seen]
             result = calibrate(rows)  # type: ignore[arg-type]  # the product claims all four
             width = float(np.mean([high - low for _, low, high, _ in rows]))  # type: ignore[operator]
             cells.append(
                 f"{result.coverage:.2f}, {100 * result.bias:+.1f} ± {100 * result.error:.1f}, {width:.3f}"
             )
-        print(f"| {kind} | " + " | ".join(cells) + " |", flush=True)
+        print(row(kind, *cells), flush=True)
 
 
 if __name__ == "__main__":

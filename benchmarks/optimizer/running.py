@@ -10,6 +10,7 @@ from benchmarks.optimizer.opponents.registry import AnyOpponent, make_opponent
 from benchmarks.optimizer.records import Job, Row
 from benchmarks.optimizer.spaces import Point
 from benchmarks.optimizer.tasks import CaseTask, Task
+from convergence_core.records import fields_of
 
 NOISE_SEED = 1000
 """Added to a run's seed for the noise, which owes nothing to an opponent's own draws."""
@@ -147,9 +148,7 @@ def _score(opponent: AnyOpponent, task: Task, progress: Progress, job: Job) -> R
         claimed=claim.mean,
         claimed_low=claim.low,
         claimed_high=claim.high,
-        level=claim.level,
-        delta=claim.delta,
-        probability_within=claim.probability_within,
+        **fields_of(claim, "level", "delta", "probability_within"),
     )
 
 

@@ -55,13 +55,6 @@ class Parameter:
             )
         return (number - self.low) / (self.high - self.low)
 
-    def number_at(self, unit: float) -> float:
-        """Return the number at a place of [0, 1], of kinds ``float`` and ``int``; not rounded."""
-        if self.log:
-            low, high = math.log(self.low), math.log(self.high)
-            return math.exp(low + unit * (high - low))
-        return self.low + unit * (self.high - self.low)
-
     def sample(self, rng: np.random.Generator) -> Value:
         """Draw a value, uniform on the parameter's scale."""
         if self.kind == "float":

@@ -62,7 +62,6 @@ from tasks.training.marks import is_held_out
 TOKEN: Final = "WHOLE_PATH_TOKEN"  # noqa: S105 - the name of a variable
 SECRET: Final = "whole-path-" + "0" * 40
 RATER: Final = "rater"
-N_AFTER: Final = 4
 N_CLIENTS: Final = 8
 
 

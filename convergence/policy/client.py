@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -56,13 +56,6 @@ class PolicyTraining:
     """Diagnostics of each update, as ``update`` returns them."""
 
 
-@dataclass(slots=True)
-class _Server:
-    process: "subprocess.Popen[str]"
-    url: str
-    token: str = field(repr=False)
-
-
 class PolicyClient:
     """Client of one policy. For one thread; its connections open at the first request."""
 
@@ -90,13 +83,14 @@ class PolicyClient:
         self._embed = embed
         self._settings: dict[str, Any] = {"retries": retries, "timeout_s": timeout_s}
         self._client: Client | None = None
-        self._server: _Server | None = None
+        self._server: tuple[subprocess.Popen[str], str, str] | None = None
+        """Process, URL and token of a service that this client started."""
 
     @property
     def token(self) -> str:
         """Bearer token of the service; empty: none is known."""
         if self._server is not None:
-            return self._server.token
+            return self._server[2]
         return self._token or os.environ.get(self._token_env, "")
 
     # -- the server
@@ -133,7 +127,7 @@ class PolicyClient:
                     "must be those of a service that starts",
                     shortened(errors.read().strip(), 2_000, redacted_text),
                 )
-        self._server = _Server(process, match[0], token)
+        self._server = process, match[0], token
         self._disconnect()
         return match[0]
 
@@ -142,8 +136,8 @@ class PolicyClient:
         self._disconnect()
         server, self._server = self._server, None
         if server is not None:
-            server.process.send_signal(signal.SIGTERM)
-            server.process.communicate()
+            server[0].send_signal(signal.SIGTERM)
+            server[0].communicate()
 
     def close(self) -> None:
         """Close the connections, and stop the service that this client started."""
@@ -394,9 +388,8 @@ class PolicyClient:
 
     def _connected(self) -> Client:
         if self._client is None:
-            server = self._server
             self._client = Client(
-                self._url if server is None else server.url,
+                self._url if self._server is None else self._server[1],
                 token=self.token,
                 token_env=self._token_env,
                 **self._settings,

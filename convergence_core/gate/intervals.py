@@ -92,16 +92,14 @@ def mean_ends(
     *,
     tail: float,
     lowest: float = 0.0,
-    highest: float = 1.0,
     weights: ArrayLike | None = None,
 ) -> tuple[float, float]:
     """Return the ends of a confidence interval of the weighted mean.
 
     Args:
-        values: (n,), independent, each in [``lowest``, ``highest``]; n is at least 1.
+        values: (n,), independent, each in [``lowest``, 1]; n is at least 1.
         tail: probability of missing on either side, in (0, 0.5).
         lowest: least value that is possible, not the least seen.
-        highest: largest value that is possible.
         weights: (n,), positive; ``None`` means all alike.
 
     Raises:
@@ -109,14 +107,14 @@ def mean_ends(
     """
     x = np.asarray(values, dtype=np.float64)
     w = np.ones(x.shape) if weights is None else np.asarray(weights, dtype=np.float64)
-    if x.ndim != 1 or not x.size or not np.all((x >= lowest) & (x <= highest)):
-        raise ValueError(f"values must be numbers in [{lowest:g}, {highest:g}], one at least")
+    if x.ndim != 1 or not x.size or not np.all((x >= lowest) & (x <= 1.0)):
+        raise ValueError(f"values must be numbers in [{lowest:g}, 1], one at least")
     if w.shape != x.shape or not np.all((w > 0.0) & np.isfinite(w)):
         raise ValueError("weights must be one positive number per value")
     rows, counts = np.unique(np.stack((x, w / w.max())), axis=1, return_counts=True)
     return (
         -_upper(-rows[0], rows[1], counts, -lowest, tail),
-        _upper(rows[0], rows[1], counts, highest, tail),
+        _upper(rows[0], rows[1], counts, 1.0, tail),
     )
 
 

@@ -48,9 +48,9 @@ def log_e_of_shares(counts: Floats, propensities: Floats) -> Floats:
     return np.where(impossible, np.inf, both)
 
 
-def departs(log_e: Floats, alpha: float = ALPHA) -> bool:
+def departs(log_e: Floats) -> bool:
     """Return whether the arms' evidence together is sure."""
-    return bool(log_mean_wealth(log_e) - np.log(log_e.size) >= -np.log(alpha))
+    return bool(log_mean_wealth(log_e) - np.log(log_e.size) >= -np.log(ALPHA))
 
 
 def _log_wealth(hits: Floats, misses: Floats, p: Floats) -> Floats:

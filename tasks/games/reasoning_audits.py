@@ -89,7 +89,6 @@ def audited(
     *,
     n_seeds: int = N_SEEDS,
     again: bool = False,
-    limit_s: float = 20.0,
 ) -> Iterator[tuple[str, str]]:
     """Yield what is known of generators as ``audit`` does, and try and store those that nothing is known of.
 
@@ -100,7 +99,6 @@ def audited(
         names: of generators; none: all.
         n_seeds: items of each, at least 1.
         again: whether to try those that are stored, too.
-        limit_s: seconds that one item or one verdict may take.
 
     Raises:
         ReasoningGymError: the package is missing, or a name is no generator's.
@@ -116,7 +114,7 @@ def audited(
         new = [name for name in wanted if name not in known]
         tried: dict[str, str] = {}
         try:
-            for name, reason in audit(new, n_seeds=n_seeds, limit_s=limit_s) if new else ():
+            for name, reason in audit(new, n_seeds=n_seeds) if new else ():
                 tried[name] = reason
                 yield name, reason
         finally:

@@ -380,13 +380,13 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
         raise csv.Error(f"{error} (line {offset + reader.line_num})") from None
 
 
-def csv_mappings(text: str, delimiter: str = ",") -> Iterator[dict[str, str] | None]:
+def csv_mappings(text: str) -> Iterator[dict[str, str] | None]:
     """Yield each row by the names of the first one; ``None`` if it has another number of cells.
 
     Raises:
         csv.Error: the text is no CSV; the message names the line.
     """
-    rows = csv_rows(text, delimiter)
+    rows = csv_rows(text, ",")
     _, header = next(rows, (0, []))
     names = [name.strip() for name in header]
     for _, row in rows:

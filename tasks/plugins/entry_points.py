@@ -116,15 +116,8 @@ class Plugin:
         return ConfigurationError.of(context.named_at, rule, fix)
 
 
-def installed_plugins(
-    group: PluginGroup, entries: Iterable[EntryPoint] | None = None
-) -> tuple[Plugin, ...]:
-    """Return the plugins of a group, by name; none of them is loaded.
-
-    Args:
-        group: of entry points.
-        entries: entry points to look through; ``None``: those of this environment.
-    """
+def installed_plugins(group: PluginGroup) -> tuple[Plugin, ...]:
+    """Return the plugins of a group of entry points, by name; none of them is loaded."""
     points = [
         Plugin(
             group=group,
@@ -133,7 +126,7 @@ def installed_plugins(
             version=entry.dist.version if entry.dist is not None else "unknown",
             entry_point=entry,
         )
-        for entry in (entry_points(group=group) if entries is None else entries)
+        for entry in entry_points(group=group)
     ]
     # An editable installation may be found by two folders of the path; it is one package.
     distinct = {(point.name, point.package, point.entry_point.value): point for point in points}

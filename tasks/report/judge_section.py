@@ -102,7 +102,6 @@ def judge_report(
     of_default: bool = False,
     n_pairs: int = 0,
     n_inconsistent: float = 0.0,
-    level: float = 0.95,
 ) -> JudgeReport:
     """Return what one judge's evaluations say of it; pure.
 
@@ -114,11 +113,10 @@ def judge_report(
         n_pairs: evaluations whose answers were compared in both orders.
         n_inconsistent: of them, those whose verdict changed with the order; a part of one where
             there were several votes.
-        level: of the intervals.
     """
     agreement, n_bad, n_undecided = None, 0, 0
     if rows is not None:
-        agreement, n_bad, n_undecided = _agreement(metric, rows, level)
+        agreement, n_bad, n_undecided = _agreement(metric, rows)
     return JudgeReport(
         name=name,
         mode=metric.mode,
@@ -127,7 +125,7 @@ def judge_report(
         n_bad_labels=n_bad,
         n_undecided=n_undecided,
         n_pairs=n_pairs,
-        inconsistent=wilson(n_inconsistent, n_pairs, level=level),
+        inconsistent=wilson(n_inconsistent, n_pairs),
     )
 
 
@@ -215,7 +213,7 @@ def _figure(figure: Figure) -> str:
 
 
 def _agreement(
-    metric: JudgeMetric, rows: Sequence[LabeledJudgement], level: float
+    metric: JudgeMetric, rows: Sequence[LabeledJudgement]
 ) -> tuple[Agreement, int, int]:
     """Return the agreement, and how many labels were of no use and how many cases undecided."""
     values: dict[str, list[float]] = {}
@@ -229,12 +227,12 @@ def _agreement(
     if metric.mode == "rating":
         known = [(means[c], r) for c in order if (r := rating_of(labels[c])) is not None]
         judged = [1 + (BEST - 1) * value for value, _ in known]
-        agreement = rating_agreement(judged, [r for _, r in known], rng=rng, level=level)
+        agreement = rating_agreement(judged, [r for _, r in known], rng=rng)
         return agreement, len(order) - len(known), 0
     passed = [(means[c], p) for c in order if (p := passed_of(labels[c])) is not None]
     decided = [(value > 0.5, p) for value, p in passed if abs(value - 0.5) > 1e-9]
     agreement = pass_fail_agreement(
-        [verdict for verdict, _ in decided], [p for _, p in decided], rng=rng, level=level
+        [verdict for verdict, _ in decided], [p for _, p in decided], rng=rng
     )
     return agreement, len(order) - len(passed), len(passed) - len(decided)
 

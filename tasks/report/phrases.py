@@ -88,10 +88,10 @@ def failure_line(failure: Failure) -> str:
     return f"{plural(failure.n, 'evaluation')} failed with {short(failure.reason)}: {example}"
 
 
-def most_frequent(reasons: Mapping[str, int], n: int = 3) -> list[str]:
-    """Return a line for each of the most frequent reasons, with its count."""
+def most_frequent(reasons: Mapping[str, int]) -> list[str]:
+    """Return a line for each of the three most frequent reasons, with its count."""
     ordered = sorted(reasons.items(), key=lambda item: -item[1])
-    return [f"{plural(count, 'time')}: {clean(reason)}" for reason, count in ordered[:n]]
+    return [f"{plural(count, 'time')}: {clean(reason)}" for reason, count in ordered[:3]]
 
 
 def counted(value: Estimate | GateReport, noun: str) -> str:

@@ -181,17 +181,11 @@ class Redactor(_Closed):
         )
 
     @classmethod
-    def of_journal(
-        cls, configuration: "Configuration", secrets: Secrets | None = None
-    ) -> "Redactor":
+    def of_journal(cls, configuration: "Configuration") -> "Redactor":
         """Return a redactor of the secrets in the URL of a shared journal."""
-        secrets = secrets or Secrets()
         name = journal_name(configuration)
-        return cls(
-            [] if name is None else [name],
-            secrets=secrets,
-            values=_journal_passwords(configuration, secrets),
-        )
+        passwords = _journal_passwords(configuration, Secrets())
+        return cls([] if name is None else [name], values=passwords)
 
     def joined(self, other: "Redactor") -> "Redactor":
         """Return a redactor of the values of both; this one if it already knows all of them."""

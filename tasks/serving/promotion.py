@@ -164,15 +164,13 @@ def read_ramp(text: str, holdback: float) -> tuple[float, ...]:
     return tuple(step for step in steps if step < 1.0 - holdback)
 
 
-def retire_champion(
-    store: RuntimeStore, system: str, champion: Champion, *, agent_type: str = "default"
-) -> str | None:
+def retire_champion(store: RuntimeStore, system: str, champion: Champion) -> str | None:
     """Take a champion's arm off offer that a person rolls back, and end the watch over it.
 
     Returns:
         The arm; ``None`` if it was not on offer, or is the only one, which continues serving.
     """
-    group = store.group(system, agent_type)
+    group = store.group(system, "default")
     if group is None:
         return None
     guard = active_guard(store, group.group_id)
@@ -182,16 +180,14 @@ def retire_champion(
     champion_arm = _with_params(on_offer, champion.params)
     if not champion_arm or len(on_offer) == 1:
         return None
-    store.retire(system, agent_type, champion_arm[0].arm_id)
+    store.retire(system, "default", champion_arm[0].arm_id)
     return champion_arm[0].arm_id
 
 
-def offer_champion(
-    store: RuntimeStore, system: str, champion: Champion, *, agent_type: str = "default"
-) -> None:
+def offer_champion(store: RuntimeStore, system: str, champion: Champion) -> None:
     """Put a champion's arm back on offer, where the system is served."""
-    if store.group(system, agent_type) is not None:
-        _offered(store, (system, agent_type), champion.candidate_id, champion.params, None)
+    if store.group(system, "default") is not None:
+        _offered(store, (system, "default"), champion.candidate_id, champion.params, None)
 
 
 def prior_of(report: CandidateReport, run_id: str) -> NightlyPrior | None:

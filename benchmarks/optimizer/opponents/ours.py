@@ -25,7 +25,7 @@ from benchmarks.optimizer.opponents.base import Asked, CellOpponent, Claim, Poin
 from benchmarks.optimizer.spaces import Parameter, Point, Value
 from convergence_core.config import Configuration, parse_mapping
 from convergence_core.posterior.selection_bias import MEMORY_KEY
-from convergence_core.records import Cell, Evaluation, Params, Trial, eval_id_of
+from convergence_core.records import Cell, Evaluation, Params, Trial, eval_id_of, fields_of
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import AskRequest, Plan, Sampler
 from convergence_core.search.samplers import make_sampler
@@ -190,12 +190,7 @@ class Run:
         winner = self.state.archive.members[found.candidate_id].candidate
         return Claim(
             point=self._point(winner.params),
-            mean=found.mean,
-            low=found.low,
-            high=found.high,
-            level=found.level,
-            delta=found.delta,
-            probability_within=found.probability_within,
+            **fields_of(found, "mean", "low", "high", "level", "delta", "probability_within"),
         )
 
     def _point(self, params: Params) -> Point:

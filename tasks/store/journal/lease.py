@@ -179,9 +179,7 @@ def systems_of(
     return held, frozenset(row[0] for row in rows) - held
 
 
-def holder_of(
-    journal: Path, system: str, *, now_us: Callable[[], int] = wall_clock_us
-) -> ProcessMark | None:
+def holder_of(journal: Path, system: str) -> ProcessMark | None:
     """Return the process that optimizes a system, by a journal that is only read; ``None``: none does.
 
     Raises:
@@ -189,13 +187,11 @@ def holder_of(
         apsw.Error: it cannot be read, or is of another version.
     """
     rows = rows_read_only(journal, _HOLDER_OF, (system,))
-    return _holder(rows[0] if rows else None, now_us())
+    return _holder(rows[0] if rows else None, wall_clock_us())
 
 
 @contextlib.contextmanager
-def while_unheld(
-    root: Path, system: str, *, now_us: Callable[[], int] = wall_clock_us
-) -> Iterator[bool]:
+def while_unheld(root: Path, system: str) -> Iterator[bool]:
     """Keep processes from taking a system's lease in the block; give whether none holds it.
 
     Raises:
@@ -205,7 +201,7 @@ def while_unheld(
     try:
         with database.transaction() as connection:
             row = connection.execute(_HOLDER_OF, (system,)).fetchone()
-            yield _holder(row, now_us()) is None
+            yield _holder(row, wall_clock_us()) is None
     finally:
         database.close()
 

@@ -79,25 +79,22 @@ _STATEMENTS = CallStatements(
 )
 
 
-def open_journal(
-    path: Path | str, url: str | None = None, *, now_us: Callable[[], int] | None = None
-) -> Journal:
+def open_journal(path: Path | str, url: str | None = None) -> Journal:
     """Open the journal of a store.
 
     Args:
         path: root folder of the store.
         url: ``postgresql://`` URL of a journal that several machines share; ``None``: the journal
             is a file of the store.
-        now_us: clock for leases; by default this machine's for a file, the server's for Postgres.
 
     Raises:
         StoreError: it cannot be opened; the message holds no password.
     """
     if url is None:
-        return SqliteJournal(path, now_us=now_us or wall_clock_us)
+        return SqliteJournal(path)
     from tasks.store.journal.postgres_journal import PostgresJournal  # noqa: PLC0415 - optional
 
-    return PostgresJournal(url, now_us=now_us)
+    return PostgresJournal(url)
 
 
 class SqliteJournal(Journal):

@@ -202,14 +202,14 @@ def save_alarm(
 
 
 def requests_after(
-    store: RuntimeStore, group_id: int, seq: int, *, most: int = 10_000
+    store: RuntimeStore, group_id: int, seq: int
 ) -> list[tuple[int, str, str, str | None, float]]:
-    """Return number, arm, user, context and reward of what contextual arms learn from next."""
+    """Return number, arm, user, context and reward of what contextual arms learn from next, at most 10,000."""
     return store.fetch(
         "SELECT r.seq, d.arm_id, d.user_id, d.context_json, r.reward FROM rewards r "
         "JOIN decisions d ON d.decision_id = r.decision_id "
-        "WHERE r.group_id = ? AND r.status = 'ok' AND r.seq > ? ORDER BY r.seq LIMIT ?",
-        (group_id, seq, most),
+        "WHERE r.group_id = ? AND r.status = 'ok' AND r.seq > ? ORDER BY r.seq LIMIT 10000",
+        (group_id, seq),
     )
 
 
