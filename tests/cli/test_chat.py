@@ -64,12 +64,12 @@ def test_each_answer_is_logged_and_the_next_line_may_rate_it(type_lines, here):
     assert "Rated 4 Excellent." in done.out
     assert "a mock answers instead of the model" in done.err
     found = history(here)
-    assert [one.interaction.asked[-1].content for one in found] == [
+    assert [kept.asked[-1].content for kept, _ in found] == [
         "Where is Paris?", "And Rome?", "And Oslo?", "And Bern?",
     ]  # fmt: skip
-    ratings = [None if one.rating is None else one.rating.rating for one in found]
+    ratings = [None if mark is None else mark.rating for _, mark in found]
     assert ratings == [4, None, None, 1]
-    assert {one.interaction.model for one in found} == {"stand-in m"}
+    assert {kept.model for kept, _ in found} == {"stand-in m"}
 
 
 def test_commands_mark_and_take_back(type_lines, here):
@@ -85,7 +85,7 @@ def test_commands_mark_and_take_back(type_lines, here):
         "answer from the conversation. They stay logged.\nNothing to undo.\n",
     ):
         assert words in said
-    assert [one.rating for one in history(here)] == [None]
+    assert [mark for _, mark in history(here)] == [None]
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_a_provider_that_fails_is_told_without_its_key_and_the_chat_goes_on(
     assert done.code == 1
     assert "Fine.\nRated 5 Outstanding.\n" in done.out
     assert key not in done.out + done.err
-    (kept,) = history(here)
-    assert kept.interaction.response == "Fine."
+    ((kept, _),) = history(here)
+    assert kept.response == "Fine."
     for file in (here / "data").rglob("*"):
         assert not file.is_file() or key.encode() not in file.read_bytes()
 
@@ -188,6 +188,6 @@ def test_one_key_rates_in_a_terminal_and_another_begins_the_next_line(type_lines
         process.kill()
         process.wait()
         os.close(main)
-    found = [(one.interaction.asked[-1].content, one.rating) for one in history(here)]
+    found = [(kept.asked[-1].content, mark) for kept, mark in history(here)]
     assert [asked for asked, _ in found] == ["Where is Paris?", "And Rome?", "And Oslo?"]
     assert [rating is not None for _, rating in found] == [True, False, False]

@@ -99,8 +99,8 @@ def test_tools_go_to_the_provider_and_their_calls_and_results_come_back(talk, cl
     assert sent(talk)["messages"] == [
         ASKED, {"role": "assistant", "content": None, "tool_calls": CALLS}, result
     ]  # fmt: skip
-    (kept,) = talk.feedback.history("ada")
-    logged = [(message.role, message.content) for message in kept.interaction.messages]
+    ((kept, _),) = talk.feedback.history("ada")
+    logged = [(message.role, message.content) for message in kept.messages]
     assert logged[0] == ("user", "Rain in Ulm?")
     assert json.loads(logged[1][1]) == {"tool_calls": CALLS}
     assert logged[2] == ("user", "No.")
@@ -145,8 +145,8 @@ def test_an_image_goes_to_the_provider_and_its_kind_to_the_log(talk, client):
         model=MODEL, messages=[{"role": "user", "content": parts}], user="ada"
     )
     assert sent(talk)["messages"][-1]["content"] == parts
-    (kept,) = talk.feedback.history("ada")
-    assert kept.interaction.messages[-1].content == "What is it?[image_url]"
+    ((kept, _),) = talk.feedback.history("ada")
+    assert kept.messages[-1].content == "What is it?[image_url]"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -169,8 +169,8 @@ def test_the_best_arm_with_another_model_answers_for_one_whose_provider_fails(
     assert [(one.model, one.decision_id) for one in answers[:1]] == [("up", None)]
     assert DECISION_ID not in raw.headers
     assert [request.body["model"] for request in talk.provider.requests] == ["down", "up"]
-    (kept,) = talk.feedback.history("ada")
-    assert kept.interaction.decision_id is None
+    ((kept, _),) = talk.feedback.history("ada")
+    assert kept.decision_id is None
     assert [arm.n for arm in systems.arms("system")] == [0, 0, 0]
 
 
