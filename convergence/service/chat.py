@@ -30,10 +30,9 @@ from convergence.service.auth import TOKEN, require
 from convergence.service.bodies import Body, check_secret, json_answer, without_secrets
 from convergence.service.problems import RequestRefusedError, add_route, openai_error
 from convergence_core.errors import CandidateFault, EvaluationFault
-from convergence_core.feedback.records import Interaction
 from convergence_core.feedback.roles import DEFAULT
 from convergence_core.field_types import Features, Name, StrictNumber
-from convergence_core.records import Json, fields_of
+from convergence_core.records import Json, Usage, fields_of
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedAnswer, LoggedChat, PreparedPrompt
 from tasks.chat.paid_answers import SPENT
@@ -64,8 +63,8 @@ _ENDING: Final = (
     "The service shut down before the answer was complete, so it is not logged. Try again."
 )
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_CUT: Final = frozenset({"length", "max_tokens"})
-"""Reasons for the end, in providers' words, of answers that were cut by their limit."""
+_CUT: Final = frozenset({"length", "max_tokens", "pause_turn"})
+"""Reasons for the end, in providers' words, of answers that were cut by a limit."""
 DEEPEST: Final = 64
 """Most levels of nesting in messages and tools."""
 Whole = Annotated[int, Field(strict=True)]
@@ -228,7 +227,7 @@ class CompletionAnswer(BaseModel):
     system_fingerprint: str | None
     """Version of the adapter that answered; of a stream its last events have it. `null`: none did."""
     choices: list[dict[str, JsonValue]]
-    usage: dict[str, int] | None
+    usage: dict[str, JsonValue] | None
     decision_id: str | None
     """Id that rewards the drawn arm. `null`: no arm is on offer, or a fallback answered."""
 
@@ -298,7 +297,7 @@ class _Handlers:
                 **frame,
                 "system_fingerprint": version,
                 "choices": [choice],
-                "usage": _usage(answer.interaction),
+                "usage": _usage(answer.usage),
             }
         )
         made.headers.update(_id_headers(used[-1]))
@@ -382,7 +381,7 @@ class _CompletionStream(EventStream):
             await self._send(send, {"tool_calls": calls})
         await self._send(send, {}, end_reason(answer))
         if self._has_usage:
-            usage = _usage(answer.interaction)
+            usage = _usage(answer.usage)
             await send_event(send, {**self._frame, "choices": [], "usage": usage})
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": True})
 
@@ -455,14 +454,21 @@ def end_reason(answer: LoggedAnswer) -> str:
     return "tool_calls" if answer.tool_calls else "stop"
 
 
-def _usage(interaction: Interaction) -> dict[str, Json] | None:
-    """Return the tokens; ``None``: the provider told none."""
-    if interaction.n_input_tokens is None or interaction.n_output_tokens is None:
+def _usage(usage: Usage) -> dict[str, Json] | None:
+    """Return the tokens, with the parts that the provider told; ``None``: it told no wholes."""
+    if usage.prompt_tokens is None or usage.completion_tokens is None:
         return None
+    parts = {
+        "prompt_tokens_details": fields_of(usage, "cached_tokens", "cache_write_tokens"),
+        "completion_tokens_details": fields_of(usage, "reasoning_tokens"),
+    }
+    known = {
+        name: {k: n for k, n in part.items() if n is not None} for name, part in parts.items()
+    }
     return {
-        "prompt_tokens": interaction.n_input_tokens,
-        "completion_tokens": interaction.n_output_tokens,
-        "total_tokens": interaction.n_input_tokens + interaction.n_output_tokens,
+        **fields_of(usage, "prompt_tokens", "completion_tokens"),
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        **{name: part for name, part in known.items() if part},
     }
 
 

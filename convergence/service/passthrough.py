@@ -31,7 +31,8 @@ from convergence_core.field_types import Name
 from convergence_core.records import Json
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import LoggedChat
-from tasks.secrets.process_redaction import without_known_secrets
+from tasks.providers.answers import mapping
+from tasks.secrets.process_redaction import without_known_keys, without_known_secrets
 from tasks.secrets.redaction import redact_json
 
 
@@ -90,8 +91,10 @@ class _ForwardedStream(EventStream):
 
 
 def without_keys(answer: Mapping[str, Json]) -> Any:
-    """Return a provider's answer without this project's secrets: an error may repeat the key."""
-    return redact_json(dict(answer), without_known_secrets)
+    """Return a provider's answer without this project's secrets; those made of words stay outside of errors."""
+    is_error = answer.get("type") == "error" or mapping(answer.get("response")).get("error")
+    redact = without_known_secrets if is_error or answer.get("error") else without_known_keys
+    return redact_json(dict(answer), redact)
 
 
 def passthrough_routes(chat: LoggedChat) -> APIRouter:

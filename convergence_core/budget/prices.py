@@ -214,6 +214,8 @@ class PriceTable:
         prompt_tokens: int | None,
         max_output_tokens: int | None,
         n_prompts: int = 1,
+        *,
+        is_apart: bool = False,
     ) -> float | None:
         """Return the most that a call within these bounds costs in US dollars.
 
@@ -223,12 +225,13 @@ class PriceTable:
             prompt_tokens: bound of the prompt; ``None``: unknown, e.g. pictures.
             max_output_tokens: bound of all answers together; ``None`` means the model's longest.
             n_prompts: texts of a batch, each of which may fill the model's context.
+            is_apart: whether more than the table says may be charged; see ``may_exceed_tables``.
 
         Returns:
             ``None`` when the price is unknown, or a bound that has a price.
         """
         price = self.find(provider, model)
-        if price is None:
+        if price is None or (is_apart and self.version_of(provider, model) != CONFIGURED):
             return None
         return price.worst_case(prompt_tokens, max_output_tokens, n_prompts)
 

@@ -89,6 +89,12 @@ def is_priced_apart(raw: _Block) -> bool:
     )
 
 
+def may_exceed_tables(request: _Block) -> bool:
+    """Whether a request may cost more than its tokens at the standard tier, as ``flex`` and ``batch`` do not."""
+    tier = request.get("service_tier")
+    return "web_search_options" in request or tier in ("priority", "scale")
+
+
 def _dollars(value: Json) -> float | None:
     """Return an amount; ``None`` for everything that cannot be one."""
     if isinstance(value, bool) or not isinstance(value, int | float):

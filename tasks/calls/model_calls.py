@@ -7,11 +7,11 @@ that its caller reads: a text, or numbers. A resumed run therefore reads exactly
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable, provider_of
-from convergence_core.budget.usage import is_priced_apart
+from convergence_core.budget.usage import is_priced_apart, may_exceed_tables
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault
 from convergence_core.ports import LLM, Completion, WorstCase
 from convergence_core.records import Json, Reply, Usage, fields_of
@@ -25,6 +25,14 @@ GAME: Final = "game"
 
 class UnreadableAnswerError(ValueError):
     """An answer lacks the requested content."""
+
+
+@runtime_checkable
+class _HasVariants(Protocol):
+    """Model whose base URL alone does not say where requests go."""
+
+    def variant(self, model: str) -> Mapping[str, Json]:
+        """Return the parts of the address that a plain endpoint of this base URL lacks."""
 
 
 AskModel: TypeAlias = Callable[[PaidCall, str], Awaitable[tuple[Reply, int | None]]]
@@ -112,11 +120,19 @@ class Model:
             purpose=purpose,
             provider=self.llm.provider,
             model=self.name,
-            request={**key, "base_url": self.llm.base_url, "model": self.name, "body": body},
+            request={
+                **key,
+                "base_url": self.llm.base_url,
+                **self._address(),
+                "model": self.name,
+                "body": body,
+            },
             repeat=repeat,
             credential=self.credential,
             worst=WorstCase(
-                usd=self.prices.worst_case(self._billed_by, self.name, n_prompt, longest),
+                usd=self.prices.worst_case(
+                    self._billed_by, self.name, n_prompt, longest, is_apart=may_exceed_tables(body)
+                ),
                 tokens=None if n_prompt is None or longest is None else n_prompt + longest,
             ),
             timeout_s=self.timeout_s,
@@ -130,8 +146,10 @@ class Model:
         read: Callable[[Completion], Json],
     ) -> Reply:
         """Make a call once and price what was billed, whatever its outcome."""
+        is_apart = is_priced_apart(settings)
         try:
             done = await self.llm.complete(messages, model=self.name, **settings)
+            is_apart = is_apart or is_priced_apart(done.raw)
             try:
                 value = read(done)
             except UnreadableAnswerError as error:
@@ -139,10 +157,11 @@ class Model:
                 raise CandidateFault(str(error), error_type="unreadable", billed=billed) from None
         except EvaluationFault as fault:
             if fault.billed is not None:
-                cost_usd, version = self._priced(fault.billed.usage, fault.billed.cost_usd)
+                cost_usd, version = self._priced(
+                    fault.billed.usage, fault.billed.cost_usd, is_apart=is_apart
+                )
                 fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
             raise
-        is_apart = is_priced_apart(done.raw)
         cost_usd, version = self._priced(done.usage, done.cost_usd, is_apart=is_apart)
         return Reply(
             value=value,
@@ -157,8 +176,12 @@ class Model:
         """Provider whose prices apply, which may differ for a compatible endpoint."""
         return provider_of(self.llm.provider, self.llm.base_url)
 
+    def _address(self) -> Mapping[str, Json]:
+        """Return what tells the endpoint from others of its base URL; a plain one has nothing."""
+        return self.llm.variant(self.name) if isinstance(self.llm, _HasVariants) else {}
+
     def _priced(
-        self, usage: Usage, reported_usd: float | None, *, is_apart: bool = False
+        self, usage: Usage, reported_usd: float | None, *, is_apart: bool
     ) -> tuple[float | None, str | None]:
         return self.prices.settled(
             self._billed_by, self.name, usage, reported_usd=reported_usd, is_apart=is_apart

@@ -26,7 +26,7 @@ from convergence_core.feedback.adapter_records import AdapterRecord
 from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import ROLES, ChatMessage, Interaction
 from convergence_core.feedback.roles import BUILT_IN, persona_of
-from convergence_core.records import Case, Json, Params, Reply, fields_of, sha256_hex
+from convergence_core.records import Case, Json, Params, Reply, Usage, fields_of, sha256_hex
 from convergence_core.thought_tags import TextCallback
 from tasks.calls.metric_calls import PaidCall
 from tasks.chat.judged_answers import JudgedAnswers
@@ -113,6 +113,7 @@ class LoggedAnswer:
     """As the model wrote it."""
     finish_reason: str | None
     """Why it ended, in the provider's word; ``None`` if not told."""
+    usage: Usage
     tool_calls: tuple[Mapping[str, Json], ...] = ()
     """In OpenAI's form."""
 
@@ -270,7 +271,7 @@ class LoggedChat:
         return LoggedAnswer(
             interaction=interaction,
             text=completion.text,
-            finish_reason=reply.finish_reason,
+            **fields_of(reply, "finish_reason", "usage"),
             tool_calls=tuple(called_tools(completion.raw)),
         )
 

@@ -84,6 +84,10 @@ class Provider(ABC):
         """Return the parts of a request's address beside base URL, model and body."""
         return {}
 
+    def variant(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - some need it
+        """Return the parts of the address that a plain endpoint of this base URL lacks."""
+        return {"query": dict(self.query)} if self.query else {}
+
     @abstractmethod
     async def send(
         self,

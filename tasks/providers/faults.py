@@ -27,8 +27,8 @@ _FILTERED = frozenset(
 )
 _MODERATED = frozenset({"reasons", "flagged_input"})
 """Of the ``metadata`` of OpenRouter's 403 where a key is good and the text is not."""
-_UNFINISHED = frozenset({"abort", "error", "insufficient_system_resource", "pause_turn"})
-"""Ends of an answer that the server gave up: vLLM; Mistral and OpenRouter; DeepSeek; Anthropic."""
+_UNFINISHED = frozenset({"abort", "error", "insufficient_system_resource"})
+"""Ends of an answer that the server gave up: vLLM; Mistral and OpenRouter; DeepSeek."""
 _RETRY_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
 """Seconds to wait in the body of Gemini's 429, which has no such header."""
 _CAPACITY = 498

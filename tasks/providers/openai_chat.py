@@ -135,6 +135,11 @@ class AzureChat(OpenAIChat):
             return {}
         return {"deployment": self._deployment or model, "api_version": self._api_version}
 
+    def variant(self, model: str) -> dict[str, Json]:
+        """Return the query, and a deployment that is not named as its model."""
+        is_named = self._is_undated or self._deployment in (None, model)
+        return super().variant(model) | ({} if is_named else {"deployment": self._deployment})
+
     async def forward(
         self, path: str, body: Mapping[str, Json], on_event: EventCallback | None = None
     ) -> RawAnswer:

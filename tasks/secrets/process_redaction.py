@@ -58,6 +58,11 @@ def without_known_secrets(text: str) -> str:
     return _redact.without_values(text)
 
 
+def without_known_keys(text: str) -> str:
+    """Return a text without the secrets that this process knows, but for those made of words."""
+    return _redact.of_no_words.without_values(text)
+
+
 def stored_json(value: Json) -> str:
     """Return an external value as redacted JSON for storage."""
     return canonical_json(redact_json(value, redacted_text))

@@ -59,6 +59,9 @@ _MIN_PART_LENGTH = 10
 ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """``${NAME}`` in a header."""
 
+_WORD = "(?:[A-Z]?[a-z]{1,13}|[A-Z]{1,13})"
+_WORDS = re.compile(f"{_WORD}(?:[-_. ]{_WORD})*")
+
 # Each pattern lists the marks that a matching text must contain: most texts contain none.
 _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("sk-", "pk-", "rk-", "sk_", "rk_", "gsk_", "xai-", "r8_", "hf_", "pplx-"),
@@ -194,6 +197,11 @@ class Redactor(_Closed):
         joined = Redactor(values=self._values | other._values)
         joined._named = self._named | other._named
         return joined
+
+    @cached_property
+    def of_no_words(self) -> "Redactor":
+        """Redactor of the values that are not made of words, which stand in other texts by chance."""
+        return Redactor(values=[value for value in self._values if not _WORDS.fullmatch(value)])
 
     def variables(self, text: str) -> list[str]:
         """Return the environment variables whose values, or pieces of them, stand in a text."""

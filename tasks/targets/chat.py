@@ -6,7 +6,12 @@ from pathlib import Path
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import CONFIGURED, PriceTable, provider_of
-from convergence_core.budget.usage import is_priced_apart, reported_cost, usage_of
+from convergence_core.budget.usage import (
+    is_priced_apart,
+    may_exceed_tables,
+    reported_cost,
+    usage_of,
+)
 from convergence_core.config import Configuration
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import WorstCase
@@ -344,15 +349,13 @@ class ChatTarget:
     def _worst_usd(
         self, billed_by: str, model: str, body: Mapping[str, Json], longest: int | None
     ) -> float | None:
-        """Return the most dollars of a body's call; a cheaper tier costs no more than the standard one."""
-        version = self._prices.version_of(billed_by, model)
-        is_apart = is_priced_apart(body) and body.get("service_tier") != "flex"
-        if is_apart and version != CONFIGURED:
-            return None
+        """Return the most dollars of a body's call."""
         texts = body.get("input")
         n_prompts = len(texts) if isinstance(texts, list) and "messages" not in body else 1
         prompt = prompt_bound(dict(body))
-        return self._prices.worst_case(billed_by, model, prompt, longest, max(n_prompts, 1))
+        return self._prices.worst_case(
+            billed_by, model, prompt, longest, max(n_prompts, 1), is_apart=may_exceed_tables(body)
+        )
 
 
 def without_shots(values: Values) -> tuple[Values, tuple[Shot, ...]]:

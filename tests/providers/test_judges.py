@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from convergence_core.budget.prices import PriceTable
 from convergence_core.config.evaluation import LlmConfig
+from convergence_core.records import canonical_json
+from tasks.calls.model_calls import Model, answer_and_end
 from tasks.providers import billing_provider, make_llm, split_model
 from tasks.secrets.redaction import Secrets
 from tests.support.chat_servers import ENVIRON, KEY, anthropic_answer
@@ -64,6 +67,83 @@ def test_anthropic_is_asked_in_its_own_protocol_and_by_its_own_name_in_prices():
     assert billing_provider(LlmConfig(model="anthropic/m")) == ("anthropic", "m")
     llm = make_llm(LlmConfig(model="anthropic/m"), Secrets({}))
     assert llm.base_url == "https://api.anthropic.com/v1"
+
+
+def call_of(model: str, endpoint: str, llm: Any = None, **more: Any) -> Any:
+    llm = llm or make_llm(LlmConfig(model=model, endpoint=endpoint), Secrets({}))
+    asked = Model(
+        llm=llm, name=split_model(model)[1], prices=more.pop("prices", PriceTable(version=""))
+    )
+    return asked.call("judge", [], {"max_tokens": 9, **more}, key={}, read=answer_and_end)
+
+
+@pytest.mark.parametrize(
+    ("model", "endpoint", "base_url"),
+    [
+        ("openai/m", "https://a.example/v1/", "https://a.example/v1"),
+        ("anthropic/m", "https://a.example/v1/messages", "https://a.example/v1"),
+        ("azure/m", "https://a.example", "https://a.example/openai"),
+        ("azure/m", "https://a.example/openai/deployments/m", "https://a.example/openai"),
+        ("azure/m", "https://a.example/openai/v1", "https://a.example/openai/v1"),
+    ],
+)
+def test_a_plain_endpoint_is_known_by_its_base_url_as_ever(model, endpoint, base_url):
+    body = {"model": "m", "messages": [], "max_tokens": 9}
+    assert call_of(model, endpoint).request == {"base_url": base_url, "model": "m", "body": body}
+
+
+@pytest.mark.parametrize(
+    ("model", "endpoints"),
+    [
+        ("openai/m", ["https://a.example/v1", *(f"https://a.example/v1?team={n}" for n in "12")]),
+        ("anthropic/m", ["https://a.example/v1", "https://a.example/v1?team=1"]),
+        (
+            "azure/m",
+            [
+                f"https://a.example{path}"
+                for path in ("", "?api-version=2025-01-01-preview", "/openai/deployments/mine")
+            ],
+        ),
+    ],
+)
+def test_endpoints_with_a_query_or_a_deployment_share_no_answers(model, endpoints):
+    requests = {canonical_json(call_of(model, endpoint).request) for endpoint in endpoints}
+    assert len(requests) == len(endpoints)
+
+
+def test_an_azure_judge_is_asked_by_the_version_of_its_endpoint():
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        path = "/openai/deployments/mine/chat/completions"
+        judged("azure/m", f"{server.url}{path}?api-version=2025-01-01-preview")
+    (request,) = server.requests
+    assert (request.path, request.query) == (path, "api-version=2025-01-01-preview")
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_bounded", "is_priced"),
+    [
+        ({}, True, True),
+        ({"service_tier": "priority"}, False, False),
+        ({"service_tier": "flex"}, True, False),
+        ({"service_tier": "flex", "web_search_options": {}}, False, False),
+    ],
+)
+def test_a_tier_that_is_asked_for_is_priced_as_that_of_an_answer(settings, is_bounded, is_priced):
+    prices = PriceTable.from_mapping(
+        {"version": "v", "providers": {"openai": {"m": {"input": 1, "output": 4}}}}
+    )
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        llm = make_llm(LlmConfig(model="m", endpoint=server.url), Secrets({}))
+        call = call_of("openai/m", server.url, llm, prices=prices, **settings)
+
+        async def go() -> Any:
+            try:
+                return await call.send()
+            finally:
+                await llm.aclose()
+
+        reply = asyncio.run(go())
+    assert (call.worst.usd is not None, reply.cost_usd is not None) == (is_bounded, is_priced)
 
 
 @pytest.mark.parametrize(

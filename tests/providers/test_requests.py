@@ -195,10 +195,17 @@ def test_gemini_tells_in_its_body_how_long_to_wait():
     assert fault.retry_after_s == 34.5
 
 
-def test_a_turn_that_anthropic_pauses_is_no_answer():
-    body = {"content": [{"type": "text", "text": "I search"}], "stop_reason": "pause_turn"}
-    fault = fault_of(anthropic_api, Answer(body))
-    assert (fault.fault, fault.error_type) == ("infrastructure", "unfinished_answer")
+def test_a_turn_that_anthropic_pauses_is_a_paid_answer():
+    usage = {"input_tokens": 7, "output_tokens": 3}
+    body = {
+        "content": [{"type": "text", "text": "I search"}], "stop_reason": "pause_turn", "usage": usage
+    }  # fmt: skip
+    _, reply = sent(anthropic_api, answer=Answer(body))
+    assert (reply.value, reply.finish_reason, reply.usage.total) == ("I search", "pause_turn", 10)
+    fault = fault_of(anthropic_api, Answer({**body, "content": []}))
+    assert (fault.fault, fault.error_type) == ("candidate", "empty_reply")
+    assert fault.billed is not None
+    assert fault.billed.usage.total == 10
 
 
 @pytest.mark.parametrize(

@@ -131,10 +131,25 @@ def test_a_whole_answer_has_the_documented_form_and_is_logged_under_its_id(talk)
         ],
         "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
     }
-    (kept,) = talk.feedback.history("ada")
-    logged = kept.interaction
+    ((logged, _),) = talk.feedback.history("ada")
     assert (logged.interaction_id, logged.source) == (got["id"], "openai")
     assert (logged.response, logged.role, logged.conversation_id) == ("2: Hi?", "assistant", "c1")
+
+
+def test_the_parts_of_the_tokens_that_the_provider_tells_are_told(talk):
+    answer = chat_answer("Hi.")
+    answer.body["usage"] |= {
+        "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+    talk.answer = lambda _: answer
+    assert talk.post(HI).json()["usage"] == {
+        "prompt_tokens": 7,
+        "completion_tokens": 3,
+        "total_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
 
 
 def test_a_stream_has_the_documented_form_and_is_logged_before_its_end(talk):
@@ -166,9 +181,9 @@ def test_thinking_is_logged_and_never_delivered(talk, text):
         got = data_of(answer)[:-1]
     content = "".join(one["choices"][0]["delta"].get("content", "") for one in got)
     assert content == "Arr."
-    for kept in talk.feedback.history("ada"):
-        assert (kept.interaction.response, kept.interaction.thinking) == ("Arr.", "hm")
-        assert kept.interaction.logprobs is None
+    for kept, _ in talk.feedback.history("ada"):
+        assert (kept.response, kept.thinking) == ("Arr.", "hm")
+        assert kept.logprobs is None
 
 
 FAILURES = {500: 502, 401: 502, 429: 503, 400: 422}
@@ -282,7 +297,7 @@ def test_eight_clients_at_once_get_their_own_answers(talk):
         answers = list(pool.map(ask, range(8)))
     assert answers == [[f"2: {n}.{k}" for k in range(5)] for n in range(8)]
     for n in range(8):
-        logged = [one.interaction.response for one in talk.feedback.history(f"user{n}")]
+        logged = [kept.response for kept, _ in talk.feedback.history(f"user{n}")]
         assert logged == answers[n]
 
 

@@ -31,7 +31,9 @@ from tasks.calls.metric_calls import PaidCall
 from tasks.chat.paid_answers import PaidAnswers
 from tasks.pages.overview import overview
 from tasks.pages.source import PageSource
+from tasks.secrets import process_redaction
 from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import Redactor
 from tasks.serving.fold import fold_store
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.journal.sqlite_journal import open_journal
@@ -383,6 +385,22 @@ def test_what_only_looks_like_a_secret_passes_and_the_projects_own_do_not(talks,
         answer = client.post("/v1/responses", json={"model": "m", "stream": stream}).text
     assert "q7Zp2LmX9vTs4RdK" in answer
     assert SECRETS["admin"] not in answer
+
+
+@pytest.mark.parametrize("secret", ["staging", "Production-Environment", "OPEN_SESAME"])
+def test_a_secret_made_of_words_passes_in_an_answer_and_not_in_an_error(
+    talks, monkeypatch, secret
+):
+    monkeypatch.setattr(process_redaction, "_redact", Redactor(values=[secret]))
+    talk = talks()
+    said = f"The {secret.lower()} of the state environments is open_sesame."
+    talk.answer = lambda _: Answer({"output": said, "error": None})
+    with talk.client() as client:
+        assert client.post("/v1/responses", json={"model": "m"}).json()["output"] == said
+        talk.answer = lambda _: response_events({"type": "error", "message": f"bad key {secret}"})
+        shown = client.post("/v1/responses", json={"model": "m", "stream": True}).text
+    assert "bad key" in shown
+    assert secret not in shown
 
 
 @pytest.mark.parametrize(("code", "status"), [(500, 502), (401, 502), (429, 503), (400, 422)])
