@@ -45,6 +45,12 @@ class Evidence:
         return 2 * len(np.unique(np.round(seen / _least(seen)))) >= len(seen)
 
     @property
+    def repeats_agree(self) -> bool:
+        """Whether no repeat of a case differed from another by more than rounding."""
+        least = _least(self.mean[self.count > 0])
+        return self.repeat_sum <= self.repeat_dof * least**2
+
+    @property
     def is_exact(self) -> bool:
         """Whether rewards of single cases are shown to hold no noise: all repeats agreed.
 
@@ -55,7 +61,7 @@ class Evidence:
         if not self.repeat_dof or len(seen) < 2 or not self.is_graded:
             return False
         least = _least(seen)
-        if self.repeat_sum > self.repeat_dof * least**2:
+        if not self.repeats_agree:
             return False
         _, n_alike = np.unique(np.round(seen / least), return_counts=True)
         n_pairs = float((n_alike * (n_alike - 1.0)).sum())

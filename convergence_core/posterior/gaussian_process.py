@@ -21,6 +21,11 @@ their posterior is about normal, with the precision of Fisher's information and 
 (Mardia & Marshall 1984), C_i the derivative of C. To first order they add to the variance of a claim
 
     Var[f*] = Var[f* | theta] + J^T P^-1 J,    J_i = dE[f*] / d theta_i = k_i*^T w - k*^T C^-1 C_i w  (7)
+
+Targets are centered, which takes their mean for known. Where it is not, since all share the luck of few
+cases, ordinary kriging adds
+
+    (1 - 1^T C^-1 k*)^2 / 1^T C^-1 1                                                               (8)
 """
 
 import math
@@ -215,6 +220,20 @@ class GaussianProcess:
             weights=np.asarray(weights, np.float64),
         )
 
+    def with_errors(self, change: np.ndarray) -> "GaussianProcess":
+        """Return the process after a change of the first measurements' errors; nothing is learned.
+
+        Args:
+            change: added to the diagonal of R, which stays positive semi-definite, (m,).
+        """
+        covariance, first = self.factor @ self.factor.T, np.arange(len(change))
+        targets = covariance @ self.weights
+        covariance[first, first] += self.noise * change
+        return replace(
+            self.conditioned(self.kernel, self.points, targets, covariance, self.log_params),
+            noise_log_sd=self.noise_log_sd,
+        )
+
     @property
     def noise(self) -> float:
         """Scale of the errors, v."""
@@ -260,8 +279,21 @@ class GaussianProcess:
         is_same = (rows[:, None] == rows) & (rows >= 0)
         return mean, prior - half.T @ half + self.nugget_variance * is_same  # (eq. 4)
 
+    def level_variance(self, points: Points, rows: np.ndarray) -> np.ndarray:
+        """Return what the doubt about the mean of all measurements adds to variances, (m,) (eq. 8).
+
+        Args:
+            points: of m candidates.
+            rows: as of ``marginals``.
+        """
+        cross = self.kernel.between(self.log_params[:-1], points, self.points)
+        seen = np.flatnonzero(rows >= 0)
+        cross[seen, rows[seen]] += self.nugget_variance
+        solved = cho_solve((self.factor, True), np.ones(len(self.weights)))
+        return np.asarray((1.0 - cross @ solved) ** 2 / solved.sum(), np.float64)
+
     def total_variance(self, points: Points, rows: np.ndarray) -> np.ndarray:
-        """Return posterior variances with the doubt about hyper-parameters, (m,) (eq. 7).
+        """Return posterior variances with the doubt about hyper-parameters, (m,) (eq. 7), and (eq. 8).
 
         Args:
             points: of m candidates.
@@ -302,6 +334,7 @@ class GaussianProcess:
         sd = np.append(self.kernel.prior_sd, max(self.noise_log_sd, SURE))
         precision = 0.5 * flat @ flat_turned.T + np.diag(sd**-2)  # (eq. 6)
         doubt = (jacobian * np.linalg.solve(precision, jacobian)).sum(axis=0)
+        doubt += self.level_variance(points, rows)
         return np.asarray(self.marginals(points, rows)[1] + doubt, np.float64)
 
     def _project(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -385,6 +385,22 @@ class FittedSpaceModel:
         total = process.total_variance(points, posterior.rows)
         return posterior, np.asarray(np.sqrt(total) / posterior.marginals[1], np.float64)
 
+    def as_recorded(self) -> "FittedSpaceModel | None":
+        """Return the fit if cases would repeat their rewards; ``None`` where that is known, or no matter.
+
+        From one answer of each case no one can tell whether it would be another the next time. If not, a
+        mean over all cases has no error.
+        """
+        learned = self.learned
+        if learned is None or self.model.deterministic or not learned.effects.is_measured:
+            return None
+        if not learned.evidence.repeats_agree:
+            return None
+        effects = learned.effects.without_noise(learned.evidence)
+        less = np.diag(effects.errors) - np.diag(learned.effects.errors)
+        process = learned.process.with_errors(less * learned.warp.slope(effects.mean) ** 2)
+        return replace(self, learned=replace(learned, effects=effects, process=process))
+
     def worth(self, candidates: Sequence[Candidate]) -> WarpedPosterior:
         """Return the joint posterior of what these candidates are worth; see ``worth_at``."""
         return self.worth_at(*self._places(candidates))

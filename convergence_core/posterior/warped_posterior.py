@@ -31,6 +31,8 @@ KNEE = -1.5
 """Where compression begins, in units of the spread of the better half below the median."""
 PLATEAU = 1e-9
 """A spread below this share of the range is none: the better half got the same reward."""
+ALIKE = 0.01
+"""The same of all rewards as a share of their error: chance makes no true differences so small."""
 ROUNDING = 1e-12
 """The same as a share of the highest reward."""
 
@@ -69,7 +71,8 @@ class Warp:
         spread = max(guess if spread <= tiny else spread, least)
         bent = _bend((rewards - center) / spread)
         sd = float(bent.std())
-        return cls(center, spread, float(bent.mean()), sd if sd > PLATEAU else 1.0)
+        are_equal = sd <= max(PLATEAU, ALIKE * least / spread)
+        return cls(center, spread, float(bent.mean()), 1.0 if are_equal else sd)
 
     @property
     def scale(self) -> float:
@@ -231,6 +234,14 @@ class WarpedPosterior:
         mean, sd = self.marginals
         half = float(ndtri((1 + level) / 2)) * sd
         return self.rewards(mean - half), self.rewards(mean + half)
+
+    @property
+    def widening(self) -> np.ndarray:
+        """Factors of the intervals' widths, at least 1, by the doubt about the mean of all, (n,)."""
+        if self.process is None or self.points is None:
+            return np.ones(len(self.ids))
+        of_level = self.process.level_variance(self.points, self.rows)
+        return np.asarray(np.sqrt(1.0 + of_level / self.marginals[1] ** 2), np.float64)
 
     def draws(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Return joint draws of rewards, (n, n_members)."""

@@ -10,6 +10,7 @@ upward by selection; ``mean_interval`` and ``paired_difference`` are for cells e
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,6 +31,11 @@ Among hundreds of candidates with few cells, the highest mean is often an error 
 measured tasks this lowers the regret if cases decide and changes nothing otherwise."""
 N_CONTENDERS = 200
 """Number of leading candidates that these draws compare."""
+ALIKE = 1e-9
+"""Difference of rewards that is rounding."""
+
+Claims: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Means and both ends of their intervals, (n,) each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +56,9 @@ class Recommendation:
     after the price of prompt length. If this one is probably feasible, only feasible ones count.
     """
     ranking: tuple[Ranked, ...]
-    """All candidates with a reward: the probably feasible by cautious estimate, then by id,
-    followed by the others by decreasing probability of being feasible."""
+    """All candidates with a reward: the probably feasible by cautious estimate, then by id, those
+    last whose rewards the surrogate had no row for, followed by the others by decreasing probability
+    of being feasible."""
     lead: "Lead | None" = None
     """Lead over the requested rival; ``None`` without a rival or without its reward."""
 
@@ -124,18 +131,21 @@ def recommend(
     posterior = fitted.posterior(candidates)
     worth = posterior if surrogate.price is None else fitted.worth(candidates)
     cautious, _ = worth.interval(CAUTIOUS_LEVEL)
+    is_unread = posterior.rows < 0  # beyond the surrogate's rows: its rewards are in no posterior
     feasible = _feasible(goals, members)
     order = sorted(
         range(len(members)),
-        key=lambda i: (_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
+        key=lambda i: (_doubt(feasible[i]), is_unread[i], -cautious[i], posterior.ids[i]),
     )
     bias = SelectionBias.of_memory(state.memory)
-    # A candidate passed over as infeasible still leads by the posterior of its reward.
-    by_reward = sorted(order, key=lambda i: -cautious[i])
+    by_reward = sorted(order, key=lambda i: -cautious[i])  # the infeasible ones, too
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
-    claimed = fitted.claimed([candidates[i] for i in leaders])
-    claims = (*_claims(posterior, level, leaders, claimed, bias), cautious)
-    mean, low, high, lowest = np.clip(claims, *(bounds or (-math.inf, math.inf))).tolist()
+    leading = leaders, order[:N_CONTENDERS]
+    claims = _claims(fitted, posterior, members, leading, level=level, bias=bias)
+    if bounds is not None:
+        claims = _widened(claims, bounds, _unseen(fitted, members, (1 - level) / 2))
+    shown = np.clip((*claims, cautious), *(bounds or (-math.inf, math.inf)))
+    mean, low, high, lowest = shown.tolist()
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],
@@ -163,25 +173,71 @@ def recommend(
 
 
 def _claims(
+    fitted: FittedSpaceModel,
     posterior: WarpedPosterior,
+    members: Sequence[Member],
+    leading: tuple[list[int], list[int]],
+    *,
     level: float,
-    leaders: Sequence[int],
-    claimed: tuple[WarpedPosterior, np.ndarray],
     bias: SelectionBias,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means and interval ends, (n,) each.
+) -> Claims:
+    """Return means and interval ends.
 
     Those of leaders are of a posterior of their own, ``FittedSpaceModel.claimed``, lowered and widened
-    by the selection bias.
-    Followers, including the baseline, keep the values of the posterior.
+    by the selection bias; while no repeat tells whether cases would repeat their rewards, the intervals
+    hold both readings. Followers, including the baseline, keep the means of the posterior; intervals of
+    the second list of ``leading`` hold the doubt about the mean of all.
     """
     mean, (low, high) = posterior.mean.copy(), map(np.copy, posterior.interval(level))
-    of_leaders, widening = claimed
+    leaders, followers = leading
+    widening = fitted.posterior([members[i].candidate for i in followers]).widening
+    low[followers] = mean[followers] - (mean - low)[followers] * widening
+    high[followers] = mean[followers] + (high - mean)[followers] * widening
+    candidates = [members[i].candidate for i in leaders]
+    of_leaders, widening = fitted.claimed(candidates)
     lowest, highest = of_leaders.interval(level)
     mean[leaders] = of_leaders.mean - bias.zeta * posterior.sd[leaders]
     low[leaders] = mean[leaders] - (of_leaders.mean - lowest) * widening * bias.widening
     high[leaders] = mean[leaders] + (highest - of_leaders.mean) * widening * bias.widening
+    recorded = fitted.as_recorded()
+    if recorded is not None:
+        lowest, highest = recorded.posterior(candidates).interval(level)
+        low[leaders] = np.minimum(low[leaders], lowest)
+        high[leaders] = np.maximum(high[leaders], highest)
     return mean, low, high
+
+
+def _widened(claims: Claims, bounds: tuple[float, float], unseen: np.ndarray) -> Claims:
+    """Return claims whose intervals hold the means if these shares of rewards lay at the bounds."""
+    mean, low, high = claims
+    low = np.minimum(low, mean - unseen * (mean - bounds[0]))
+    return mean, low, np.maximum(high, mean + unseen * (bounds[1] - mean))
+
+
+def _unseen(fitted: FittedSpaceModel, members: Sequence[Member], tail: float) -> np.ndarray:
+    """Return the largest share of rewards of a kind that was never seen, by candidate, (n,).
+
+    n rewards lack a kind whose share is 1 - tail^(1/n), about three of n, with the probability
+    ``tail``. So rewards that are all alike make no interval a point. If they are, cases that no one was
+    asked may differ, too. A reward that a case would repeat is known.
+    """
+    learned = fitted.learned
+    if learned is None:
+        return np.zeros(len(members))
+    evidence = learned.evidence
+    are_alike = np.ptp(evidence.mean[evidence.count > 0]) < ALIKE
+    if len(evidence.case_ids) == 1 and (fitted.is_exact or not are_alike):
+        return np.zeros(len(members))  # the process knows the noise, or learns it
+    weight = dict(zip(evidence.case_ids, evidence.case_weight.tolist(), strict=True))
+    share = np.ones(len(members))
+    if fitted.is_exact:
+        share -= [sum(weight[case] for case in member.case_ids) for member in members]
+    unseen = share * (1 - tail ** (1 / sum(member.n for member in members)))
+    if are_alike:
+        was_asked = evidence.count.any(axis=0)
+        by_no_one = 1.0 - float(evidence.case_weight @ was_asked)
+        unseen += by_no_one * (1 - tail ** (1 / np.count_nonzero(was_asked)))
+    return np.asarray(np.clip(unseen, 0.0, 1.0), np.float64)
 
 
 def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[float | None]:

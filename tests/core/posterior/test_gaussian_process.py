@@ -314,6 +314,23 @@ def test_doubt_about_hyper_parameters_adds_to_variances_as_finite_differences_sa
     sd = np.append(problem.kernel.prior_sd, MEASURED_NOISE.log_sd)
     precision = np.array(information) + np.diag(sd**-2)
     doubt = (jacobian * np.linalg.solve(precision, jacobian)).sum(axis=0)
-    expected = process.marginals(places, rows)[1] + doubt
+    expected = process.marginals(places, rows)[1] + doubt + process.level_variance(places, rows)
     np.testing.assert_allclose(process.total_variance(places, rows), expected, rtol=1e-3)
     assert (doubt > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_doubt_about_the_mean_is_that_of_a_constant_of_any_size(seed):
+    problem = Problem(seed)
+    process = problem.fit()
+    places = problem.unseen.join(problem.places.take(np.array([0])))
+    rows = np.append(np.full(len(problem.unseen), -1), 0)
+    cross = process.kernel.between(process.log_params[:-1], places, problem.places)
+    cross[-1, 0] += process.nugget_variance
+    vague = 1e5  # variance of a constant that all share
+    covariance = process.factor @ process.factor.T
+    without = np.einsum("ij,ij->i", cross, np.linalg.solve(covariance, cross.T).T)
+    explained = np.linalg.solve(covariance + vague, (cross + vague).T).T
+    within = np.einsum("ij,ij->i", cross + vague, explained)
+    added = vague - within + without
+    np.testing.assert_allclose(process.level_variance(places, rows), added, rtol=0.01, atol=1e-5)

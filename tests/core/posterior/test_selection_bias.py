@@ -182,6 +182,10 @@ def test_claims_are_never_raised():
 def test_claims_are_lowered_and_widened_and_nobody_else_is_chosen():
     rng = np.random.default_rng(3)
     trials = World(rng, 0.5 + 0.1 * rng.standard_normal(N_VALUES)).answers(range(30), CASES[:6])
+    name = CANDIDATES[
+        0
+    ].candidate_id  # repeats a case and differs: there is one reading of rewards
+    trials += [trial(CANDIDATES[0], {Cell(candidate_id=name, case_id=CASES[0], repeat=1): 0.4})]
     sampler = ThompsonSampler(name="thompson", space=SPACE, surrogate=SURROGATE)
     state = sampler.tell(sampler.start(), trials)
     plain = recommend(state, rng=rng, surrogate=SURROGATE, level=0.9)

@@ -1,6 +1,7 @@
 """Whom the evidence hands over, and intervals of what is measured after the choice."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from scipy import stats
 
 from convergence_core.evidence import Archive, Member
+from convergence_core.posterior import SpaceModel
+from convergence_core.records import Candidate
 from convergence_core.search.recommend import (
     CAUTIOUS_LEVEL,
     Recommendation,
@@ -16,6 +19,7 @@ from convergence_core.search.recommend import (
     recommend,
 )
 from convergence_core.search.sampler import SearchState
+from convergence_core.space import Float, Space
 from tests.core.posterior.archives import archive, candidate, surrogate, two_way
 
 
@@ -87,6 +91,97 @@ def test_weights_of_cases_decide():
 def test_a_negative_gap_is_refused():
     with pytest.raises(ValueError, match="delta"):
         chosen(archive({"a": {"c0": 1}}), delta=-0.1)
+
+
+def alike(n_members: int, of_cases: Iterable[float]) -> Archive:
+    return archive({f"m{i}": cases(of_cases) for i in range(n_members)})
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(("n_members", "n_cases"), [(1, 1), (1, 5), (4, 5), (30, 20)])
+def test_equal_rewards_leave_room_for_a_kind_that_was_not_seen(n_members, n_cases, value):
+    best = chosen(alike(n_members, [value] * n_cases))
+    unseen = 1 - 0.025 ** (1 / (n_members * n_cases))
+    assert best.low <= best.mean * (1 - unseen) + 1e-9
+    assert best.high >= best.mean + (1 - best.mean) * unseen - 1e-9
+    assert best.high - best.low < 3 * unseen
+
+
+@pytest.mark.parametrize("of_cases", [[0.2, 0.9, 0.5, 0.7], [1.0, 0.0, 1.0, 1.0]])
+def test_cases_that_answer_everyone_alike_leave_room_too(of_cases):
+    best = chosen(alike(12, of_cases))
+    assert best.mean == pytest.approx(np.mean(of_cases), abs=0.02)
+    unseen = 1 - 0.025 ** (1 / 48)
+    assert best.mean - best.low >= unseen * best.mean - 1e-9
+    assert best.high - best.mean >= unseen * (1 - best.mean) - 1e-9
+
+
+def test_cases_that_no_one_was_asked_leave_more_room():
+    rewards = alike(20, [0.9] * 5)
+    asked = chosen(rewards)
+    more = chosen(rewards, case_weights={f"c{j}": 1.0 for j in range(10)})
+    assert more.low < asked.low - 0.9 * 0.5 * (1 - 0.025 ** (1 / 5)) + 0.02
+
+
+def test_what_a_case_would_repeat_is_known_exactly():
+    rewards = alike(4, [0.9] * 6)
+    weights = {f"c{j}": 1.0 for j in range(6)}
+
+    def best(**settings: Any) -> Recommendation:
+        model = replace(surrogate(rewards), deterministic=True)
+        state = SearchState(archive=rewards)
+        made = recommend(state, rng=np.random.default_rng(0), surrogate=model, **settings)
+        assert made is not None
+        return made
+
+    known = best(case_weights=weights)
+    assert known.high - known.low < 0.003
+    assert best(case_weights={**weights, "c6": 1.0}).low < 0.9 - 0.05
+
+
+def one_answer_of_each_case(again: Mapping[int, float]) -> Archive:
+    """Twenty coins, and one with 62 of 100, some cases of which were asked again."""
+    rng = np.random.default_rng(5)
+    rewards = {f"m{i}": (rng.random(100) < 0.5).astype(float) for i in range(20)}
+    rewards["best"] = np.repeat([1.0, 0.0], [62, 38])
+    cells = {
+        name: {(f"c{j}", 0): float(r) for j, r in enumerate(of_one)}
+        for name, of_one in rewards.items()
+    }
+    cells["best"].update({(f"c{j}", 1): r for j, r in again.items()})
+    return archive(cells)
+
+
+def test_an_interval_holds_the_mean_over_all_cases_unless_repeats_differ():
+    """It is exact if answers are recorded; if they are drawn, the best of twenty was lucky."""
+    unknown, drawn = (chosen(one_answer_of_each_case(again)) for again in ({}, {1: 0.0}))
+    assert unknown.candidate_id == drawn.candidate_id == "best"
+    assert unknown.mean == pytest.approx(drawn.mean, abs=0.01)
+    assert unknown.mean < 0.56
+    assert unknown.high >= 0.62
+    assert drawn.high < 0.61
+    assert unknown.low == pytest.approx(drawn.low, abs=0.01)
+
+
+def test_a_candidate_whose_rewards_have_no_row_is_not_recommended():
+    x = np.linspace(0, 1, 60)
+    members = {
+        f"m{i:02d}": Member(
+            candidate=Candidate(candidate_id=f"m{i:02d}", params={"x": float(x[i])}),
+            generation=0,
+            # Its own rewards speak against the one in the middle of the best.
+            rewards={
+                (f"c{j}", 0): 0.1 if i == 30 else 1 - abs(float(x[i] - x[30])) for j in range(3)
+            },
+        )
+        for i in range(60)
+    }
+    model = SpaceModel(space=Space(parameters={"x": Float(min=0, max=1)}), max_rows=24)
+    state = SearchState(archive=Archive(members))
+    best = recommend(state, rng=np.random.default_rng(0), surrogate=model)
+    assert best is not None
+    assert best.candidate_id in {"m29", "m31"}
+    assert len(best.ranking) == 60
 
 
 @pytest.mark.statistical
