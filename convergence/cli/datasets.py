@@ -10,7 +10,7 @@ import typer
 from convergence import console
 from convergence.cli import locations, options
 from convergence.cli.learn import preferences
-from convergence.cli.options import EXIT_NO
+from convergence.cli.options import EXIT_NO, format_option, output_option
 from convergence_core.errors import ConfigurationError
 
 exporting = typer.Typer(no_args_is_help=True, help="Write datasets out of a store.")
@@ -34,10 +34,7 @@ exporting.command("preferences")(preferences.export_preferences)
 def import_promptfoo(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration of promptfoo.")],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", help="Configuration to write; test cases go to the same folder."
-        ),
+        Path, output_option(help="Configuration to write; test cases go to the same folder.")
     ] = Path("optimization.yaml"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace both files.")] = False,
 ) -> None:
@@ -70,15 +67,7 @@ def import_promptfoo(
 @exporting.command("config")
 def export_config(
     run: options.FinishedRun = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="FORM",
-            help="env or promptfoo.",
-        ),
-    ] = "env",
+    form: Annotated[str, format_option(metavar="FORM", help="env or promptfoo.")] = "env",
     output: options.Output = None,
     store: options.Store = None,
     config: options.Config = None,
@@ -89,9 +78,7 @@ def export_config(
     from tasks.exports.winner_forms import WinnerForm, winner_text  # noqa: PLC0415 - as above
     from tasks.run.adoption import stored_result  # noqa: PLC0415 - as above
 
-    if form not in set(WinnerForm):
-        fix = f"Write one of: {', '.join(WinnerForm)}."
-        raise ConfigurationError.of("--format", "must be a known format", fix, value=form)
+    options.check_format(form, [*WinnerForm])
     opened = locations.open_store(store, config)
     record = finished_run(opened, run)
     result = stored_result(record, opened.path)
@@ -106,20 +93,13 @@ def export_config(
 def export_games(  # noqa: PLR0917 - options of a command
     form: Annotated[
         str,
-        typer.Option(
-            "--format",
-            "-f",
+        format_option(
             metavar="FORM",
             help="sft (winning moves), dpo (pairs) or grpo (prompts with a verifier).",
         ),
     ] = "sft",
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="File of JSON lines. Default: games.jsonl.",
-        ),
+        Path | None, output_option(help="File of JSON lines. Default: games.jsonl.")
     ] = None,
     system: Annotated[
         str | None,
@@ -135,9 +115,7 @@ def export_games(  # noqa: PLR0917 - options of a command
     """Write plays of language games as training data: winning moves, pairs or verifiable tasks."""
     from tasks.games.game_data import GameForm, game_rows, stored_plays  # noqa: PLC0415
 
-    if form not in {*GameForm}:
-        fix = f"Write one of: {', '.join(GameForm)}."
-        raise ConfigurationError.of("--format", "must be a known format", fix, value=form)
+    options.check_format(form, [*GameForm])
     plays = stored_plays(locations.open_store(store, config), system, game)
     rows = list(game_rows(plays, GameForm(form)))
     if not rows:
@@ -159,14 +137,13 @@ class RatingFile(StrEnum):
     LANGFUSE = "langfuse"
 
 
+JSON_LINES = "File of JSON lines."
 Role = Annotated[str | None, typer.Option(help="Role of the answers. Default: all.")]
 
 
 @exporting.command("interactions")
 def export_interactions(  # noqa: PLR0917 - options of a command
-    output: Annotated[Path, typer.Option("--output", "-o", help="File of JSON lines.")] = Path(
-        "interactions.jsonl"
-    ),
+    output: Annotated[Path, output_option(help=JSON_LINES)] = Path("interactions.jsonl"),
     role: Role = None,
     messages: Annotated[
         bool,
@@ -198,9 +175,7 @@ def export_interactions(  # noqa: PLR0917 - options of a command
 
 @exporting.command("ratings")
 def export_ratings(
-    output: Annotated[Path, typer.Option("--output", "-o", help="File of JSON lines.")] = Path(
-        "ratings.jsonl"
-    ),
+    output: Annotated[Path, output_option(help=JSON_LINES)] = Path("ratings.jsonl"),
     role: Role = None,
     store: options.Store = None,
     config: options.Config = None,
@@ -220,8 +195,7 @@ def import_ratings(
         Path, typer.Argument(metavar="FILE", help="File that the other tool exported.")
     ],
     form: Annotated[
-        RatingFile,
-        typer.Option("--format", "-f", help="JSON lines, or an export of these tools."),
+        RatingFile, format_option(help="JSON lines, or an export of these tools.")
     ] = RatingFile.JSONL,
     scale: Annotated[
         str | None,

@@ -121,12 +121,10 @@ def query(  # noqa: PLR0917 - Typer's options
         str, typer.Argument(metavar="SQL", help='One SELECT; "-" reads it from standard input.')
     ],
     form: Annotated[
-        QueryFormat,
-        typer.Option("--format", "-f", help="parquet needs --output."),
+        QueryFormat, options.format_option(help="parquet needs --output.")
     ] = QueryFormat.TABLE,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write csv, json or parquet to this file."),
+        Path | None, options.output_option(help="Write csv, json or parquet to this file.")
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -234,8 +232,7 @@ def _csv_cell(value: object) -> object:
 def report(  # noqa: PLR0917 - Typer's options
     run: options.FinishedRun = None,
     form: Annotated[
-        ReportFormat,
-        typer.Option("--format", "-f", help="Format; html has plots and needs no network."),
+        ReportFormat, options.format_option(help="Format; html has plots and needs no network.")
     ] = ReportFormat.MD,
     output: options.Output = None,
     store: options.Store = None,

@@ -41,9 +41,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
     assignments: options.Assignments = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="Folder of the result files. Overrides output.save_path."
-        ),
+        options.output_option(help="Folder of the result files. Overrides output.save_path."),
     ] = None,
     quiet: options.Quiet = False,
     _json: options.AsJson = False,

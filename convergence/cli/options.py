@@ -2,13 +2,16 @@
 
 import getpass
 import os
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from convergence import console
 from convergence.cli.locations import CONFIG_NAME
+from convergence_core.errors import ConfigurationError
 
 LIMITS = "Limits"
 """Help panel of a service's limits."""
@@ -29,6 +32,13 @@ def command_group(name: str, about: str) -> typer.Typer:
     return typer.Typer(name=name, no_args_is_help=True, help=about, context_settings=context)
 
 
+def check_format(form: str, known: Sequence[str]) -> None:
+    """Refuse a ``--format`` that is none of the known ones."""
+    if form not in known:
+        fix = f"Write one of: {', '.join(known)}."
+        raise ConfigurationError.of("--format", "must be a known format", fix, value=form)
+
+
 def _answer_json(value: bool) -> bool:
     console.settings.json = value
     return value
@@ -43,6 +53,10 @@ AsJson = Annotated[
         "--json", help="Print the result as JSON, and nothing else.", callback=_answer_json
     ),
 ]
+output_option: Final = partial(typer.Option, "--output", "-o")
+"""Where a command writes, in its own words."""
+format_option: Final = partial(typer.Option, "--format", "-f")
+"""Which form a command reads or writes, in its own words."""
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 Assignments = Annotated[
@@ -94,8 +108,7 @@ Offline = Annotated[
     ),
 ]
 Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
+    Path | None, output_option(help="Write to this file. Default: standard output.")
 ]
 System = Annotated[
     str | None, typer.Argument(metavar="SYSTEM", help="Show only this system (api.name).")

@@ -128,7 +128,8 @@ class AuthMiddleware:
         headers = dict(scope["headers"])
         token = self._token(scope, headers)
         refusal = token if isinstance(token, ProblemResponse) else self._refusal(token)
-        if refusal is None and _has_nul(scope):
+        has_nul = "\0" in scope["path"] or b"%00" in scope["query_string"]
+        if refusal is None and has_nul:
             refusal = ProblemResponse(404, "A name cannot hold the NUL character.")
         if refusal is None:
             is_openai = scope["path"] in OPENAI_PATHS
@@ -202,11 +203,6 @@ class AuthMiddleware:
             return ProblemResponse(
                 408, f"The body took more than {_BODY_S:g} seconds.", {"Connection": "close"}
             )
-
-
-def _has_nul(scope: Scope) -> bool:
-    """Return whether a name in the address holds what no database takes."""
-    return "\0" in scope["path"] or b"%00" in scope["query_string"]
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -8,9 +8,7 @@ either but answers on their way.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from convergence.service.app import make_app
@@ -119,8 +117,18 @@ class Service(SocketServer):
         if pages is not None:
             port = listening.getsockname()[1]
             served = _Mounted(guarded, pages(self.options.host, port))
-        config = _configuration(served, connections, self.options.grace_s)
-        super().__init__(config, listening, name="service")
+        super().__init__(
+            served,
+            listening,
+            name="service",
+            http=functools.partial(GuardedProtocol, connections=connections),
+            lifespan="on",
+            date_header=True,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=self.options.grace_s,
+            # asyncio accepts as many at once, past any limit; the queue is made longer at the start.
+            backlog=ACCEPTED_AT_ONCE,
+        )
 
     def run(self) -> None:
         """Serve until SIGTERM, SIGHUP or Ctrl-C; every answer that was begun is given."""
@@ -141,24 +149,3 @@ class _Mounted:
         """Serve one connection's scope."""
         is_page = scope["type"] == "http" and f"{scope['path']}/".startswith("/ui/")
         await (self._pages if is_page else self._app)(scope, receive, send)
-
-
-def _configuration(app: ASGIApp, connections: ServiceConnections, grace_s: int) -> uvicorn.Config:
-    protocol: Any = functools.partial(GuardedProtocol, connections=connections)
-    return uvicorn.Config(
-        app,
-        http=protocol,
-        ws="none",
-        loop="asyncio",
-        lifespan="on",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        date_header=True,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=grace_s,
-        # asyncio accepts as many at once, past any limit; the queue is made longer at the start.
-        backlog=ACCEPTED_AT_ONCE,
-    )

@@ -6,11 +6,14 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import uvicorn
 
 from convergence_core.errors import ConvergenceError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 _BACKLOG = 2048
 _START_S = 30.0
@@ -24,14 +27,28 @@ class ServiceError(ConvergenceError):
 class SocketServer:
     """Serves a socket from ``run`` or ``with`` on, until a signal or ``stop``."""
 
-    def __init__(self, config: uvicorn.Config, listening: socket.socket, *, name: str) -> None:
+    def __init__(
+        self, app: "ASGIApp", listening: socket.socket, *, name: str, **settings: Any
+    ) -> None:
         """Prepare to serve.
 
         Args:
-            config: application and protocol.
+            app: the application.
             listening: closed at the end.
             name: of the thread, and of what did not start.
+            settings: further ones of ``uvicorn.Config``.
         """
+        config = uvicorn.Config(
+            app,
+            **settings,
+            ws="none",
+            loop="asyncio",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+        )
         self._server, self._socket, self._name = _SignalServer(config), listening, name
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Collection
 
-import uvicorn
-
 from convergence.service.auth import allowed_hosts
 from convergence.service.socket_server import SocketServer, listening_socket, url_of
 from convergence.service.tokens import TokenRegistry
@@ -82,7 +80,14 @@ class UiServer(SocketServer):
             port=port,
             ends=lambda: self.is_ending,
         )
-        super().__init__(_configuration(app), listening, name="web application")
+        super().__init__(
+            app,
+            listening,
+            name="web application",
+            lifespan="off",
+            timeout_graceful_shutdown=_GRACE_S,
+            limit_concurrency=500,
+        )
 
     def address(self, page: str = "") -> str:
         """Return a one-time login link to a page, as ``runs/NAME/answers``."""
@@ -99,19 +104,3 @@ def announce(
 
     sessions.on_exchange = print_link
     print_link()
-
-
-def _configuration(app: UiGuard) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=_GRACE_S,
-        limit_concurrency=500,
-    )

@@ -274,17 +274,13 @@ def _n_units(gate: GateReport) -> int:
     return gate.n_cases if gate.n_groups is None else gate.n_groups
 
 
-def _noun(gate: GateReport) -> str:
-    return "more held-out case" if gate.n_groups is None else "more group of held-out cases"
-
-
 def _more_cases(gate: GateReport) -> str:
     """Return how many more cases would settle it."""
     if _n_units(gate) < LEAST_FORECAST:
         return "Too few held-out cases to forecast how many more would settle it."
     if gate.n_to_verdict is None:
         return "Thousands of held-out cases would be needed to settle it."
-    noun = _noun(gate)
+    noun = "more held-out case" if gate.n_groups is None else "more group of held-out cases"
     many = (
         noun.replace("case", "cases") if gate.n_groups is None else noun.replace("group", "groups")
     )

@@ -144,14 +144,11 @@ def _mutable(source: RoundSource, state: SaoState, incumbent: Candidate) -> dict
     }
 
 
-def grounded_means(search: SearchState) -> dict[str, float]:
-    """Return candidate → mean of its rewards."""
-    return {m.candidate.candidate_id: sum(m.rewards.values()) / m.n for m in search.archive if m.n}
-
-
 def rivals_of(search: SearchState, incumbent: Candidate, n: int) -> list[Candidate]:
     """Return the incumbent and the best others that have a reward, ``n`` at most."""
-    means = grounded_means(search)
+    means = {
+        m.candidate.candidate_id: sum(m.rewards.values()) / m.n for m in search.archive if m.n
+    }
     rivals = {incumbent.candidate_id: incumbent}
     for name in sorted(means, key=lambda name: (-means[name], name)):
         if len(rivals) < n:

@@ -273,43 +273,32 @@ def run_agent(
     Raises:
         CandidateFault: it is none of Agno's, asks models of its own, or did not come to an end.
     """
-    try:
-        return _content(factory, run, params=params, text=text, secrets=secrets)
-    except EvaluationFault as fault:
-        run.fault = run.fault or fault
-        raise
-
-
-def _content(
-    factory: Callable[..., Any],
-    run: AgentRun,
-    *,
-    params: Params,
-    text: str,
-    secrets: Secrets,
-) -> object:
     context = AgentContext(
         params=params, allow_writes=run.config.allow_writes, _run=run, _secrets=secrets
     )
-    run.begin()
-    agent = factory(params, context)
-    check_agent(agent)
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(_DaemonThreads())
-    task = loop.create_task(agent.arun(input=text, stream=False))
-    run.on_close = lambda: _cancel(loop, task)
     try:
-        output = loop.run_until_complete(task)
-    finally:
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-    status = str(getattr(output.status, "value", output.status)).upper()
-    if status != "COMPLETED":
-        raise CandidateFault(
-            f"the agent's run ended as {status.lower()}: {output.content}",
-            error_type=f"agent_{status.lower()}",
-        )
-    return output.content
+        run.begin()
+        agent = factory(params, context)
+        check_agent(agent)
+        loop = asyncio.new_event_loop()
+        loop.set_default_executor(_DaemonThreads())
+        task = loop.create_task(agent.arun(input=text, stream=False))
+        run.on_close = lambda: _cancel(loop, task)
+        try:
+            output = loop.run_until_complete(task)
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+        status = str(getattr(output.status, "value", output.status)).lower()
+        if status != "completed":
+            raise CandidateFault(
+                f"the agent's run ended as {status}: {output.content}",
+                error_type=f"agent_{status}",
+            )
+        return output.content
+    except EvaluationFault as fault:
+        run.fault = run.fault or fault
+        raise
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:

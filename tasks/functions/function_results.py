@@ -99,18 +99,15 @@ def _count(rest: Mapping[str, Json], key: str) -> int | None:
     return None if number is None else int(number)
 
 
-def _is_finite(number: float) -> bool:
-    """Whether a number is one as a float as well; whole numbers can be too large."""
-    return abs(number) <= sys.float_info.max
-
-
 def _metrics(rest: Mapping[str, Json]) -> dict[str, float]:
     metrics = rest.get("metrics")
     if metrics is None:
         return {}
     if isinstance(metrics, dict):
         numbers = {name: n for name, n in metrics.items() if isinstance(n, (bool, int, float))}
-        if len(numbers) == len(metrics) and all(_is_finite(n) for n in numbers.values()):
+        if len(numbers) == len(metrics) and all(
+            abs(number) <= sys.float_info.max for number in numbers.values()
+        ):
             return {name: float(number) for name, number in numbers.items()}
     raise CandidateFault(
         "the function returned `metrics` that are not numbers by name", error_type="bad_result"

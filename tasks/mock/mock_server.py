@@ -5,7 +5,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 import uvicorn
@@ -79,7 +79,10 @@ def _of_azure(answering: Answering) -> Answering:
     def answer(engine: Engine, attempt: Attempt) -> Payload:
         if "api-version" not in attempt.query:
             raise ApiError("Resource not found: `api-version` is missing.", status=404)
-        return answering(engine, attempt.with_field("model", attempt.path_params["deployment"]))
+        return answering(
+            engine,
+            replace(attempt, body={**attempt.body, "model": attempt.path_params["deployment"]}),
+        )
 
     return answer
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -134,10 +134,6 @@ class Attempt:
     path_params: Mapping[str, str] = field(default_factory=dict)
     """Parts of the path that the route names."""
     query: Mapping[str, str] = field(default_factory=dict)
-
-    def with_field(self, name: str, value: str) -> Self:
-        """Return the attempt with another field in its body."""
-        return replace(self, body={**self.body, name: value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

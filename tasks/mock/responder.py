@@ -112,7 +112,7 @@ def respond(request: ModelRequest, index: int = 0) -> Written:
 
 def with_tool(request: ModelRequest, index: int = 0) -> ModelRequest:
     """Return a request with the tool that the answer with this number calls, of those that are offered."""
-    if not tool_use.is_offered(request):
+    if not request.offered or request.tool is not None:
         return request
     wants_tool = tool_use.asks(request)
     tool = tool_use.choose(request, good=is_good(wants_tool, index))

@@ -48,11 +48,6 @@ class _Turn:
     """The system's texts."""
 
 
-def is_offered(request: ModelRequest) -> bool:
-    """Whether the answer may be a call."""
-    return bool(request.offered) and request.tool is None
-
-
 def asks(request: ModelRequest) -> ModelRequest:
     """Return the request up to the user's last message: what decides whether a turn is a good one."""
     last = _last_user(request.messages)

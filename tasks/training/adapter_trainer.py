@@ -109,7 +109,8 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
         from datasets import Dataset  # noqa: PLC0415 - takes seconds
 
         self._rows = rows
-        self._references: Sequence[Sequence[float]] = [(0.0,) * len(r.responses) for r in rows]
+        self.references: Sequence[Sequence[float]] = [(0.0,) * len(r.responses) for r in rows]
+        """What the log-ratios are relative to, for each row."""
         self._objective = settings.objective
         self._micro_batches: list[tuple[float, float]] = []
         super().__init__(
@@ -127,7 +128,7 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
 
     def _collate(self, examples: Sequence[Mapping[str, int]]) -> dict[str, Any]:
         indices = [example["row"] for example in examples]
-        return batch([self._rows[i] for i in indices], [self._references[i] for i in indices])
+        return batch([self._rows[i] for i in indices], [self.references[i] for i in indices])
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         Trainer._save_checkpoint(self, model, trial)  # without TRL's card of the model
@@ -145,10 +146,6 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
                 logps = response_logps(self.model, moved).cpu().tolist()
                 scores += [list(logps[i :: len(rows)]) for i in range(len(rows))]
         return scores
-
-    def set_references(self, references: Sequence[Sequence[float]]) -> None:
-        """Take what the log-ratios are relative to, for each row."""
-        self._references = references
 
     def compute_loss(
         self,

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-from tasks.training.jobs import TrainingJob, TrainingResult, TrainingRow, TrainingStep
+from tasks.training.jobs import TrainingJob, TrainingResult, TrainingStep
 
 ADAPTER: Final = "adapter"
 CHECKPOINT: Final = "checkpoint-"
@@ -75,16 +75,12 @@ def fingerprint(job: TrainingJob, versions: Sequence[str]) -> str:
     settings = asdict(replace(job.settings, checkpoint_steps=1))
     inputs = {
         "settings": settings,
-        "rows": _canonical(job.rows),
+        "rows": sorted(json.dumps(asdict(row), sort_keys=True) for row in job.rows),
         "model": job.model.fingerprint(),
         "parent": None if job.parent is None else folder_sha256(job.parent),
         "versions": list(versions),
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-
-
-def _canonical(rows: Sequence[TrainingRow]) -> list[str]:
-    return sorted(json.dumps(asdict(row), sort_keys=True) for row in rows)
 
 
 def prepare(folder: Path, wanted: str) -> None:

@@ -160,7 +160,7 @@ def _build(
     trainer.add_callback(StepCallback(trainer, folder, exchange.report, exchange.wants_pause))
     # The reference is the base model, whose answers a fresh adapter leaves as they are: rows of earlier
     # rounds keep their targets, so reading them again does not apply them twice.
-    trainer.set_references(_references(trainer, folder))
+    trainer.references = _references(trainer, folder)
     if job.parent is not None:
         _load_weights(trainer.model, job.parent)
     return trainer, len(rows), n_dropped

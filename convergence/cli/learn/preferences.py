@@ -32,11 +32,10 @@ class WantedSplit(StrEnum):
 
 def export_preferences(  # noqa: PLR0917 - options of a command
     output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="File: .jsonl, or .json for one array."),
+        Path, options.output_option(help="File: .jsonl, or .json for one array.")
     ] = Path("preferences.jsonl"),
     form: Annotated[
-        RowFormat, typer.Option("--format", "-f", help="trl (DPO, reward, SimPO) or openai.")
+        RowFormat, options.format_option(help="trl (DPO, reward, SimPO) or openai.")
     ] = RowFormat.TRL,
     system: Annotated[
         str | None,
