@@ -73,6 +73,11 @@ def _matrix(source: PageSource, request: Request) -> Page:
     )
 
 
+def _run_rows(source: PageSource, run: str) -> list[Page]:
+    """Return the rows of all runs, or of one."""
+    return overview.run_rows(source, [source.run(run)] if run else None)
+
+
 def _cell(source: PageSource, request: Request) -> Page:
     record = source.run(request.path_params["run"])
     return cell.cell(source, record, _text(request, "candidate"), _text(request, "case"))
@@ -110,7 +115,7 @@ def _release(flow_run_id: str) -> None:
 
 PAGES: Mapping[str, Callable[[PageSource, Request], Any]] = {
     "overview": lambda source, _: overview.overview(source),
-    "runs": lambda source, _: {"runs": overview.run_rows(source)},
+    "runs": lambda source, request: {"runs": _run_rows(source, _text(request, "of", ""))},
     "runs/{run}": _run(run_summary.run_page),
     "runs/{run}/leaderboard": _run(search_course.leaderboard),
     "runs/{run}/allocation": _run(allocation.allocation),

@@ -10,7 +10,14 @@
 
   // -- tables
 
+  const SECONDS = { h: 3600, min: 60, s: 1, ms: 0.001 };
+
   const number = (text) => {
+    const time = text.match(/^(?:[\d.,]+ (?:h|min|s|ms)(?: |$))+/)?.[0];
+    if (time) {
+      const parts = [...time.replaceAll(",", "").matchAll(/([\d.]+) (\w+)/g)];
+      return parts.reduce((sum, [, value, unit]) => sum + Number(value) * SECONDS[unit], 0);
+    }
     const plain = text.replaceAll(",", "").replaceAll("\u2212", "-");
     const found = plain.match(/^[<>$\s]*([+-]?\d*\.?\d+(?:e[+-]?\d+)?)(?=$|[\s%[(])/i);
     return found ? Number(found[1]) : null;
@@ -75,7 +82,7 @@
   const close = make("button", { type: "button", textContent: "Close" });
   let home = null;
   close.addEventListener("click", () => dialog.close());
-  dialog.addEventListener("close", () => home?.prepend(dialog.querySelector("[data-plot]")));
+  dialog.addEventListener("close", () => home?.querySelector(".larger").before(dialog.querySelector("[data-plot]")));
   dialog.append(make("form", { method: "dialog" }, close));
   document.body.append(dialog);
 

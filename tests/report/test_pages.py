@@ -203,6 +203,26 @@ def test_tables_can_be_sorted_and_filtered_in_a_browser(make, tmp_path: Path):
 
 @needs_chromium
 @pytest.mark.slow
+def test_a_plot_returns_below_its_caption_and_times_sort_by_length(tmp_path: Path):
+    page = re.sub("<meta http-equiv[^>]+>", "", report_html(made_up_result()))
+    rows = "".join(f"<tr><td>{t}</td></tr>" for t in ("2 min 7 s", "1 h 2 min", "-1", "59.0 s"))
+    table = f"<table id=took><thead><tr><th>took</th></tr></thead><tbody>{rows}</tbody></table>"
+    script = (
+        "document.querySelector('figure:has(figcaption) .larger').click();"
+        "document.querySelector('dialog.zoom').close();"
+        "document.querySelector('#took .sort').click();"
+    )
+    page = page.replace("</main>", f"{table}</main>")
+    dom = dom_of(page.replace("</body>", f"<script>{script}</script></body>"), tmp_path)
+    parts = re.findall("<figcaption|data-plot=|Enlarge", dom)
+    first = parts.index("<figcaption")
+    assert parts[first : first + 3] == ["<figcaption", "data-plot=", "Enlarge"]
+    took = re.findall("<td>([^<]+)</td>", dom[dom.index('id="took"') :])
+    assert took == ["1 h 2 min", "2 min 7 s", "59.0 s", "-1"]
+
+
+@needs_chromium
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attack",
     [

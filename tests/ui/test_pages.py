@@ -63,6 +63,13 @@ def test_a_run_is_summed_up_in_numbers(viewer: Viewer, result: RunResult, run: s
     assert "Progress" not in sections(page)
 
 
+def test_one_run_can_be_asked_for_by_its_name(viewer: Viewer, result: RunResult):
+    rows = viewer.page("runs")["runs"]
+    assert viewer.page("runs", of=rows[0]["run_id"])["runs"] == rows[:1]
+    assert rows[0]["label"] == result.label
+    assert viewer.get("runs", of="none").status_code == 404
+
+
 def test_a_run_of_a_version_with_other_keys_can_be_read(written):
     """Its keys that this version lacks are left out wherever its configuration is read."""
     store = ParquetStore(store_of(written))

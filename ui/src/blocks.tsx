@@ -6,8 +6,7 @@ import type { Plot } from "./option";
 import { PlotChart } from "./plot";
 import { Link } from "./router";
 import { marked, One, Sentence, Strip, Texts, Time, visible } from "./text";
-import type { Session } from "./types";
-import { Write } from "./write";
+import { useWhyNot, Write } from "./write";
 
 type Action = { is: "Action"; text: string; path: string; ask: string; confirm: string; body: Record<string, string>; is_danger: boolean };
 type Inline = string | { is: "Span"; text: string; look: "code" | "long" | "marked" | "link" | "tag" | "time"; more: string } | Action;
@@ -49,13 +48,26 @@ function Tabs({ of }: { of: Inline[] }) {
 
 /** What changes something; the page asks for its blocks again when an event tells of the change. */
 function Button({ of }: { of: Action }) {
-  const session = useData<Session>("session", {}, false);
-  return <Write name={of.text} path={of.path} body={of.body} confirm={of.confirm} ask={of.ask} danger={of.is_danger} hidden={Boolean(session.data?.why_not)} />;
+  const hidden = useWhyNot() !== null;
+  return <Write name={of.text} path={of.path} body={of.body} confirm={of.confirm} ask={of.ask} danger={of.is_danger} hidden={hidden} />;
 }
 
-/** What a cell is sorted by: its number if it begins with one. */
+const isWritten = (of: Inline[]): boolean => of.some((part) => typeof part !== "string" && part.is === "Action");
+
+/** Why the buttons of these blocks are missing, if they are. */
+export function WhyNot({ of }: { of: Block[] }) {
+  const why = useWhyNot();
+  const has = of.some((block) => (block.is === "Paragraph" && isWritten(block.parts)) || (block.is === "Bullets" && block.items.some(isWritten)) || (block.is === "Grid" && block.rows.some(isWritten)));
+  return why !== null && has ? <p class="muted small"><Sentence text={why} /></p> : null;
+}
+
+const SECONDS: Record<string, number> = { h: 3600, min: 60, s: 1, ms: 0.001 };
+
+/** What a cell is sorted by: its time in seconds, or its number, if it begins with one. */
 function rank(text: string): string | number | null {
   if (text === "" || text === "–") return null;
+  const time = /^(?:[\d.,]+ (?:h|min|s|ms)(?: |$))+/.exec(text)?.[0];
+  if (time) return [...time.replaceAll(",", "").matchAll(/([\d.]+) (\w+)/g)].reduce((sum, part) => sum + Number(part[1]) * SECONDS[part[2]!]!, 0);
   const found = /^[<>$\s]*([+-]?\d*\.?\d+(?:e[+-]?\d+)?)(?=$|[\s%[(])/i.exec(text.replaceAll(",", "").replaceAll("−", "-"));
   return found ? Number(found[1]) : text;
 }
@@ -64,7 +76,7 @@ function rank(text: string): string | number | null {
 function ends(rows: Inline[][], column: number): ([number, number, number] | null)[] {
   const number = (text: string | undefined) => Number(text?.replace("−", "-"));
   return rows.map((row) => {
-    const found = /^([+−]?[\d.]+) \[([+−]?[\d.]+), ([+−]?[\d.]+)\]$/.exec(plain(row[column]));
+    const found = /^([+−-]?[\d.]+) \[([+−-]?[\d.]+), ([+−-]?[\d.]+)\]$/.exec(plain(row[column]));
     return found && [number(found[1]), number(found[2]), number(found[3])];
   });
 }
@@ -131,10 +143,9 @@ export function Sections({ of, from = 0, to, open }: { of: Block[]; from?: numbe
   );
 }
 
-/** A page whose blocks the server writes; `writes`: it says why nothing can be changed, if so. */
-export function Blocks({ title, path, writes }: { title: string; path: string; writes?: boolean }) {
+/** A page whose blocks the server writes. */
+export function Blocks({ title, path }: { title: string; path: string }) {
   const loaded = useData<BlockPage>(path);
-  const session = useData<Session>(writes ? "session" : null, {}, false);
   document.title = `${title} · The Convergence`;
   return (
     <>
@@ -142,7 +153,7 @@ export function Blocks({ title, path, writes }: { title: string; path: string; w
       <Show of={loaded}>
         {(d) => (
           <>
-            {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
+            <WhyNot of={d.blocks} />
             <Sections of={d.blocks} />
           </>
         )}

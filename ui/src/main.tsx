@@ -40,10 +40,10 @@ function page({ path, query }: Address): ComponentChildren {
   const [first, second, third] = path;
   if (!first) return <Blocks title="Overview" path="overview" />;
   if (first === "sql") return <Sql query={query} />;
-  if (first === "production") return <Blocks title="Production" path={place("production", second)} writes />;
+  if (first === "production") return <Blocks title="Production" path={place("production", second)} />;
   if (first === "chat") return <Chat query={query} />;
   if (first === "review") return <Review />;
-  if (first === "training") return <Blocks title="Training" path={place("training", second)} writes />;
+  if (first === "training") return <Blocks title="Training" path={place("training", second)} />;
   if (first === "compare") return <Compare run={undefined} query={query} />;
   if (first === "runs" && second) {
     if (!third) return <Run run={second} />;

@@ -1,5 +1,5 @@
 /* What changes something: asked twice, with a token that the page forgets. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ApiError, get, post, refresh } from "./api";
 import { Modal } from "./parts";
 import { One } from "./text";
@@ -13,6 +13,18 @@ export interface WriteProps {
   ask: string;
   hidden?: boolean;
   danger?: boolean;
+}
+
+let session: Promise<Session> | null = null;
+
+/** Why nothing can be changed, if so; asked once for all buttons. */
+export function useWhyNot(): string | null {
+  const [why, setWhy] = useState<string | null>(null);
+  useEffect(() => {
+    session ??= get<Session>("session");
+    session.then((known) => setWhy(known.why_not), () => { session = null; });
+  }, []);
+  return why;
 }
 
 /** A button that opens a dialog: token, then the name of what is changed, typed. */

@@ -12,7 +12,7 @@ export const HOSTILE = `<script>window.hacked=1</script><img src=x onerror="wind
 
 const noise = (i, salt = 0) => { const x = Math.sin(i * 12.9898 + salt * 78.233) * 43758.5453; return x - Math.floor(x); };
 
-export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty = false, long = false, running = false } = {}) {
+export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty = false, long = false, running = false, whyNot = null } = {}) {
   const state = { generation: 3, running, asked: [], torn: null }; // torn: bodies end midway: "held" open or "cut"
   const bad = (text) => (hostile ? `${text} ${HOSTILE}` : text);
   const id = (i) => (0x3fa9c1 + i * 7919).toString(16).padStart(6, "0") + "0".repeat(10);
@@ -131,10 +131,10 @@ export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty 
       heading("Ratings over time"), plots({ name: "rewards", title: "Mean reward of consecutive ratings over time", height: 2.5, x: { kind: "time" }, y: { low: -1, high: 1 }, layers: [{ mark: "band", points: Array.from({ length: 9 }, (_, t) => ({ x: Date.UTC(2026, 10, 20, 4 * t), y: 0.1 * t, y_ends: [0.1 * t - 0.3, 0.1 * t + 0.3] })) }, { mark: "line", colour: "muted", is_dashed: true, points: [{ x: Date.UTC(2026, 10, 20, 9), y: -1 }, { x: Date.UTC(2026, 10, 20, 9), y: 1, tip: bad("assistant-0001 is activated") }] }] }),
       heading("Answers by adapter"), grid(["adapter", "answers", "mean reward"], [["none", "24", "−0.300 [−0.500, −0.100]"], [span("code", "assistant-0002"), "24", "+0.300 [+0.100, +0.500]"]], [1, 2]),
       heading("Training rounds"), plots(...[3, 1].map((k) => ({ name: `loss-r${k}`, title: `Loss of each step, assistant-000${k}`, heading: bad(`assistant-000${k}`), height: 2.3, x: { title: "step", kind: "whole" }, y: { title: "loss" }, layers: [{ mark: "line", points: Array.from({ length: 60 }, (_, s) => ({ x: s + 1, y: 1 / (1 + s), tip: `step ${s + 1}` })) }] }))),
-      grid(["started", "status", "adapter", "rows", "result"], [3, 2, 1].map((k) => [span("time", "2026-11-20T08:00:00Z"), span("tag", k === 3 ? "failed" : "done"), span("code", `assistant-000${k}`), "36", bad("passed every check")]), [3]),
+      grid(["started", "took", "status", "adapter", "rows", "result"], [3, 2, 1].map((k) => [span("time", "2026-11-20T08:00:00Z"), ["", "59.0 s", "1 h 2 min", "2 min 7 s"][k], span("tag", k === 3 ? "failed" : "done"), span("code", `assistant-000${k}`), "36", bad("passed every check")]), [4]),
       heading("Raters"), list([bad("ann (rating): +0.25 [+0.10, +0.40] against the average rater, noise 0.31, 72 marks, 36 of them shared")]),
     ] }),
-    session: () => ({ csrf: "c", can_write: false, why_not: null, chat: null, store: "/data/results", version: "0.1.0" }),
+    session: () => ({ csrf: "c", can_write: false, why_not: whyNot, chat: null, store: "/data/results", version: "0.1.0" }),
     "sql/questions": () => ({ questions: [{ title: "Which configurations are best?", sql: "SELECT name, mean, low, high FROM leaderboard ORDER BY mean DESC" }, { title: "What did each model cost?", sql: "SELECT model, sum(cost_usd) AS usd\nFROM attempts\nGROUP BY model" }], tables: { runs: ["run_id", "name"], attempts: ["model", "cost_usd"] } }),
     sql: (q) => q.get("q").includes("DROP") ? { $status: 400, detail: "Only one SELECT is answered." } : { columns: [{ name: "name", type: "VARCHAR" }, { name: "mean", type: "DOUBLE" }], rows: Array.from({ length: 30 }, (_, i) => [name(i % nCandidates), mean(i % nCandidates)]), n_rows: 30, cut: false, ms: 4.2 },
   };

@@ -227,6 +227,29 @@ describe("people", () => {
     await context.close();
   }));
 
+  test("are told why buttons are missing, asked once for all of them", () => over({ whyNot: "No token may write." }, async (base, server) => {
+    for (const path of ["runs/01JRUN", "production", "training"]) {
+      const { page, context } = await open(browser, base + path);
+      const asked = server.state.asked.length;
+      await page.waitForSelector("main >> text=No token may write.");
+      await settled(page);
+      assert.equal(await page.locator("main button:has-text('…')").count(), 0);
+      assert.ok(server.state.asked.slice(asked).filter((one) => one === "session").length <= 1);
+      await context.close();
+    }
+  }));
+
+  test("sort times by their length", () => over({}, async (base) => {
+    const { page, context } = await open(browser, `${base}training`);
+    await settled(page);
+    const table = page.locator("table:has(th:has-text('took'))");
+    await table.locator("th:has-text('took') button").click();
+    const took = await table.locator("tbody td:nth-child(2)").allInnerTexts();
+    const rising = ["59.0 s", "2 min 7 s", "1 h 2 min"];
+    assert.ok([rising, [...rising].reverse()].some((order) => order.join() === took.join()), took.join());
+    await context.close();
+  }));
+
   test("decide about a proposed case, and keep the token for the next one only", () => over({}, async (base) => {
     const { page, problems, context } = await open(browser, `${base}review`);
     await settled(page);

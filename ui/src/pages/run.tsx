@@ -1,7 +1,7 @@
 /* Run: what was found, how the search came there, what it paid. */
 import { useState } from "preact/hooks";
 import { useData } from "../api";
-import { sectionTitles, Sections, type BlockPage } from "../blocks";
+import { sectionTitles, Sections, WhyNot, type BlockPage } from "../blocks";
 import { anchor, Card, Empty, Show, Table, type Column } from "../parts";
 import { Link, setQuery, to } from "../router";
 import { count, Interval, One, reward, Strip } from "../text";
@@ -61,6 +61,7 @@ export function Run({ run }: { run: string }) {
       <Show of={loaded}>
         {(d) => (
           <>
+            <WhyNot of={d.blocks} />
             <Sections of={d.blocks} to={1} />
             <nav class="contents small" aria-label="Sections">
               {sectionTitles(d.blocks).map((title) => <a key={title} href={`#${anchor(title)}`}>{title}</a>)}

@@ -6,8 +6,8 @@ import type { Runs } from "../types";
 
 export function Tabs({ run, at }: { run: string; at: "" | "answers" | "compare" | "prompts" }) {
   const pages = [["", "Run"], ["answers", "Answers"], ["compare", "Compare"], ["prompts", "Prompts"]] as const;
-  const runs = useData<Runs>(at === "" ? null : "runs", {}, false);
-  const label = runs.data?.runs.find((r) => r.run_id === run)?.label ?? run;
+  const runs = useData<Runs>(at === "" ? null : "runs", { of: run }, false);
+  const label = runs.data?.runs[0]?.label ?? run;
   return (
     <>
     {at !== "" && <p class="lead"><Link href={to("runs", run)}><One text={label} max={80} /></Link></p>}
