@@ -27,6 +27,9 @@ MARGIN = 0.15
 they crowd less, and a front that noise hides grows more slowly."""
 MIN_RANGE = 1e-6
 """Least range of a front."""
+ROUNDING = 1e-9
+"""How far a value may lie beyond a bound, in units of the bound or of the range [0, 1], and count as the bound:
+a cosine of equal vectors is 1.0000000000000002."""
 
 
 def dominated(values: np.ndarray) -> np.ndarray:
@@ -174,7 +177,7 @@ class RewardModel:
             scaled = _scaled(metric, value)
             if scaled is None:
                 return _missing(
-                    f"metric {name} is {value:g}, outside [0, 1]: "
+                    f"metric {name} is {_shown(value, 0.0 if value < 0 else 1.0)}, outside [0, 1]: "
                     f"give `scale: {{good: …, bad: …}}` under `evaluation.metrics.{name}`"
                 )
             parts.append(metric.weight * scaled)
@@ -222,11 +225,17 @@ class RewardModel:
 
 def _broken(name: str, metric: "BaseMetric", value: float) -> str | None:
     """Return the constraint that a value breaks."""
-    if metric.max is not None and value > metric.max:
-        return f"constraint {name} <= {metric.max:g} (was {value:g})"
-    if metric.min is not None and value < metric.min:
-        return f"constraint {name} >= {metric.min:g} (was {value:g})"
+    for sign, bound in (("<=", metric.max), (">=", metric.min)):
+        is_beyond = bound is not None and (value > bound if sign == "<=" else value < bound)
+        if bound is not None and is_beyond and not math.isclose(value, bound, rel_tol=ROUNDING):
+            return f"constraint {name} {sign} {bound:g} (was {_shown(value, bound)})"
     return None
+
+
+def _shown(value: float, bound: float) -> str:
+    """Return a value with as many digits as tell it from a bound."""
+    short = f"{value:g}"
+    return short if float(short) != float(f"{bound:g}") else repr(value)
 
 
 def _scaled(metric: "BaseMetric", value: float) -> float | None:
@@ -234,9 +243,10 @@ def _scaled(metric: "BaseMetric", value: float) -> float | None:
     if metric.scale is not None:
         good, bad = metric.scale.good, metric.scale.bad
         return min(1.0, max(0.0, (value - bad) / (good - bad)))  # (eq. 2)
-    if not 0.0 <= value <= 1.0:
+    if not -ROUNDING <= value <= 1.0 + ROUNDING:
         return None
-    return value if metric.direction == "higher" else 1.0 - value
+    share = min(1.0, max(0.0, value))
+    return share if metric.direction == "higher" else 1.0 - share
 
 
 def _missing(reason: str) -> Scored:

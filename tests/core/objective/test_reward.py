@@ -53,6 +53,31 @@ def test_a_metric_outside_0_and_1_needs_a_scale(value):
     assert "evaluation.metrics.a" in scored.reason
 
 
+@pytest.mark.parametrize(
+    ("value", "reward"), [(1.0000000000000002, 1.0), (-1e-17, 0.0), (1 + 1e-9, 1.0)]
+)
+def test_a_value_outside_by_rounding_counts_as_the_bound(value, reward):
+    assert model(a={}).score({"a": value}).reward == reward
+    assert model(a={"direction": "lower"}).score({"a": value}).reward == 1.0 - reward
+    assert model(a={}).parts({"a": value}) == {"a": reward}
+
+
+def test_a_bound_missed_by_rounding_holds():
+    rules = model(a={"min": 1.0}, b={"weight": 0, "max": 0.3})
+    assert rules.score({"a": 0.9999999999999999, "b": 0.1 + 0.2}).reward == pytest.approx(1.0)
+    assert rules.breaks({"a": 0.9999999999999999, "b": 0.1 + 0.2}) is False
+    broken = rules.score({"a": 0.99999999, "b": 0.1})
+    assert broken.reward == 0.0
+    assert broken.reason == "constraint a >= 1 (was 0.99999999)"
+
+
+@pytest.mark.parametrize("value", [1.00000001, -1e-8])
+def test_a_message_shows_the_digits_by_which_a_value_lies_outside(value):
+    reason = model(a={}).score({"a": value}).reason
+    assert reason is not None
+    assert reason.startswith(f"metric a is {value!r}, outside [0, 1]")
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("weight", [0, 1])
 def test_nan_and_infinity_are_missing_never_0_and_never_1(value, weight):
