@@ -11,7 +11,7 @@ value leaves the reward unknown.
 """
 
 import math
-from collections.abc import Mapping, Set as AbstractSet
+from collections.abc import Iterable, Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -185,6 +185,15 @@ class RewardModel:
         if not weights:
             return _missing("no metric with a weight applies to this test case")
         return Scored(reward=min(1.0, max(0.0, math.fsum(parts) / math.fsum(weights))))  # (eq. 1)
+
+    def worst(self, names: Iterable[str]) -> dict[str, float]:
+        """Return metric → value worth 0, of those that have a weight."""
+        rules = {name: self.metrics[name] for name in names if name in self.metrics}
+        return {
+            name: float(rule.direction == "lower") if rule.scale is None else rule.scale.bad
+            for name, rule in rules.items()
+            if rule.weight
+        }
 
     @property
     def has_constraints(self) -> bool:

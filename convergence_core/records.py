@@ -233,7 +233,8 @@ class Evaluation:
     fault: FaultName | None = None
     error_type: str | None = None
     error: str | None = None
-    """Redacted message and original traceback; ``None`` on success."""
+    """Redacted message and original traceback; ``None`` on success. With status ``ok``: the constraint that the
+    answer breaks, or why a metric without a weight cannot read it."""
     reward: float | None = None
     """In [0, 1]; 0 if the candidate caused the failure; ``None`` if missing."""
     metrics: Mapping[str, float] = field(default_factory=dict)

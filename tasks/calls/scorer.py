@@ -4,11 +4,11 @@ A score depends on the reply, the case and the parameters alone, so a resumed ru
 reply from the journal comes to the same one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
-from convergence_core.errors import EvaluationFault, EvaluatorFault
+from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.objective import RewardModel
 from convergence_core.ports import Metric
 from convergence_core.records import Case, FaultName, Json, Params, Reply
@@ -83,6 +83,9 @@ class Scorer:
     async def score(self, reply: Reply, case: Case, params: Params, asker: Asker) -> CellScore:
         """Measure a reply; faults of metrics become scores.
 
+        A metric that cannot read the answer has the worst value of its scale, or none if its weight is 0;
+        the other metrics count. With a hard constraint it makes the reward 0, as a broken one does.
+
         Args:
             reply: the answer, redacted.
             case: the answered test case.
@@ -91,6 +94,7 @@ class Scorer:
         """
         metrics: dict[str, float] = {}
         left_out: set[str] = set()
+        unread: dict[str, CandidateFault] = {}
         for metric in self._metrics:
             try:
                 applies = getattr(metric, "applies", None)  # else to every case
@@ -100,11 +104,14 @@ class Scorer:
                     metrics |= await metric.judge(reply, case, params, asker)
                 elif (value := await metric.measure(reply, case, params)) is not None:
                     metrics[metric.name] = value
-            except EvaluatorFault as fault:
-                return replace(self.score_of_fault(fault), metrics=metrics)
+            except CandidateFault as fault:
+                unread[metric.name] = fault
             except EvaluationFault as fault:
-                return replace(self.score_of_fault(fault), metrics={**metrics, **self._failed})
+                return replace(self.score_of_fault(fault), metrics=metrics)
+        metrics |= self._rewards.worst(unread)
         score = self._rewards.score(metrics, left_out)
+        if unread and score.fault is None:
+            return self._without(unread, score.reward, metrics)
         kinds: dict[FaultName | None, str] = {"candidate": CONSTRAINT, "evaluator": "no_reward"}
         return CellScore(
             metrics=metrics,
@@ -112,4 +119,20 @@ class Scorer:
             fault=score.fault,
             error_type=kinds.get(score.fault),
             error=score.reason,
+        )
+
+    def _without(
+        self, unread: Mapping[str, CandidateFault], reward: float | None, metrics: dict[str, float]
+    ) -> CellScore:
+        """Return the score of an answer that some metrics could not read.
+
+        It is the candidate's fault if such a metric counts, and only noted if all have weight 0.
+        """
+        rules = [self._rewards.metrics.get(name) for name in unread]
+        failed = self.score_of_fault(next(iter(unread.values())))
+        if any(rule is not None and rule.is_constrained for rule in rules):
+            return replace(failed, metrics=metrics)
+        counts = any(rule is not None and rule.weight for rule in rules)
+        return replace(
+            failed, metrics=metrics, reward=reward, fault="candidate" if counts else None
         )

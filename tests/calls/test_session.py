@@ -177,8 +177,36 @@ def test_metric_that_blames_the_answer_is_reward_zero():
     metrics: list[Metric] = [SuccessRate("success_rate"), Compared("quality", compare)]
     with session(ScriptedTarget(right), metrics=metrics) as s:
         (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
-    assert (evaluation.fault, evaluation.reward) == ("candidate", 0.0)
-    assert evaluation.metrics == {"success_rate": 0.0}
+    assert (evaluation.fault, evaluation.reward) == ("candidate", 0.5)
+    assert evaluation.metrics == {"success_rate": 1.0, "quality": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "reward", "unread", "status"),
+    [
+        ({"weight": 0}, 1.0, {}, "ok"),
+        ({"weight": 0.25}, 0.8, {"number": 0.0}, "error"),
+        ({"weight": 0.25, "direction": "lower"}, 0.8, {"number": 1.0}, "error"),
+        ({"weight": 0.25, "scale": {"good": 1, "bad": 9}}, 0.8, {"number": 9.0}, "error"),
+        ({"weight": 0, "min": 1}, 0.0, {}, "error"),
+    ],
+)
+def test_a_metric_that_cannot_read_an_answer_costs_its_own_share_alone(
+    rule, reward, unread, status
+):
+    def compare(result, expected):
+        raise CandidateFault("the answer is not a number", error_type="not_numeric")
+
+    metrics: list[Metric] = [Compared("number", compare), equal_metric()]
+    rules = {"number": metric(**rule), "quality": metric()}
+    with session(ScriptedTarget(right), metrics=metrics, rules=rules) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert evaluation.reward == pytest.approx(reward)
+    assert evaluation.metrics == {"quality": 1.0, **unread}
+    assert evaluation.status == status
+    assert evaluation.fault == (None if status == "ok" else "candidate")
+    assert evaluation.error_type == "not_numeric"
+    assert evaluation.error == "the answer is not a number"
 
 
 def test_metric_that_is_nan_is_missing_and_never_one():
