@@ -68,15 +68,6 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """Part of the remaining budget for another process; settle it once."""
-
-    number: int
-    start: Spent
-    """Spending that the other budget starts with, so that the grant is all that remains there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """The call must wait until calls in flight cost less than their worst case."""
 
@@ -293,12 +284,16 @@ class Budget:
         with self._lock:
             self._give_back(reservation.number)
 
-    def grant(self, n_parts: int, now_s: float = 0.0) -> Grant:
+    def grant(self, n_parts: int, now_s: float = 0.0) -> tuple[int, Spent]:
         """Give an equal part of what is left of each limit to a budget of another process.
 
         Args:
             n_parts: how many such parts are wanted at the same time.
             now_s: a monotonic clock, the one of ``start``.
+
+        Returns:
+            The grant's number, to settle it once, and the spending that the other budget starts with, so that
+            the grant is all that remains there.
         """
         with self._lock:
             self._now_s = max(self._now_s, now_s)
@@ -313,12 +308,12 @@ class Budget:
                 )
             )
             number = self._hold(_Amounts(*(part or 0 for part in parts)))
-            return Grant(number=number, start=replace(self._as_spent(start), n_unpriced=0))
+            return number, replace(self._as_spent(start), n_unpriced=0)
 
-    def settle_grant(self, grant: Grant, used: Spent) -> None:
+    def settle_grant(self, number: int, used: Spent) -> None:
         """Count what was used of a grant; what of it was not is there again."""
         with self._lock:
-            self._give_back(grant.number)
+            self._give_back(number)
             self._used = self._used.plus(_Amounts.of(used))
             self._n_unpriced += used.n_unpriced
 

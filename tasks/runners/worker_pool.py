@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from convergence_core.budget.limits import Budget, Grant, Spent
+from convergence_core.budget.limits import Budget, Spent
 from convergence_core.config import Configuration
 from convergence_core.config.optimization import ExecutionConfig
 from convergence_core.errors import ConfigurationError, WorkerLostError
@@ -194,12 +194,12 @@ class WorkerPool:
         with self._slot(alone=alone):
             if alone:
                 self._recount()
-            grant = self.budget.grant(1 if alone else self.spec.n_workers, time.time())
+            grant, start = self.budget.grant(1 if alone else self.spec.n_workers, time.time())
             item = WorkItem(
                 spec=self.spec,
                 assignment=assignment,
                 generation=generation,
-                start=grant.start,
+                start=start,
                 kept=self.budget.kept,
             )
             result = self._sent(item, grant)
@@ -208,7 +208,7 @@ class WorkerPool:
         assert result.trial is not None  # noqa: S101 - one of the two
         return result.trial
 
-    def _sent(self, item: WorkItem, grant: Grant) -> WorkResult:
+    def _sent(self, item: WorkItem, grant: int) -> WorkResult:
         used = Spent()
         try:
             result = unpacked(self.runner.run(packed(item)))

@@ -6,8 +6,8 @@ commit.
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, TypeAlias
 
 from convergence_core.bandit.priors import TRUST, nightly_prior
 from convergence_core.errors import NoArmsError
@@ -22,14 +22,8 @@ from tasks.store.runtime.rows import ArmOffer, Decision, Group, Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import alarms, guards_of
 
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A system's settings as they were read, and the bandits that serve by them."""
-
-    text: str | None
-    config: RuntimeConfig
-    bandits: dict[str, Bandit]
+_Known: TypeAlias = tuple[str | None, RuntimeConfig, dict[str, Bandit]]
+"""A system's settings as a text and as they were read, and the bandits that serve by them."""
 
 
 class Systems:
@@ -72,18 +66,16 @@ class Systems:
 
     def config(self, system: str) -> RuntimeConfig:
         """Return a system's settings; the defaults if it was never configured."""
-        return self._latest(system).config
+        return self._latest(system)[1]
 
     def bandit(self, system: str, agent_type: str | None = None) -> Bandit:
         """Return the bandit of an agent type, by the latest settings."""
-        known = self._latest(system)
-        name = agent_type or known.config.agent_type
+        _, config, bandits = self._latest(system)
+        name = agent_type or config.agent_type
         with self._mutex:
-            if name not in known.bandits:
-                known.bandits[name] = Bandit(
-                    self.store, system, name, settings=known.config, seed=known.config.seed
-                )
-            return known.bandits[name]
+            if name not in bandits:
+                bandits[name] = Bandit(self.store, system, name, settings=config, seed=config.seed)
+            return bandits[name]
 
     def selection(
         self,
@@ -197,8 +189,8 @@ class Systems:
         text = self.store.settings_text(system)
         with self._mutex:
             known = self._known.get(system)
-            if known is None or known.text != text:
-                known = self._known[system] = _Known(text, read_settings(system, text), {})
+            if known is None or known[0] != text:
+                known = self._known[system] = text, read_settings(system, text), {}
             return known
 
 
