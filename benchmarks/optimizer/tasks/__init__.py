@@ -20,36 +20,8 @@ _LMENTRY = (
     "rhyming_word", "word_before",
 )  # fmt: skip
 
-SETS: Mapping[str, tuple[str, ...]] = {
-    "all": (
-        "yahpoN:xgboost-12", "yahpoN:xgboost-1501", "yahpoN:xgboost-40499",
-        "yahpoN:lcbench-167168", "yahpoN:lcbench-189873", "yahpoN:rpart-14",
-        "yahpo0:xgboost-1501", "yahpo0:xgboost-40499", "yahpo0:lcbench-189873",
-        "tab:hpolib-protein_structure", "tab:hpobench-credit_g", "tab:hpobench-australian",
-        "tab:nasbench201-cifar100",
-        "skl:CASH-digits", "skl:CASH-breast_cancer", "skl:DT-digits",
-        "llm:jhu-acc", "llm:jhu-util", "llm:prompt-rhyming_word", "llm:prompt-homophones",
-        "llm:prompt-movie_recommendation", "llm:prompt-snarks",
-    ),
-    "core": (
-        "yahpoN:xgboost-12", "yahpoN:xgboost-1501", "yahpoN:lcbench-189873",
-        "yahpoN:lcbench-167168", "yahpoN:rpart-14", "yahpo0:xgboost-40499",
-        "tab:hpolib-protein_structure", "tab:hpobench-credit_g", "tab:hpobench-australian",
-        "tab:nasbench201-cifar100",
-        "skl:CASH-digits", "skl:CASH-breast_cancer", "skl:DT-digits",
-        "llm:jhu-acc", "llm:jhu-util", "llm:prompt-rhyming_word", "llm:prompt-homophones",
-        "llm:prompt-movie_recommendation", "llm:prompt-snarks",
-    ),
-    "mini": (
-        "yahpoN:xgboost-12", "yahpoN:lcbench-167168", "tab:hpobench-credit_g",
-        "tab:nasbench201-cifar100", "skl:CASH-breast_cancer", "llm:jhu-acc",
-        "llm:prompt-movie_recommendation", "llm:prompt-homophones",
-    ),
-    "llm": (
-        "llm:jhu-acc", "llm:jhu-util", "llm:prompt-rhyming_word", "llm:prompt-homophones",
-        "llm:prompt-movie_recommendation", "llm:prompt-snarks",
-    ),
-    "dev": (
+SPLIT: Mapping[str, tuple[str, ...]] = {
+    "tuning": (
         "yahpoN:xgboost-23", "yahpoN:xgboost-1067", "yahpoN:xgboost-300",
         "yahpoN:lcbench-126026", "yahpoN:lcbench-168868", "yahpoN:rpart-1489",
         "yahpo0:xgboost-1067", "yahpo0:lcbench-126026",
@@ -59,6 +31,17 @@ SETS: Mapping[str, tuple[str, ...]] = {
         "llm:prompt-ends_with_word", "llm:prompt-word_before", "llm:prompt-navigate",
         "llm:prompt-geometric_shapes", "llm:prompt-disambiguation_qa",
         "llm:prompt-less_letters",
+        *(f"sim:{kind}" for kind in KINDS),
+    ),
+    "public": (
+        "yahpoN:xgboost-12", "yahpoN:xgboost-1501", "yahpoN:xgboost-40499",
+        "yahpoN:lcbench-167168", "yahpoN:lcbench-189873", "yahpoN:rpart-14",
+        "yahpo0:xgboost-1501", "yahpo0:xgboost-40499", "yahpo0:lcbench-189873",
+        "tab:hpolib-protein_structure", "tab:hpobench-credit_g", "tab:hpobench-australian",
+        "tab:nasbench201-cifar100",
+        "skl:CASH-digits", "skl:CASH-breast_cancer", "skl:DT-digits",
+        "llm:jhu-acc", "llm:jhu-util", "llm:prompt-rhyming_word", "llm:prompt-homophones",
+        "llm:prompt-movie_recommendation", "llm:prompt-snarks",
     ),
     "unseen": (
         "yahpoN:xgboost-1479", "yahpoN:xgboost-31", "yahpoN:lcbench-189909",
@@ -70,19 +53,28 @@ SETS: Mapping[str, tuple[str, ...]] = {
         "llm:prompt-causal_judgement", "llm:prompt-ruin_names",
         "llm:prompt-penguins_in_a_table", "llm:prompt-hyperbaton",
     ),
-    "cases": (
-        *(f"sim:{kind}" for kind in KINDS),
-        "llm:jhu-acc", "llm:jhu-util", "llm:prompt-rhyming_word", "llm:prompt-homophones",
-        "llm:prompt-movie_recommendation", "llm:prompt-snarks",
-        "llm:prompt-more_letters", "llm:prompt-all_words_from_category",
-        "llm:prompt-causal_judgement", "llm:prompt-ruin_names",
-        "llm:prompt-penguins_in_a_table", "llm:prompt-hyperbaton",
+}  # fmt: skip
+"""Settings are chosen on ``tuning``, reported on ``public``; none was chosen on ``unseen``."""
+
+
+def _llm(name: str) -> tuple[str, ...]:
+    return tuple(task for task in SPLIT[name] if task.startswith("llm:"))
+
+
+SETS: Mapping[str, tuple[str, ...]] = {
+    **SPLIT,
+    "mini": (
+        "yahpoN:xgboost-12", "yahpoN:lcbench-167168", "tab:hpobench-credit_g",
+        "tab:nasbench201-cifar100", "skl:CASH-breast_cancer", "llm:jhu-acc",
+        "llm:prompt-movie_recommendation", "llm:prompt-homophones",
     ),
+    "llm": _llm("public"),
+    "cases": (*(f"sim:{kind}" for kind in KINDS), *_llm("public"), *_llm("unseen")),
     "functions": tuple(
         f"{kind}:{name}-{f.n_dims}" for kind in FunctionTask.kinds for name, f in FUNCTIONS.items()
     ),
 }  # fmt: skip
-"""``dev`` is for tuning; ``unseen`` has tasks of the same kinds that no setting was chosen on."""
+"""The split, and further choices: ``mini`` and ``llm`` are of ``public``."""
 
 
 def _maker(name: str) -> Callable[[], Task]:
@@ -94,10 +86,10 @@ def _maker(name: str) -> Callable[[], Task]:
             return partial(SurrogateTask, _SCENARIO[kind], data_set, is_noisy=is_noisy)
         case (("fn0" | "fnN" | "fnT"), _):
             return partial(FunctionTask, suite, kind)
-        case "tab", _:
-            return partial(TableTask, kind, data_set)
-        case "skl", _:
-            return partial(LiveTask, kind, data_set)
+        case "sim", _:
+            return partial(SimulatedTask, rest)
+        case (("tab" | "skl"), _):
+            return partial(TableTask if suite == "tab" else LiveTask, kind, data_set)
         case "llm", "jhu":
             return partial(ExamTask, is_utility=data_set == "util")
         case _:
@@ -106,11 +98,7 @@ def _maker(name: str) -> Callable[[], Task]:
 
 
 TASKS: Mapping[str, Callable[[], Task]] = {
-    **{f"sim:{kind}": partial(SimulatedTask, kind) for kind in KINDS},
-    **{
-        name: _maker(name)
-        for name in SETS["all"] + SETS["dev"] + SETS["unseen"] + SETS["functions"]
-    },
+    name: _maker(name) for names in (*SPLIT.values(), SETS["functions"]) for name in names
 }
 """Makers by name."""
 
