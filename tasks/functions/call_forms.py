@@ -4,54 +4,54 @@ import inspect
 from collections.abc import Mapping, Set as AbstractSet
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from enum import Enum
+from itertools import takewhile
+from typing import Any, TypeAlias
 
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Json, Params
 from tasks.functions.user_functions import UserFunction, arguments_of, describe
 
-_WHOLES = frozenset({"input", "params"})
-"""Names under which a function can have the whole input and all parameters."""
+
+class Whole(Enum):
+    """What an argument can have as a whole, with the names that ask for it."""
+
+    INPUT = ("input", "inputs", "case_input", "case")
+    PARAMS = ("params", "parameters", "settings", "config", "options")
+    MERGED = ()
+    """The input's fields, overlaid by the parameters."""
+
+
+Source: TypeAlias = Whole | str
+"""What an argument receives: a whole, or the parameter or input field of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
     """How a function wants the case's input and the parameters.
 
-    ``keywords``: each by its name (version 0.1's form); ``split``: ``f(input, params)``;
-    ``merged``: ``f({**input, **params})``; ``spread``: ``f(input, **params)``.
+    Names decide first: of parameters, of input fields, and of ``Whole``, in any place. What is left
+    goes by position: the input, then the parameters, or both merged into one dictionary.
     """
 
-    kind: Literal["keywords", "split", "merged", "spread"]
-    accepted: frozenset[str] | None = None
-    """Names of keywords it takes; ``None`` means all."""
-    alias: tuple[str, Literal["input", "params"]] | None = None
-    """The function's name for the input or the parameters, and which of them it means."""
+    by_position: tuple[Source, ...] = ()
+    by_name: tuple[tuple[str, Source], ...] = ()
+    rest: Whole | None = None
+    """What ``**keywords`` receive, without what the other arguments have."""
 
     def arguments(
         self, case_input: Json, params: Params
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and the keyword arguments of one call, for it to change."""
         case_input, params = deepcopy((case_input, dict(params)))
-        if self.kind == "split":
-            return (case_input, params), {}
-        if self.kind == "spread":
-            return (case_input,), self._accept(params)
         merged = merge(case_input, params)
-        if self.kind == "merged":
-            return (merged,), {}
-        wholes: dict[str, Any] = {"input": case_input, "params": params}
-        if self.accepted is not None:
-            merged = {**wholes, **merged}
-        if self.alias is not None:
-            name, whole = self.alias
-            merged = {name: wholes[whole], **merged}
-        return (), self._accept(merged)
-
-    def _accept(self, keywords: dict[str, Any]) -> dict[str, Any]:
-        if self.accepted is None:
-            return keywords
-        return {name: value for name, value in keywords.items() if name in self.accepted}
+        wholes = {Whole.INPUT: case_input, Whole.PARAMS: params, Whole.MERGED: merged}
+        values: dict[Any, Any] = {"input": case_input, "params": params, **merged, **wholes}
+        # A case without the field leaves its argument and those after it to the defaults.
+        present = takewhile(values.__contains__, self.by_position)
+        positional = tuple(values[source] for source in present)
+        named = {name: values[source] for name, source in self.by_name if source in values}
+        return positional, named if self.rest is None else {**values[self.rest], **named}
 
 
 def merge(case_input: Json, params: Params) -> dict[str, Any]:
@@ -61,105 +61,131 @@ def merge(case_input: Json, params: Params) -> dict[str, Any]:
     return {"input": case_input, **params}
 
 
-def call_form(function: UserFunction, known: AbstractSet[str], *, key: str) -> CallForm:
+def call_form(
+    function: UserFunction, parameters: AbstractSet[str], fields: AbstractSet[str], *, key: str
+) -> CallForm:
     """Find out how a function wants to be called, by its signature.
 
     Args:
         function: the function.
-        known: names of all parameters and of the fields of the cases' inputs.
+        parameters: names of all parameters of the search space.
+        fields: names of the fields of the cases' inputs.
         key: configuration key, for errors.
 
     Raises:
         ConfigurationError: its arguments fit none of the forms.
     """
-    parameters = arguments_of(function)
-    if parameters is None:
-        return CallForm("split")
-    shape = _Shape(parameters)
-    form = _form(shape, known)
+    signature = arguments_of(function)
+    if signature is None:
+        return CallForm((Whole.INPUT, Whole.PARAMS))
+    shape = _Shape(signature)
+    form = _form(shape, parameters, fields - parameters)
     if form is None:
-        raise ConfigurationError([_signature_problem(function, shape, known, key)])
+        raise ConfigurationError([_signature_problem(function, shape, parameters | fields, key)])
     return form
-
-
-def _form(shape: "_Shape", known: AbstractSet[str]) -> CallForm | None:
-    positional = shape.required_positional
-    is_plain = not shape.required_keywords
-    if positional != ("input", "params") and shape.is_keywords(known):
-        return CallForm("keywords", None if shape.takes_any else shape.names)
-    if len(positional) == 1 and shape.required_keywords <= known:
-        return _single_argument_form(shape, known)
-    if (alias := shape.alias(known)) is not None:
-        return CallForm("keywords", None if shape.takes_any else shape.names, alias)
-    splits = len(positional) == 2 or (not positional and shape.takes_positionals)
-    return CallForm("split") if splits and is_plain else None
-
-
-def _single_argument_form(shape: "_Shape", known: AbstractSet[str]) -> CallForm:
-    if shape.takes_any:
-        return CallForm("spread")
-    if shape.required_keywords or shape.optional & known:
-        return CallForm("spread", shape.names - set(shape.required_positional))
-    return CallForm("merged")
 
 
 class _Shape:
     """The arguments of a signature, sorted by how they can be given."""
 
-    def __init__(self, parameters: Mapping[str, inspect.Parameter]) -> None:
+    def __init__(self, signature: Mapping[str, inspect.Parameter]) -> None:
         kinds = inspect.Parameter
-        named = {
-            n: p
-            for n, p in parameters.items()
-            if p.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
-        }
-        required = {n for n, p in named.items() if p.default is kinds.empty}
-        positional = [n for n, p in named.items() if p.kind is not kinds.KEYWORD_ONLY]
-        self.names = frozenset(n for n, p in named.items() if p.kind is not kinds.POSITIONAL_ONLY)
-        self.required_positional = tuple(n for n in positional if n in required)
-        self.required_keywords = frozenset(required - set(positional))
-        self.optional = frozenset(named) - required
-        self.takes_any = any(p.kind is kinds.VAR_KEYWORD for p in parameters.values())
-        self.takes_positionals = len(positional) >= 2 or any(
-            p.kind is kinds.VAR_POSITIONAL for p in parameters.values()
-        )
-        self._only_by_position = (
-            len(positional) and parameters[positional[0]].kind is kinds.POSITIONAL_ONLY
-        )
+        several = (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
+        self.named = {n: p for n, p in signature.items() if p.kind not in several}
+        self.required = [n for n, p in self.named.items() if p.default is kinds.empty]
+        self.positional = [n for n, p in self.named.items() if p.kind is not kinds.KEYWORD_ONLY]
+        self.takes_any = any(p.kind is kinds.VAR_KEYWORD for p in signature.values())
+        self.takes_more = any(p.kind is kinds.VAR_POSITIONAL for p in signature.values())
 
-    def alias(self, known: AbstractSet[str]) -> tuple[str, Literal["input", "params"]] | None:
-        """Return the one required name beside known ones, and what it stands for; ``None``: none does."""
-        required = {*self.required_positional} | self.required_keywords
-        others = required - known - _WHOLES
-        if self._only_by_position or len(others) != 1 or len(required) == 1:
+    def alone(self, bound: AbstractSet[str]) -> str | None:
+        """Return the only required argument by position, if names bind all required keywords."""
+        first = [name for name in self.required if name in self.positional]
+        others = {*self.required} - {*first}
+        return first[0] if len(first) == 1 and others <= bound else None
+
+    def whole(self, whole: Whole, taken: AbstractSet[str], *, is_needed: bool) -> str | None:
+        """Return the argument whose name asks for a whole; ``None`` without one.
+
+        An optional argument of another name than ``input`` and ``params`` asks only where nothing
+        else brings the values, and where its default is empty.
+        """
+        for name in whole.value:
+            if name not in self.named or name in taken:
+                continue
+            default = self.named[name].default
+            is_empty = default is None or isinstance(default, Mapping)
+            if name in self.required or name == whole.value[0] or (is_needed and is_empty):
+                return str(name)
+        return None
+
+
+def _form(
+    shape: _Shape, parameters: AbstractSet[str], fields: AbstractSet[str]
+) -> CallForm | None:
+    bound = _by_names(shape, parameters, fields)
+    alone = shape.alone(bound.keys())
+    wholes = {source for source in bound.values() if isinstance(source, Whole)}
+    if alone is not None and alone not in parameters | fields:
+        if shape.takes_any:
+            bound.setdefault(alone, Whole.PARAMS if Whole.INPUT in wholes else Whole.INPUT)
+        elif not bound.keys() - {alone}:
+            bound[alone] = Whole.MERGED
+    left = [name for name in shape.required if name not in bound]
+    if left:
+        needed = {bound[name] for name in shape.required if name in bound}
+        no_field, no_parameter = needed.isdisjoint(fields), needed.isdisjoint(parameters)
+        by_name = Whole.PARAMS in wholes or not parameters.isdisjoint(shape.named)
+        if len(left) == 1 and Whole.INPUT not in wholes and no_field and by_name:
+            bound[left[0]] = Whole.INPUT
+        elif len(left) == 1 and wholes == {Whole.INPUT} and no_parameter:
+            bound[left[0]] = Whole.PARAMS
+        elif left == shape.positional[:2] and not needed and not wholes:
+            bound |= zip(left, (Whole.INPUT, Whole.PARAMS), strict=True)
+        else:
             return None
-        (name,) = others
-        if len(required) == 2 and required & _WHOLES:
-            return name, "params" if "input" in required else "input"
-        return (name, "input") if [name] == [*self.required_positional][:1] else None
+    elif not bound and not shape.takes_any:
+        return CallForm((Whole.INPUT, Whole.PARAMS)) if shape.takes_more else None
+    return _call(shape, bound, alone)
 
-    def is_keywords(self, known: AbstractSet[str]) -> bool:
-        """Whether the arguments can all be given by name."""
-        available = known | _WHOLES
-        required = set(self.required_positional) | self.required_keywords
-        if self._only_by_position or not required <= available:
-            return False
-        if required & known or len(required) == 2:
-            return True
-        return not required and bool(self.takes_any or self.optional & available)
+
+def _by_names(
+    shape: _Shape, parameters: AbstractSet[str], fields: AbstractSet[str]
+) -> dict[str, Source]:
+    known = parameters | fields
+    if {"input", "params"} <= shape.named.keys():
+        known = known - {"input", "params"}  # together, they mean the wholes
+    bound: dict[str, Source] = {name: name for name in shape.named if name in known}
+    for whole, names in ((Whole.INPUT, fields), (Whole.PARAMS, parameters)):
+        asks = shape.whole(whole, bound.keys(), is_needed=names.isdisjoint(bound))
+        if asks is not None:
+            bound[asks] = whole
+    return bound
+
+
+def _call(shape: _Shape, bound: Mapping[str, Source], alone: str | None) -> CallForm:
+    first = 0
+    for name in shape.positional:
+        is_only_by_position = shape.named[name].kind is inspect.Parameter.POSITIONAL_ONLY
+        if name not in bound or not (is_only_by_position or isinstance(bound[name], Whole)):
+            break
+        first += 1
+    by_position = shape.positional[:first]
+    by_name = tuple((n, bound[n]) for n in shape.named if n in bound and n not in by_position)
+    rest = None
+    if shape.takes_any and not {Whole.INPUT, Whole.PARAMS} <= {*bound.values()}:
+        is_spread = alone is not None and bound[alone] is Whole.INPUT
+        rest = Whole.PARAMS if is_spread else Whole.MERGED
+    return CallForm(tuple(bound[name] for name in by_position), by_name, rest)
 
 
 def _signature_problem(
     function: UserFunction, shape: _Shape, known: AbstractSet[str], key: str
 ) -> Problem:
-    available = known | _WHOLES
-    required = [*shape.required_positional, *sorted(shape.required_keywords)]
-    unknown = [name for name in required if name not in available]
-    arguments = f"the arguments ({', '.join(required)})" if required else "no known argument"
+    names = ", ".join(shape.named)
     return Problem(
         key=key,
         rule="must take (input, params), one merged dictionary, or parameters and input fields by name",
-        value=f"{describe(function)} with {arguments}",
-        fix=f"No parameter and no input field is called {', '.join(unknown)}; known are "
-        f"{', '.join(sorted(available))}." if unknown else "Write `def f(input, params): …`.",
+        value=f"{describe(function)} with {f'the arguments ({names})' if names else 'no argument'}",
+        fix="Write `def f(input, params): …`, or name each argument `input`, `params` or as one of "
+        f"{', '.join(sorted(known))}.",
     )  # fmt: skip

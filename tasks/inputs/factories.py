@@ -134,7 +134,8 @@ def _function_target(
     inputs = [case.input for case in loaded.cases if isinstance(case.input, dict)]
     return make_function_target(
         function,
-        known={*loaded.configuration.search_space.parameters}.union(*inputs),
+        parameters=frozenset(loaded.configuration.search_space.parameters),
+        fields=frozenset().union(*inputs),
         workers=workers,
         timeout_s=api.request.timeout_seconds,
         key=_FUNCTION,

@@ -92,7 +92,8 @@ class FunctionTarget:
 def make_function_target(
     function: UserFunction,
     *,
-    known: AbstractSet[str],
+    parameters: AbstractSet[str],
+    fields: AbstractSet[str],
     workers: int,
     timeout_s: float,
     key: str,
@@ -103,7 +104,8 @@ def make_function_target(
 
     Args:
         function: the function.
-        known: names of all parameters and input fields, for its signature.
+        parameters: names of all parameters of the search space, for its signature.
+        fields: names of the input fields of the cases, for its signature.
         workers: threads or coroutines at once.
         timeout_s: longest duration of one call.
         key: configuration key, for errors.
@@ -113,6 +115,6 @@ def make_function_target(
     Raises:
         ConfigurationError: its signature fits no call form.
     """
-    form = call_form(function, known, key=key)
+    form = call_form(function, parameters, fields, key=key)
     price = RequestPrice.of(prices, FunctionTarget.provider)
     return FunctionTarget(name or describe(function), form, function, workers, timeout_s, price)

@@ -8,67 +8,10 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from convergence_core.errors import CandidateFault, ConfigurationError
+from convergence_core.errors import CandidateFault
 from convergence_core.records import Usage, canonical_json
-from tasks.functions.call_forms import call_form
 from tasks.functions.workers import failure_of
 from tests.support.sessions import ask_function
-
-# -- call forms
-
-
-BOTH = [{"x": 3}, {"k": 2}]
-
-
-def by_any_names(**everything):
-    return everything
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        (lambda case_input, params: [case_input, params], BOTH),
-        (lambda input, params: [input, params], BOTH),  # noqa: A006 - the documented form
-        (lambda everything: everything, {"x": 3, "k": 2}),
-        (lambda x, k: [x, k], [3, 2]),
-        (lambda x, k=7, other="o": [x, k, other], [3, 2, "o"]),
-        (by_any_names, {"x": 3, "k": 2}),
-        (lambda case_input, **params: [case_input, params], BOTH),
-        (lambda case_input, *, k: [case_input, k], [{"x": 3}, 2]),
-        (lambda case_input, params, /: [case_input, params], BOTH),
-        (lambda *both: list(both), BOTH),
-        (lambda settings, input: [input, settings], BOTH),  # noqa: A006 - the documented name
-        (lambda params, case: [case, params], BOTH),
-        (lambda question, k: [question, k], [{"x": 3}, 2]),
-        (lambda question, k, **more: [question, k, more], [{"x": 3}, 2, {"x": 3}]),
-    ],
-)
-def test_each_call_form_gets_input_and_parameters(function, expected):
-    assert ask_function(function).value == expected
-
-
-def test_parameters_overlay_the_input():
-    assert ask_function(by_any_names, params={"x": 9}).value == {"x": 9}
-
-
-def test_arguments_that_nobody_knows_are_a_problem_that_names_them():
-    def wants_more(x, k, colour):
-        return None
-
-    with pytest.raises(ConfigurationError, match="colour"):
-        call_form(wants_more, frozenset({"x", "k"}), key="api.function")
-
-
-def test_the_input_of_a_case_is_not_changed_by_a_function_that_changes_its_parameters():
-    params = {"k": 2}
-
-    def changes(case_input, params):
-        params.clear()
-        return 1
-
-    ask_function(changes, params=params)
-    assert params == {"k": 2}
-
 
 # -- results
 

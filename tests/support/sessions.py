@@ -72,11 +72,11 @@ def function_target(
     *,
     workers: int = 4,
     timeout_s: float = 30.0,
-    known: frozenset[str] = frozenset({"x", "k"}),
 ) -> FunctionTarget:
     return make_function_target(
         function,
-        known=known,
+        parameters={"k"},
+        fields={"x"},
         workers=workers,
         timeout_s=timeout_s,
         key="api.function",

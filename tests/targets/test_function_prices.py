@@ -19,7 +19,8 @@ PRICES = NO_PRICES.with_overrides({"function": {"request": 0.002}})
 def use(function, prices, *, calls=True) -> Any:
     target = make_function_target(
         function,
-        known={"x", "k"},
+        parameters={"k"},
+        fields={"x"},
         workers=1,
         timeout_s=10.0,
         key="api.function",
