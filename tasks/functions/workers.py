@@ -7,8 +7,6 @@ ever. Threads are daemons: a hung one does not keep the process alive.
 """
 
 import asyncio
-import socket
-import ssl
 import threading
 import time
 import traceback
@@ -19,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeAlias, TypeVar
-from urllib.error import URLError
 
 from convergence_core.errors import (
     CandidateFault,
@@ -27,19 +24,11 @@ from convergence_core.errors import (
     EvaluationFault,
     InfrastructureFault,
 )
+from convergence_core.records import fields_of
+from tasks.functions.outages import outage_of
 from tasks.version import install_command, missing_extra
 
 MISSING_PACKAGE: Final = "missing_package"
-
-_NETWORK: Final = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLError, URLError)
-_NETWORK_OF_CLIENTS: Final = frozenset(
-    {
-        *("TransportError", "ClientConnectionError"),  # httpx, aiohttp
-        *("ConnectionError", "Timeout", "ChunkedEncodingError"),  # requests
-        *("APIConnectionError", "RateLimitError", "InternalServerError"),  # clients of providers
-    }
-)
-"""Names of classes, or of their bases, whose exceptions are the network's or the server's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +39,8 @@ class WorkerFailure:
     message: str
     details: str = ""
     """The original traceback."""
-    is_network: bool = False
-    """Whether a connection or a server failed, so that the same call may succeed later."""
+    outage: InfrastructureFault | None = None
+    """Fault of the network or server that failed; ``None`` if the exception tells of none."""
 
     def fault(self, prefix: str = "") -> EvaluationFault:
         """Return the fault: the infrastructure's where the network failed, else the candidate's.
@@ -65,10 +54,12 @@ class WorkerFailure:
         if self.error_type == MISSING_PACKAGE:
             raise EndpointDownError(f"{prefix}{self.message}")
         kind, text = self.error_type, f"{prefix}{self.message}"
-        if self.is_network:
-            was_sent = kind != "ConnectionRefusedError"
+        if self.outage is not None:
             return InfrastructureFault(
-                text, error_type=kind, details=self.details, may_be_billed=was_sent
+                text,
+                error_type=kind,
+                details=self.details,
+                **fields_of(self.outage, "retryable", "retry_after_s", "may_be_billed", "rate"),
             )
         return CandidateFault(text, error_type=kind, details=self.details)
 
@@ -109,22 +100,7 @@ def failure_of(error: BaseException) -> WorkerFailure:
         fix = f"Run {install_command(missing[1])}, then `convergence resume`."
         needs = f"the package {missing[0]} must be installed. {fix}"
         return WorkerFailure(MISSING_PACKAGE, needs, "".join(lines))
-    return WorkerFailure(type(error).__name__, _message(error), "".join(lines), _is_network(error))
-
-
-def _is_network(error: BaseException) -> bool:
-    """Whether an exception says that an answer did not come; a status tells it where there is one."""
-    try:
-        response = getattr(error, "response", None)
-        statuses = [getattr(error, name, None) for name in ("status_code", "code")]
-        statuses.append(getattr(response, "status_code", None))
-    except Exception:  # noqa: BLE001 - a user's exception may fail to describe itself
-        statuses = []
-    status = next((s for s in statuses if isinstance(s, int) and s >= 100), None)
-    if status is not None:
-        return status in (408, 429) or status >= 500
-    names = {base.__name__ for base in type(error).__mro__}
-    return isinstance(error, _NETWORK) or bool(names & _NETWORK_OF_CLIENTS)
+    return WorkerFailure(type(error).__name__, _message(error), "".join(lines), outage_of(error))
 
 
 def _message(error: BaseException) -> str:

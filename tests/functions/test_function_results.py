@@ -1,8 +1,6 @@
 """Python functions as targets: how they are called, and what their results mean."""
 
 import dataclasses
-from email.message import Message
-from urllib.error import HTTPError, URLError
 
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ from pydantic import BaseModel
 
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Usage, canonical_json
-from tasks.functions.workers import failure_of
 from tests.support.sessions import ask_function
 
 # -- results
@@ -109,28 +106,3 @@ def test_an_envelope_with_wrong_numbers_is_the_candidates_fault(envelope):
 def test_a_reported_failure_is_the_candidates_fault_with_its_reason(more):
     with pytest.raises(CandidateFault, match="no index"):
         ask_function(lambda case_input, params: {**more, "error": "no index"})
-
-
-@pytest.mark.parametrize(
-    ("error", "is_network"),
-    [
-        (HTTPError("http://h", 400, "bad", Message(), None), False),
-        (HTTPError("http://h", 503, "down", Message(), None), True),
-        (URLError("no route"), True),
-        (ConnectionResetError(), True),
-        (type("TimeoutError", (Exception,), {})("waiting for #missing"), False),
-        (OSError("no tokenizer"), False),
-        (FileNotFoundError(), False),
-    ],
-    ids=[
-        "status 400",
-        "status 503",
-        "no answer",
-        "reset",
-        "a time limit of a page",
-        "OSError",
-        "file",
-    ],
-)
-def test_a_network_that_fails_is_told_from_a_request_that_is_refused(error, is_network):
-    assert failure_of(error).is_network == is_network

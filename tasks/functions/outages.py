@@ -1,0 +1,165 @@
+"""Outages behind exceptions of user functions: a network or a server failed.
+
+A status decides where an exception has one, as for an HTTP target. Otherwise its class does, then what
+it wraps: its ``__cause__`` and the members of a group, not the ``__context__`` that was handled.
+"""
+
+import asyncio
+import errno
+import http.client
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.error import URLError
+
+import httpx
+
+from convergence_core.errors import InfrastructureFault
+from tasks.http.faults import status_fault
+
+_BUILT_IN: Final = (
+    *(ConnectionError, TimeoutError, socket.gaierror, socket.herror, ssl.SSLError),
+    *(http.client.IncompleteRead, http.client.BadStatusLine, asyncio.IncompleteReadError),
+)
+_UNSENT: Final = (ConnectionRefusedError, socket.gaierror, socket.herror)
+_ERRNOS: Final = frozenset(
+    {
+        *(errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.ENOBUFS, errno.ENOTCONN),
+        *(errno.EADDRNOTAVAIL, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT),
+    }
+)
+_NETWORK: Final = {
+    "*": "APIConnectionError ConnectionError InternalServerError RateLimitError TransportError",
+    "aiohttp": "ClientConnectionError ClientPayloadError",
+    "botocore": "HTTPClientError IncompleteReadError",
+    "google": "RetryError",
+    "httpcore": "NetworkError ProtocolError ProxyError TimeoutException",
+    "httplib2": "ServerNotFoundError",
+    "prawcore": "RequestException",
+    "pymongo": "ConnectionFailure",
+    "redis": "ClusterDownError TimeoutError TryAgainError",
+    "requests": "ChunkedEncodingError RetryError Timeout",
+    "urllib3": "MaxRetryError NewConnectionError ProtocolError ProxyError SSLError TimeoutError",
+    "websockets": "ConnectionClosed",
+    # In a stream they have no status of their own, or the 200 with which it began.
+    **dict.fromkeys(("anthropic", "cerebras", "groq", "openai", "together"), "APIError"),
+    **dict.fromkeys(("psycopg", "psycopg2"), "OperationalError"),
+}
+"""Classes, or bases of them, by the root of their module; ``*`` is any."""
+_CLASSES: Final = {
+    **{(root, name): True for root, names in _NETWORK.items() for name in names.split()},
+    (
+        "*",
+        "UnsupportedProtocol",
+    ): False,  # of httpx: a bad address, though it is a `TransportError`
+}
+_SQL_STATES: Final = ("08", "40", "53", "57P")
+"""Connection, conflict of transactions, no resources, shutdown (PostgreSQL, appendix A)."""
+_BAD_ADDRESS: Final = ("unknown url type", "no host given", "file ")
+"""Beginnings of the reasons of ``URLError`` that no network caused."""
+_AWS_BUSY: Final = re.compile(r"throttl|limitexceeded|throughputexceeded|slowdown", re.IGNORECASE)
+"""Error codes of services that refuse for their rate with status 400."""
+_MOST_WRAPPED: Final = 16
+
+
+def outage_of(error: BaseException, *, n_wraps: int = _MOST_WRAPPED) -> InfrastructureFault | None:
+    """Return the fault of a network or a server that an exception tells of; ``None``: it tells of none.
+
+    Args:
+        error: what a user's function raised.
+        n_wraps: how many exceptions within exceptions are read.
+    """
+    if isinstance(error, BaseExceptionGroup) and n_wraps:
+        outages = [outage_of(member, n_wraps=n_wraps - 1) for member in error.exceptions]
+        return None if None in outages else outages[0]
+    if not isinstance(error, Exception):
+        return None
+    for status in _statuses(error):
+        fault = status_fault(
+            status, _text(error), _headers(error), url="the function", secret=None
+        )
+        return fault if isinstance(fault, InfrastructureFault) else None
+    is_network = _is_network(error)
+    if is_network is None:
+        reason = _attribute(error, "reason") if isinstance(error, URLError) else None
+        inner = reason if isinstance(reason, BaseException) else error.__cause__
+        return outage_of(inner, n_wraps=n_wraps - 1) if inner is not None and n_wraps else None
+    if not is_network:
+        return None
+    was_sent = not isinstance(error, _UNSENT)
+    return InfrastructureFault(_text(error), error_type="network", may_be_billed=was_sent)
+
+
+def _is_network(error: Exception) -> bool | None:
+    """Whether a network failed, by an exception's class and errno; ``None``: what it wraps tells."""
+    if isinstance(error, URLError):
+        is_wrapper = isinstance(error.reason, BaseException)
+        return None if is_wrapper else not str(error.reason).startswith(_BAD_ADDRESS)
+    if isinstance(error, _BUILT_IN):
+        return True
+    state = _attribute(error, "sqlstate") or _attribute(error, "pgcode")
+    if isinstance(state, str):
+        return state.startswith(_SQL_STATES)
+    for base in type(error).__mro__:
+        root = str(base.__module__).partition(".")[0]
+        for key in ((root, base.__name__), ("*", base.__name__)):
+            if key in _CLASSES:
+                return _CLASSES[key]
+    if isinstance(error, OSError):
+        # As asyncio raises where each address of a host refused.
+        is_each = error.errno is None and _text(error).startswith("Multiple exceptions: [Errno")
+        return True if is_each or error.errno in _ERRNOS else None
+    return None
+
+
+def _statuses(error: Exception) -> Iterator[int]:
+    """Yield the HTTP statuses of 300 or more that an exception names, the surest first."""
+    response = _attribute(error, "response")
+    if isinstance(response, Mapping):  # of botocore
+        code = str(_item(response, "Error", "Code"))
+        values = iter([429 if _AWS_BUSY.search(code) else _metadata(response, "HTTPStatusCode")])
+    else:
+        names = ((error, "status_code"), (error, "status"), (error, "http_status"))
+        more = ((response, "status_code"), (response, "status"), (error, "code"))
+        values = (_attribute(holder, name) for holder, name in (*names, *more))
+    for value in values:
+        is_number = isinstance(value, int | str)
+        if is_number and re.fullmatch(r"[345]\d\d", text := f"{value}"):
+            yield int(text)
+
+
+def _headers(error: Exception) -> httpx.Headers:
+    response = _attribute(error, "response")
+    given = _attribute(response, "headers") or _attribute(error, "headers")
+    if isinstance(response, Mapping):
+        given = _metadata(response, "HTTPHeaders")
+    try:
+        pairs = [(str(name), str(value)) for name, value in given.items()]  # type: ignore[attr-defined]
+        return httpx.Headers(pairs, encoding="utf-8")
+    except Exception:  # noqa: BLE001 - a user's exception may have anything of that name
+        return httpx.Headers()
+
+
+def _metadata(response: Mapping[object, object], name: str) -> object:
+    return _item(response, "ResponseMetadata", name)
+
+
+def _item(mapping: Mapping[object, object], name: str, inner: str) -> object:
+    part = mapping.get(name)
+    return part.get(inner) if isinstance(part, Mapping) else None
+
+
+def _attribute(holder: object, name: str) -> object:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # noqa: BLE001 - a user's exception may fail to describe itself
+        return None
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - as above
+        return type(error).__name__
