@@ -19,6 +19,7 @@ None of them knows a clock: times are arguments, in seconds of any clock that ne
 
 import math
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -145,6 +146,8 @@ class BreakerRules:
 
 
 _DEFAULT_RULES = BreakerRules()
+_N_ANSWERS: Final = 100
+"""Latest answers whose origins are kept: they show what else the endpoint serves."""
 
 
 class Breaker:
@@ -152,6 +155,11 @@ class Breaker:
 
     Calls in flight when it opens are probes of their own: an answer of theirs closes it, and the
     probe proper waits until they have ended, so that it is always known whose end one sees.
+
+    A call's *origin* is what may make it fail while others succeed: its test case, and each of its
+    parameters with its value. Two kinds of failures are not counted, since the endpoint may well
+    answer others: those with a part that failed before while others were answered, and a row that
+    shares a part which recent answers lack.
     """
 
     def __init__(
@@ -174,6 +182,13 @@ class Breaker:
         self._rules = rules
         self.has_answered = False
         """Whether it has ever dealt with a request."""
+        self._shared: frozenset[str] = frozenset()
+        """What the origins of all failures since the last answer have in common."""
+        self._failing: frozenset[str] = frozenset()
+        """Parts of these origins."""
+        self._suspects: frozenset[str] = frozenset()
+        """Parts that failed before an answer of another origin, and were not answered since."""
+        self._answers: deque[frozenset[str]] = deque(maxlen=_N_ANSWERS)
         self._n_refused = 0
         self._n_probes = 0
         self._retry_s = -math.inf
@@ -208,17 +223,32 @@ class Breaker:
         was_open = self.state != "closed"
         self.state = "closed"
         self.n_failed = self._n_probes = 0
+        self._suspects |= self._failing
+        self._failing = frozenset()
         if is_success:
             self.has_answered = True
             self._n_refused = 0
         return was_open
 
-    def failed(self, why: str, now_s: float) -> bool:
-        """Take in a failure of the endpoint itself; return whether this opened it (again)."""
-        self.n_failed += 1
+    def served(self, origin: frozenset[str]) -> None:
+        """Take in whose call was answered, now or before this process."""
+        self._answers.append(origin)
+        self._suspects -= origin
+
+    def failed(self, why: str, now_s: float, origin: frozenset[str] = frozenset()) -> bool:
+        """Take in a failure; return whether this opened it (again)."""
         rules = self._rules
         self.absent = None if self.has_answered else self._absent_service(why)
+        if self.absent is None and not self._suspects.isdisjoint(origin):
+            self.unused()
+            return False
+        self._shared = self._shared & origin if self.n_failed else origin
+        self._failing |= origin
+        self.n_failed += 1
         n_failures = rules.n_failures if self.absent is None else 1
+        if self.absent is None and self._is_of_one_setting():
+            self.state, self._n_probes = "closed", 0
+            return False
         if self.state == "closed" and self.n_failed >= n_failures:
             self._opened_s = now_s
         elif self.state == "half_open":
@@ -250,6 +280,12 @@ class Breaker:
             self.state = "dead"
             none = "" if self.has_answered else " and has answered none"
             self.verdict = f"{self._host} refused {self._n_refused} calls{none}. {why}"
+
+    def _is_of_one_setting(self) -> bool:
+        """Whether the failures in a row share what not all recent answers have."""
+        if not self._answers or not self._shared:
+            return False
+        return not self._shared <= frozenset.intersection(*self._answers)
 
     def _give_up(self, why: str, now_s: float) -> None:
         self.state = "dead"

@@ -330,6 +330,8 @@ class Calls:
     @staticmethod
     def _replay(call: PendingCall, answer: StoredAnswer) -> CallOutcome:
         """Return the end of a call that the journal has an answer of: exactly as the first time."""
+        if call.limiter is not None:
+            call.limiter.served(call.origin)
         return CallOutcome(record=record_of(answer, call.intent), stored=answer.outcome)
 
     async def _call(self, call: PendingCall, reservation: Reservation, attempt: int) -> None:
@@ -406,6 +408,7 @@ class Calls:
                 self.loop.time(),
                 candidate_id=call.candidate_id,
                 model=call.model_choice,
+                origin=call.origin,
             )
             self._check_address(call.limiter)
         if self.on_warning is not None:
@@ -448,14 +451,14 @@ class Calls:
         )
 
     def _check_address(self, limiter: EndpointLimiter) -> None:
-        """End everything where an address is wrong; before that, ask for other candidates first."""
-        missed = limiter.candidates_missed
-        if not missed:
+        """Ask for other candidates first where calls fail; end everything if the address is wrong."""
+        tried = limiter.candidates_tried
+        if not tried:
             return
         in_flight = {call.candidate_id for call in self._in_flight if call.limiter is limiter}
-        known = missed | in_flight
+        known = tried | in_flight
         waits = [lane.postpone(limiter, known) for lane in self._lanes.values()]
-        if limiter.give_up_address(others_wait=any(waits) or known > missed):
+        if limiter.give_up_address(others_wait=any(waits) or known > tried):
             self._enter(limiter)  # which ends whatever waits for its calls
 
     def _stored(self, fault: EvaluationFault) -> Json:

@@ -159,6 +159,8 @@ class EndpointLimiter:
         self._breaker = Breaker(endpoint, commands=self._address.commands)
         self._down_reason: str | None = None
         self._last_missed = ""
+        self._failing: set[str] = set()
+        """Candidates whose calls have failed since the last answer."""
         self._reported_until_s = -math.inf
         """When the wait ends that was reported last."""
         self._first_throttled_s = math.inf
@@ -174,9 +176,10 @@ class EndpointLimiter:
         return self._breaker.has_answered
 
     @property
-    def candidates_missed(self) -> Set[str]:
-        """Candidates that nothing was found for; empty once anything was answered."""
-        return frozenset() if self.has_answered else self._address.candidates
+    def candidates_tried(self) -> Set[str]:
+        """Candidates to ask after others: nothing was found for them, or the endpoint seems down."""
+        missed = frozenset() if self.has_answered else self._address.candidates
+        return missed if self._breaker.state == "closed" else missed | self._failing
 
     # -- calls
 
@@ -218,6 +221,7 @@ class EndpointLimiter:
         *,
         candidate_id: str = "",
         model: str = "",
+        origin: frozenset[str] = frozenset(),
     ) -> None:
         """Leave with the end of a call.
 
@@ -226,6 +230,7 @@ class EndpointLimiter:
             now_s: by the clock of the calls.
             candidate_id: whose call it was.
             model: the candidate's parameter ``model``; empty: it has none.
+            origin: see ``Breaker``.
         """
         n_in_flight = self.n_in_flight
         self.n_in_flight -= 1
@@ -257,9 +262,14 @@ class EndpointLimiter:
                     self._check_throttling(fault, now_s)
             else:
                 self._aimd.ended()
-            self._update_breaker(meaning, fault, now_s)
+            self._note_failing(meaning, candidate_id)
+            self._update_breaker(meaning, fault, now_s, origin)
         if self._breaker.verdict is not None:
             self._give_up(self._breaker.verdict)
+
+    def served(self, origin: frozenset[str]) -> None:
+        """Take in that a call of this origin was answered; see ``Breaker.served``."""
+        self._breaker.served(origin)
 
     def give_up_address(self, *, others_wait: bool) -> bool:
         """Give the endpoint up if its address is wrong for every candidate; return whether it is.
@@ -327,10 +337,22 @@ class EndpointLimiter:
 
     # -- inside
 
+    def _note_failing(self, meaning: _Meaning, candidate_id: str) -> None:
+        if meaning in ("failed", "overloaded"):
+            self._failing.add(candidate_id)
+        elif meaning != "unsent":
+            self._failing.clear()
+
     def _update_breaker(
-        self, meaning: _Meaning, fault: EvaluationFault | None, now_s: float
+        self,
+        meaning: _Meaning,
+        fault: EvaluationFault | None,
+        now_s: float,
+        origin: frozenset[str],
     ) -> None:
         breaker = self._breaker
+        if meaning == "answered":
+            breaker.served(origin)
         if meaning == "unsent":
             breaker.unused()
         elif meaning in ("answered", "alive", "throttled", "not_found"):
@@ -339,7 +361,7 @@ class EndpointLimiter:
         elif meaning == "refused":
             is_final = fault is not None and fault.error_type in _SPENT
             breaker.refused(str(fault), is_final=is_final)
-        elif breaker.failed(str(fault), now_s):
+        elif breaker.failed(str(fault), now_s, origin):
             after_s = breaker.wait_s(now_s, 0)
             failed = f"{breaker.n_failed} calls in a row failed"
             reason = "" if breaker.absent else f": {fault}"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from tasks.http.retries import Backoff
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.http_targets import ask, made_target
+from tests.support.scratch_journal import ScratchJournal
 from tests.support.sessions import assignment, session
 
 
@@ -204,3 +206,77 @@ def test_nothing_is_concluded_about_an_address_before_each_model_was_tried():
         assert not check.is_wrong(others_wait=False)
     check.missed("one more", "worst")
     assert check.is_wrong(others_wait=False)
+
+
+# -- settings that fail while the endpoint answers others
+
+
+def failing_session(server: Any, **settings: Any) -> Any:
+    given = {"workers": 2, "n_cases": 15, "max_retries": 2, **settings}
+    return http_session(server, **given)
+
+
+IS_UNANSWERED: dict[str, Callable[[Any], bool]] = {
+    "one value": lambda body: body["k"] == 3,
+    "two values": lambda body: body["k"] >= 3,
+    "one of two models": lambda body: body["model"] == "down",
+    "one test case": lambda body: body["x"] == 7,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_last"),
+    [
+        *((kind, False) for kind in IS_UNANSWERED),
+        *((kind, True) for kind in IS_UNANSWERED if kind != "two values"),
+    ],
+)
+def test_a_setting_that_is_never_answered_is_missing_and_ends_no_run(kind: str, is_last: bool):
+    """Its retries fail in a row when everything else is answered, also first or last in the queue.
+
+    Two values that come last are left out: so fails an endpoint that dies before them.
+    """
+    is_unanswered = IS_UNANSWERED[kind]
+
+    def answer(request: Any) -> Answer:
+        failed = is_unanswered(request.body)
+        return Answer({}, 500) if failed else Answer({"result": request.body["x"]})
+
+    plans = [
+        assignment({"k": k, "model": model, "t": t}, [f"c{i}" for i in range(15)])
+        for t, (k, model) in enumerate(
+            [(3, "down"), (3, "up"), (4, "down"), (1, "up"), (2, "up"), (1, "down")]
+        )
+    ]
+    plans = plans[::-1] if is_last else plans
+    with (
+        LoopbackServer(answer) as server,
+        failing_session(server) as s,
+        ThreadPoolExecutor(len(plans)) as threads,
+    ):
+        trials = [*threads.map(lambda plan: s.evaluate(plan, 0), plans)]
+    for trial in trials:
+        for number, evaluation in enumerate(trial.evaluations):
+            failed = is_unanswered({**trial.candidate.params, "x": number})
+            assert evaluation.reward == (None if failed else 1.0)
+
+
+def test_stored_answers_show_that_an_endpoint_serves_others_than_the_one_that_fails():
+    plans = [assignment({"k": k}, [f"c{i}" for i in range(15)]) for k in (3, 1)]
+
+    def answer(request: Any) -> Answer:
+        failed = request.body["k"] == 3
+        return Answer({}, 500) if failed else Answer({"result": request.body["x"]})
+
+    journal = ScratchJournal()
+    with LoopbackServer(answer) as server:
+        for n_expected in (15, 0):
+            n_before = sum(r.body["k"] == 1 for r in server.requests)
+            with (
+                failing_session(server, journal=journal) as s,
+                ThreadPoolExecutor(len(plans)) as threads,
+            ):
+                failed, fine = threads.map(lambda plan: s.evaluate(plan, 0), plans)
+            assert [e.reward for e in failed.evaluations] == [None] * 15
+            assert [e.reward for e in fine.evaluations] == [1.0] * 15
+            assert sum(r.body["k"] == 1 for r in server.requests) - n_before == n_expected
