@@ -208,6 +208,11 @@ def as_text(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
+def says_failed(success: Json) -> bool:
+    """Whether the field `success` of a result says no: ``false`` or 0, also written as a text."""
+    return as_text(success).strip().lower() in ("false", "0")
+
+
 def answers_of(expected: Json) -> list[Json]:
     """Return the accepted answers: the items of an expected list, or the value itself."""
     return expected if isinstance(expected, list) and expected else [expected]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from convergence_core.errors import Billed, CandidateFault
 from convergence_core.records import NO_USAGE, Json, Reply, Usage
 from tasks.functions.workers import WorkOutcome
-from tasks.json_values import MOST_BILLED, NotJsonError, as_text, to_json
+from tasks.json_values import MOST_BILLED, NotJsonError, as_text, says_failed, to_json
 
 ENVELOPE = frozenset(
     {"result", "success", "error", "cost_usd", "tokens_in", "tokens_out", "metrics", "model"}
@@ -55,8 +55,7 @@ def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
 def _raise_if_reported(value: Mapping[str, Json]) -> None:
     reason = value.get("error")
     is_envelope = value.keys() <= ENVELOPE
-    success = as_text(value.get("success", True)).lower()
-    has_failed = success in ("false", "0") and value.keys() & {"result", "error"}
+    has_failed = says_failed(value.get("success")) and value.keys() & {"result", "error"}
     says_why = isinstance(reason, (str, dict)) and reason and value.get("result") is None
     if has_failed or (says_why and is_envelope):
         why = "the function reported a failure" if reason is None else as_text(reason)

@@ -6,8 +6,7 @@ any other 4xx is what the candidate's parameters caused. A request that was sent
 not seen may have cost money.
 """
 
-import re
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import httpx
@@ -122,39 +121,4 @@ def header_fault(error: BaseException, variable: str | None) -> InfrastructureFa
         f"nothing was sent: a header holds characters that HTTP cannot carry. Check {where}.",
         error_type="bad_header",
         retryable=False,
-    )
-
-
-# -- texts with which proxies and gateways answer in a server's place, also with status 200
-
-_LONGEST: Final = 2_000
-"""Longer plain texts are answers: those of proxies are a line or a short page."""
-_MARKUP = re.compile(r"\s*<(?:!doctype|html|head|\?xml)\b", re.IGNORECASE)
-# As written by Envoy, nginx, HAProxy, Varnish, Traefik, Kubernetes' ingress, Cloudflare, AWS and ngrok.
-_PROXY_TEXT = re.compile(
-    r"""^\W*(?:http/[\d.]+\s+|http\serror\s+|nginx:\s+|error[\s:]+|status[\s:]+)?(?:[45]\d\d\W+)?(?:the\s)?(?:
-      upstream\s(?:connect\serror|request\stimeout|timed\sout|prematurely\sclosed|unavailable|error)
-    | no\shealthy\supstream | no\s(?:cluster|route)\smatche[sd] | no\s(?:available\s)?(?:server|backend)s?\b
-    | (?:stream|request|response|gateway|backend|connection)\stime(?:d\s?)?[-\s]?out
-    | bad\sgateway | gateway\s(?:time-?out|error) | internal\s(?:server\s)?error | server\serror\b(?!\s[a-z])
-    | service\s(?:is\s)?(?:currently\s|temporarily\s)?unavailable | temporarily\sunavailable
-    | too\smany\s(?:requests|connections) | rate\slimit\sexceeded | local_rate_limited
-    | server\s(?:is\s)?(?:too\sbusy|overloaded) | overloaded(?:_error)?\W*$
-    | default\sbackend\s-\s404 | 404\spage\snot\sfound | fault\sfilter\sabort | rbac:\saccess\sdenied
-    | connect(?:ion)?\s(?:refused|reset|error|failure|failed|closed|aborted|terminated)
-    | error\scode:\s\d{3,4}\s*$ | backend\sfetch\sfailed | guru\smeditation | dns\s(?:cache|resolution)
-    | client\ssent\san[ ]http\srequest\sto\san[ ]https\sserver | endpoint\srequest\stimed\sout
-    | dial\s(?:tcp|udp|unix)\b.*: | context\s(?:deadline\sexceeded|cancel(?:ed|led))\W*$ | unexpected\seof\W*$
-    | err_ngrok_\d+ | tunnel\s\S+\snot\sfound | application\s(?:error\b(?!\s[a-z])|failed\sto\srespond)
-    | (?:upstream|origin)\sserver\b | econn(?:refused|reset) | socket\shang\sup
-    | (?:request\s)?forbidden\s*$ | unauthorized\s*$ | not\sfound\s*$ | (?:site|page)\s(?:is\s)?under\smaintenance
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-
-
-def is_of_proxy(text: str) -> bool:
-    """Whether a plain text is a page, or begins as what proxies say when they reach no server."""
-    return _MARKUP.match(text) is not None or (
-        len(text) <= _LONGEST and _PROXY_TEXT.match(text) is not None
     )

@@ -15,9 +15,17 @@ from convergence_core.records import Case, Json, Params, Reply, Usage
 from tasks.functions.call_forms import merge
 from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings, HttpClient
-from tasks.http.faults import bad_body_fault, bare, is_of_proxy
+from tasks.http.faults import bad_body_fault, bare
 from tasks.http.request_templates import Values
-from tasks.json_values import MOST_BILLED, Missing, NotJsonError, as_text, pick, to_json
+from tasks.json_values import (
+    MOST_BILLED,
+    Missing,
+    NotJsonError,
+    as_text,
+    pick,
+    says_failed,
+    to_json,
+)
 from tasks.providers.faults import reported_fault
 from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.endpoint_mock import EndpointMock
@@ -131,7 +139,7 @@ class HttpTarget:
             fault.billed = self._billed(None)
             raise
         billed = self._billed(body)
-        if _field_value(body, "success") is False:
+        if says_failed(_field_value(body, "success")):
             reason = _field_value(body, "error")
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
             raise CandidateFault(why, error_type="reported_failure", billed=billed)
@@ -201,7 +209,7 @@ def _body_of(
 
     Raises:
         CandidateFault: a number in it is not finite.
-        InfrastructureFault: it is neither, e.g. cut off, or the text of a proxy; or its bill is none.
+        InfrastructureFault: it is neither, e.g. cut off, or the page of a proxy; or its bill is none.
     """
     is_plain = response.headers.get("content-type", "").lower().startswith("text/plain")
     try:
@@ -213,7 +221,7 @@ def _body_of(
         raise CandidateFault(f"in the answer, {error}", error_type=error.error_type) from error
     except (ValueError, RecursionError) as error:
         text = response.text
-        if is_plain and is_text_allowed and text.strip() and not is_of_proxy(text):
+        if is_plain and is_text_allowed and text.strip():
             return to_json(text)
         raise bad_body_fault(error, text, url=bare(str(response.request.url))) from error
 
