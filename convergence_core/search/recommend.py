@@ -142,8 +142,7 @@ def recommend(
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
     leading = leaders, order[:N_CONTENDERS]
     claims = _claims(fitted, posterior, members, leading, level=level, bias=bias)
-    if bounds is not None:
-        claims = _widened(claims, bounds, _unseen(fitted, members, (1 - level) / 2))
+    claims = _with_the_unseen(claims, fitted, members, (1 - level) / 2, bounds)
     shown = np.clip((*claims, cautious), *(bounds or (-math.inf, math.inf)))
     mean, low, high, lowest = shown.tolist()
     ranking = tuple(
@@ -207,37 +206,38 @@ def _claims(
     return mean, low, high
 
 
-def _widened(claims: Claims, bounds: tuple[float, float], unseen: np.ndarray) -> Claims:
-    """Return claims whose intervals hold the means if these shares of rewards lay at the bounds."""
-    mean, low, high = claims
-    low = np.minimum(low, mean - unseen * (mean - bounds[0]))
-    return mean, low, np.maximum(high, mean + unseen * (bounds[1] - mean))
-
-
-def _unseen(fitted: FittedSpaceModel, members: Sequence[Member], tail: float) -> np.ndarray:
-    """Return the largest share of rewards of a kind that was never seen, by candidate, (n,).
+def _with_the_unseen(
+    claims: Claims,
+    fitted: FittedSpaceModel,
+    members: Sequence[Member],
+    tail: float,
+    bounds: Bounds,
+) -> Claims:
+    """Return claims whose intervals leave room for rewards of a kind that was never seen.
 
     n rewards lack a kind whose share is 1 - tail^(1/n), about three of n, with the probability
     ``tail``. So rewards that are all alike make no interval a point. If they are, cases that no one was
     asked may differ, too. A reward that a case would repeat is known.
     """
     learned = fitted.learned
-    if learned is None:
-        return np.zeros(len(members))
+    if learned is None or bounds is None:
+        return claims
     evidence = learned.evidence
     are_alike = np.ptp(evidence.mean[evidence.count > 0]) < ALIKE
     if len(evidence.case_ids) == 1 and (fitted.is_exact or not are_alike):
-        return np.zeros(len(members))  # the process knows the noise, or learns it
+        return claims  # the process knows the noise, or learns it
     weight = dict(zip(evidence.case_ids, evidence.case_weight.tolist(), strict=True))
     share = np.ones(len(members))
     if fitted.is_exact:
-        share -= [sum(weight[case] for case in member.case_ids) for member in members]
-    unseen = share * (1 - tail ** (1 / sum(member.n for member in members)))
+        share -= [sum(weight.get(case, 0.0) for case in m.case_ids) for m in members]
+    unseen = share * (1 - tail ** (1 / sum(m.n for m in members)))
     if are_alike:
         was_asked = evidence.count.any(axis=0)
         by_no_one = 1.0 - float(evidence.case_weight @ was_asked)
         unseen += by_no_one * (1 - tail ** (1 / np.count_nonzero(was_asked)))
-    return np.asarray(np.clip(unseen, 0.0, 1.0), np.float64)
+    mean, low, high = claims
+    low = np.minimum(low, mean - unseen * (mean - bounds[0]))
+    return mean, low, np.maximum(high, mean + unseen * (bounds[1] - mean))
 
 
 def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[float | None]:

@@ -139,6 +139,16 @@ def test_what_a_case_would_repeat_is_known_exactly():
     assert best(case_weights={**weights, "c6": 1.0}).low < 0.9 - 0.05
 
 
+def test_a_case_that_only_a_candidate_without_a_row_was_asked_weighs_nothing():
+    rewards = archive({**{f"m{i:02d}": cases([0.9] * 3) for i in range(30)}, "m05": {"c9": 0.1}})
+    model = replace(surrogate(rewards), deterministic=True, max_rows=8)
+    assert model.fit(rewards).case_ids == ("c0", "c1", "c2")
+    state = SearchState(archive=rewards)
+    best = recommend(state, rng=np.random.default_rng(0), surrogate=model)
+    assert best is not None
+    assert 0.89 < best.low < best.mean < best.high < 0.91
+
+
 def one_answer_of_each_case(again: Mapping[int, float]) -> Archive:
     """Twenty coins, and one with 62 of 100, some cases of which were asked again."""
     rng = np.random.default_rng(5)
