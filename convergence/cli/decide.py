@@ -56,7 +56,7 @@ def promote(  # noqa: PLR0917 - Typer's options
 
     Requests get them as an arm whose prior is the run's measurement. Their share rises step by step
     while no guardrail gets worse against the former champion, or the defaults; else they roll back.
-    Linear arms have no ramp, control or rollback.
+    Linear arms have no ramp, control or rollback: use a system of `kind: beta` for these.
 
     Exit code 100: gate not passed, or not decided yet; `--unproven` overrides the latter.
     """
@@ -108,7 +108,10 @@ def promote(  # noqa: PLR0917 - Typer's options
             text += f"advances to {', '.join(shares[1:])}, or " if steps else "confirms, or "
             text += "rolls back. `convergence gates` shows where it is."
         elif arm is not None and group is not None and group.kind == "linear":
-            text += "\nIts arms are linear, which have no ramp: the bandit shares the requests at once."
+            text += (
+                "\nIts arms are linear, which have no ramp: the bandit shares the requests at once. To undo, run "
+                f"`convergence arms retire {result.system} {arm}`; for a ramp, use a system of `kind: beta`."
+            )
     else:
         text = describe_obstacle(why, result)
     console.emit(answered, text)

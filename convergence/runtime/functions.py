@@ -123,9 +123,17 @@ def _checked_settings(
         )
         raise ConfigurationError([problem])
     try:
-        return RuntimeConfig.model_validate(values)
+        settings = RuntimeConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError([_problem(defect) for defect in error.errors()]) from error
+    if settings.guardrails and settings.kind == "linear":
+        raise ConfigurationError.of(
+            "guardrails",
+            "need arms of `kind: beta`, since linear arms have no ramp",
+            "Remove guardrails, or configure a system with `kind: beta`.",
+            value=", ".join(settings.guardrails),
+        )
+    return settings
 
 
 def _problem(defect: ErrorDetails) -> Problem:

@@ -1,6 +1,7 @@
 """From a run to production: the gate at its end, adoption, rollback, the list of looks."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,7 +108,11 @@ def test_linear_arms_have_no_ramp(here: Path, cli: Runner):
         store.offer("known", "default", [offer_of({"x": 1}, "a")], trust=0.5, kind="linear")
     done = cli("promote", ended["label"], "--yes")
     assert done.code == 0, done.err
-    assert "Its arms are linear, which have no ramp" in " ".join(done.err.split())
+    said = " ".join(done.err.split())
+    assert "Its arms are linear, which have no ramp" in said
+    undo = re.search(r"convergence arms retire known (\S+)`; for a ramp", said)
+    assert undo is not None
+    assert cli("arms", "retire", "known", undo[1]).code == 0
 
 
 @pytest.mark.slow

@@ -29,6 +29,10 @@ ARMS = [{"arm_id": "a", "params": {}}]
         ({"default_arms": [{"params": {}, "prior_mean": 0.5}]}, "prior_sd"),
         ({"kind": "linear", "mode": "verdict"}, "need kind beta"),
         ({"kind": "linear", "rewards_per_false_alarm": 1_000}, "need kind beta"),
+        (
+            {"kind": "linear", "guardrails": {"cost": 0.1}},
+            "`guardrails` need arms of `kind: beta`, .*, but got cost",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(
