@@ -21,7 +21,7 @@ def check(
 ) -> None:
     """Compare every file of the store with its digest. Exit code 1 if a file is damaged."""
     opened = locations.open_store(store, config)
-    damage = [f"{file.path}: {file.reason}" for file in opened.check()]
+    damage = [f"{path}: {reason}" for path, reason in opened.check().items()]
     lines = damage or ["Every file of the store is readable and unchanged."]
     console.emit({"ok": not damage, "damage": damage}, "\n".join(lines))
     if damage:

@@ -15,6 +15,7 @@ from convergence_core.errors import PolicyCheckpointError
 from convergence_core.policy.learner import PPOState
 from convergence_core.policy.network import ActorCritic, Floats, count_weights, layer_shapes
 from convergence_core.policy.settings import PPOConfig
+from convergence_core.records import fields_of
 
 FORMAT = "convergence-policy-1"
 TYPES: dict[str, np.dtype[np.floating[Any]]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
@@ -53,9 +54,7 @@ def pack(
         "embedding": embedding,
         "actions": list(actions),
         "counts": {
-            "n_gradient_steps": state.n_gradient_steps,
-            "version": state.version,
-            "n_steps": state.n_steps,
+            **fields_of(state, "n_gradient_steps", "version", "n_steps"),
         },
         "generator": generator,
     }

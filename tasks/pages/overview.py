@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from convergence_core.ports import RunRecord
+from convergence_core.records import fields_of
 from convergence_core.result import is_offline, verdict_of
 from convergence_core.result.number_text import UNKNOWN, interval, plural, usd, whole_percent
 from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time
@@ -159,10 +160,7 @@ def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, An
         "run_id": record.run_id,
         "label": clean(record.label),
         "system": clean(record.name),
-        "status": record.status,
-        "started_us": record.started_us,
-        "ended_us": record.ended_us,
-        "n_generations": record.n_generations,
+        **fields_of(record, "status", "started_us", "ended_us", "n_generations"),
         "best": {end: best[end] for end in ("mean", "low", "high")} if best else None,
         "best_name": None if name is None else clean(name),
         "best_on": _basis(winner),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from convergence_core.config import Configuration
 from convergence_core.games.round_records import GamesReport
+from convergence_core.records import fields_of
 from tasks.games.configured_games import configured_games, models_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
@@ -84,9 +85,7 @@ def listed_games(loaded: Loaded, *, mock_url: str | None = None) -> list[dict[st
     return [
         {
             "game": game.game.id,
-            "version": game.game.version,
-            "feeds": game.game.feeds,
-            "grounded": game.game.grounded,
+            **fields_of(game.game, "version", "feeds", "grounded"),
             "most_replies": sum(game.game.cost[role] for role in (*game.seats, *game.of_system)),
             "players": dict(game.names),
             "off_reason": game.off_reason,

@@ -71,7 +71,7 @@ def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = 
                 remove(store.path, run_id)
             n_swept = store.sweep(now)
         adapters = _useless_adapters(store.path, dry_run=dry_run)
-        damage = tuple(f"{damage.path}: {damage.reason}" for damage in store.check())
+        damage = tuple(f"{path}: {reason}" for path, reason in store.check().items())
         return Upkeep(
             n_swept=n_swept,
             removed=tuple(record.label for record in old),

@@ -109,7 +109,8 @@ def dataset_of(
             continue
         wanted = split in ("all", pair.split)
         its_round = rounds.get((row["run_id"], row["generation"]), {})
-        is_vouched = _is_vouched_for(its_round)
+        # Whether the judge was believed after the round.
+        is_vouched = bool(its_round) and float(its_round["trust"]) >= LEAST_TRUST
         n_unvouched += wanted and not is_vouched
         if not anyway and not is_vouched:
             continue
@@ -130,11 +131,6 @@ def dataset_of(
         holds_all=anyway,
         n_duplicates=n_duplicates,
     )
-
-
-def _is_vouched_for(its_round: Mapping[str, Any]) -> bool:
-    """Whether the judge was believed after a round."""
-    return bool(its_round) and float(its_round["trust"]) >= LEAST_TRUST
 
 
 def _evidence(

@@ -47,7 +47,7 @@ def test_decisions_and_rewards_are_exported_once(tmp_path: Path):
     serve(path, 5)
     assert fold_store(path).n_decisions == 5
     store = ParquetStore(path)
-    assert store.check() == []
+    assert store.check() == {}
     decisions = store.rows("SELECT * FROM decisions ORDER BY seq")
     assert [row["seq"] for row in decisions] == list(range(1, 16))
     assert {row["system"] for row in decisions} == {"bot"}

@@ -225,7 +225,7 @@ def test_a_fold_shows_answers_where_runs_show_their_money(tmp_path):
     with contextlib.closing(open_journal(tmp_path)) as journal:
         ledger = journal.totals("answers/a/b/2027-01-15")
     assert (ledger.n_attempts, ledger.n_unpriced, ledger.cost_usd) == (3, 1, 0.75)
-    assert store.check() == []
+    assert store.check() == {}
     with duckdb.connect(store.write_catalog(), read_only=True) as shell:
         assert shell.execute("SELECT sum(cost_usd), count(*) FROM attempts").fetchone() == (
             0.75,

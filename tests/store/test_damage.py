@@ -56,17 +56,17 @@ def file_of(store: ParquetStore, table: str, name: str = "g00001.parquet") -> Pa
 @pytest.mark.parametrize("damage", [emptied, halved, zeroed, flipped])
 def test_check_names_a_damaged_file(store, damage):
     damage(file_of(store, "evaluations"))
-    (found,) = store.check()
-    assert (found.path, found.table) == (file_of(store, "evaluations"), "evaluations")
-    assert found.reason
+    ((path, reason),) = store.check().items()
+    assert path == file_of(store, "evaluations")
+    assert reason
 
 
 def test_a_whole_store_has_nothing_to_report(store):
     SqliteJournal(store.path).close()
-    assert store.check() == []
+    assert store.check() == {}
     store.finish_run(run_record(status="done"))
-    assert store.check() == []
-    assert ParquetStore(store.path.parent / "none").check() == []
+    assert store.check() == {}
+    assert ParquetStore(store.path.parent / "none").check() == {}
 
 
 @pytest.mark.parametrize("damage", [emptied, halved, zeroed, flipped])
@@ -98,12 +98,11 @@ def test_no_flipped_bit_stays_unseen(store, table, is_finished):
     whole = file.read_bytes()
     for at in range(3, len(whole), len(whole) // 4):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
-        named = {found.path for found in store.check()}
-        assert file in named, f"byte {at} of {len(whole)}"
+        assert file in store.check(), f"byte {at} of {len(whole)}"
         with pytest.raises(StoreDamagedError, match=file.name):
             ParquetStore(store.path).rows(f"FROM {table}")
     file.write_bytes(whole)
-    assert store.check() == []
+    assert store.check() == {}
 
 
 @pytest.mark.parametrize("table", ["evaluations", "attempts"])
@@ -114,7 +113,7 @@ def test_a_missing_file_is_named_by_check_and_by_a_query_that_needs_it(store, ta
         store.finish_run(run_record(status="done"))
         file = store.path / "final" / table / f"run_id={RUN}" / "part-0.parquet"
     file.unlink()
-    assert [found.path for found in store.check()] == [file]
+    assert [*store.check()] == [file]
     with pytest.raises(StoreDamagedError, match=f"{table}/.*{file.name} .*is missing"):
         store.rows(f"FROM {table}")
     assert store.rows("SELECT count(*) AS n FROM candidates") == [{"n": 4}]
@@ -123,7 +122,7 @@ def test_a_missing_file_is_named_by_check_and_by_a_query_that_needs_it(store, ta
 def test_a_missing_commit_marker_is_named_when_a_later_one_is_there(store):
     file = file_of(store, "generations", "g00000.parquet")
     file.unlink()
-    assert file in [found.path for found in store.check()]
+    assert file in store.check()
     with pytest.raises(StoreDamagedError, match=r"g00000\.parquet"):
         store.rows("SELECT count(*) FROM generations")
 
@@ -131,8 +130,7 @@ def test_a_missing_commit_marker_is_named_when_a_later_one_is_there(store):
 def test_check_names_a_damaged_journal(store):
     journal = store.path / "journal.sqlite"
     journal.write_bytes(b"no database" * 1_000)
-    (found,) = store.check()
-    assert (found.path, found.table) == (journal, "journal")
+    assert [*store.check()] == [journal]
     with pytest.raises(StoreDamagedError, match=r"journal\.sqlite"):
         SqliteJournal(store.path)
 
@@ -174,7 +172,7 @@ def test_no_flipped_bit_of_the_journal_changes_what_is_read_unseen(paid):
     store, clock = paid
     path = store.path / "journal.sqlite"
     whole, expected = path.read_bytes(), ledger_of(store, clock)
-    assert store.check() == []
+    assert store.check() == {}
     for n, at in enumerate([at for at, byte in enumerate(whole) if byte][::97]):
         for beside in store.path.glob("journal.sqlite-*"):
             beside.unlink()
@@ -213,5 +211,4 @@ def test_a_changed_row_of_the_journal_is_named_by_check_and_by_who_resumes(paid,
     (refusal,) = refusals
     assert f", evaluation {row}" in refusal
     assert "Restore the journal from a backup" in refusal
-    (damage,) = store.check()
-    assert (damage.table, damage.reason) == ("journal", refusal)
+    assert store.check() == {store.path / "journal.sqlite": refusal}

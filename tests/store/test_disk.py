@@ -41,7 +41,7 @@ def test_a_full_disk_hides_the_generation_and_keeps_the_others(small_disk):
     last = store.checkpoint(RUN)
     assert last is not None
     assert last.generation == published[-1] + 1
-    assert store.check() == []
+    assert store.check() == {}
 
 
 def call(journal: SqliteJournal, number: int) -> None:
@@ -92,7 +92,7 @@ def test_a_full_disk_loses_no_acknowledged_answer(small_disk):
     journal.close()
     with SqliteJournal(small_disk / "store") as again:
         assert len(again.answers([*acknowledged, "-1"])) == len(acknowledged) + 1
-    assert ParquetStore(small_disk / "store").check() == []
+    assert ParquetStore(small_disk / "store").check() == {}
 
 
 def test_an_export_to_a_full_disk_leaves_nothing(small_disk, tmp_path):

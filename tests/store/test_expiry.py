@@ -87,7 +87,7 @@ def test_a_removal_that_was_killed_is_ended_by_the_next(tmp_path: Path):
     marker.unlink()  # as `remove` begins
     next(tmp_path.glob("live/runs/run_id=r0/*"), marker).unlink(missing_ok=True)
     assert "r0" not in {run.run_id for run in store.runs()}
-    assert store.check() == []
+    assert store.check() == {}
     assert orphans(tmp_path, before_us=wall_clock_us() - HOUR_US) == []  # somebody may be writing
     assert orphans(tmp_path, before_us=wall_clock_us() + HOUR_US) == ["r0"]
     remove(tmp_path, "r0")

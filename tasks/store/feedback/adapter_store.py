@@ -249,9 +249,7 @@ class AdapterStore:
             and self._take_back(adapter.role, "rejected", reason, by) == version
         ):
             return
-        with self._database.transaction(alone=True) as connection:
-            adapter = registered_adapter(connection, version)
-            self._change(connection, adapter, "rejected", reason, by)
+        self._decide(version, "rejected", reason, by)
 
     def defer(self, version: str, reason: str, by: str) -> None:
         """Keep an adapter undecided, durably: only ratings are missing.
@@ -260,9 +258,12 @@ class AdapterStore:
             AdapterNotFoundError: there is no such adapter.
             AdapterRefusedError: its status forbids it.
         """
+        self._decide(version, "undecided", reason, by)
+
+    def _decide(self, version: str, status: AdapterStatus, reason: str, by: str) -> None:
         with self._database.transaction(alone=True) as connection:
             adapter = registered_adapter(connection, version)
-            self._change(connection, adapter, "undecided", reason, by)
+            self._change(connection, adapter, status, reason, by)
 
     def rollback(self, role: str, by: str, *, reason: str = "rolled back") -> str | None:
         """Take the active adapter of a role back, durably.

@@ -52,7 +52,7 @@ def begin_test(
         status="running",
         started_us=at_us,
     )
-    _add(connection, test, at_us)
+    LIVE_TESTS.add(connection, test, at_us)
     return test
 
 
@@ -66,7 +66,7 @@ def end_test(
 ) -> LiveTest:
     """Write down how a test has ended, with the ratings that count now; return it."""
     ended = replace(weighed(connection, test), status=status, reason=reason, ended_us=at_us)
-    _add(connection, ended, at_us)
+    LIVE_TESTS.add(connection, ended, at_us)
     return ended
 
 
@@ -92,10 +92,6 @@ def add_answer(connection: Connection, interaction_id: str, part: LiveAnswer) ->
         "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (interaction_id, part.test_id, part.unit, int(part.is_candidate)),
     )
-
-
-def _add(connection: Connection, test: LiveTest, at_us: int) -> None:
-    LIVE_TESTS.add(connection, test, at_us)
 
 
 _MARKS = (

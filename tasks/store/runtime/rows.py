@@ -180,9 +180,7 @@ class Reward:
         """Redacted JSON of all other fields; ``None`` if there are none."""
         details: dict[str, Any] = {
             "signals": None if self.signals is None else dict(self.signals),
-            "engagement_score": self.engagement_score,
-            "grading_score": self.grading_score,
-            "cost": self.cost,
+            **fields_of(self, "engagement_score", "grading_score", "cost"),
             "metadata": None if self.metadata is None else dict(self.metadata),
         }
         members = {name: value for name, value in details.items() if value is not None}

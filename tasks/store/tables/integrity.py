@@ -4,7 +4,6 @@ Digests find any changed bit.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,35 +25,23 @@ from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.tables import GENERATIONS, RUNS, TABLES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
-    """One file that is torn, changed, empty, foreign or missing."""
-
-    path: Path
-    table: str
-    """Table it belongs to; ``journal`` for the journal."""
-    reason: str
-
-
-def check_store(root: Path) -> list[Damage]:
-    """Return what is wrong with the store; nothing if all is well."""
+def check_store(root: Path) -> dict[Path, str]:
+    """Return each file that is torn, changed, empty, foreign or missing, with what is wrong with it."""
     resolution = resolve(root)
-    damages = []
+    damaged: dict[Path, str] = {}
     with in_memory() as connection:
         for table in TABLES.values():
             for file in resolution.files[table.name]:
                 reason = past_signals(partial(_problem, connection, table, file), connection)
                 if reason is not None:
-                    damages.append(Damage(path=Path(file), table=table.name, reason=reason))
-        named = {damage.path for damage in damages}
-        damages.extend(
-            damage for damage in _not_as_committed(resolution) if damage.path not in named
-        )
+                    damaged[Path(file)] = reason
+        for path, reason in _not_as_committed(resolution):
+            damaged.setdefault(path, reason)
     journal = root / JOURNAL_FILE
     reason = journal_damage(journal) if journal.exists() else None
     if reason is not None:
-        damages.append(Damage(path=journal, table="journal", reason=reason))
-    return damages
+        damaged[journal] = reason
+    return damaged
 
 
 def _problem(connection: duckdb.DuckDBPyConnection, table: Table, file: str) -> str | None:
@@ -85,14 +72,13 @@ def _problem(connection: duckdb.DuckDBPyConnection, table: Table, file: str) -> 
     return None
 
 
-def _not_as_committed(resolution: Resolution) -> Iterator[Damage]:
+def _not_as_committed(resolution: Resolution) -> Iterator[tuple[Path, str]]:
     """Compare the files with those that the commit markers name."""
     for marker in (*resolution.files[RUNS.name], *resolution.files[GENERATIONS.name]):
         path = Path(marker)
         for table, digest in committed(marker):
             file = path.parents[2] / table / path.parent.name / path.name
             if file.exists() and digest_in(file) != digest:
-                reason = f"{path} committed another file"
-                yield Damage(path=file, table=table, reason=reason)
+                yield file, f"{path} committed another file"
     for name, reason in missing_files(resolution.files, TABLES):
-        yield Damage(path=Path(name), table=Path(name).parents[1].name, reason=reason)
+        yield Path(name), reason

@@ -32,7 +32,7 @@ from tasks.store.layout import (
 )
 from tasks.store.tables.catalog import renew_catalog, write_catalog
 from tasks.store.tables.damage import digest_in
-from tasks.store.tables.integrity import Damage, check_store
+from tasks.store.tables.integrity import check_store
 from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.query import Reader
@@ -285,9 +285,9 @@ class ParquetStore(Reader):
         values: dict[str, Any] = {field.name: rows[0][field.name] for field in fields(Checkpoint)}
         return Checkpoint(**values)
 
-    def check(self) -> list[Damage]:
-        """Read every visible file and the journal; return what is wrong, nothing if all is well."""
-        return check_store(self.path) if self.exists else []
+    def check(self) -> dict[Path, str]:
+        """Read every visible file and the journal; return what is wrong with each damaged one."""
+        return check_store(self.path) if self.exists else {}
 
     def close(self) -> None:
         """Free DuckDB's memory; safe to call twice, and the store can be used again."""
