@@ -5,6 +5,8 @@ An expression is parsed by ``ast`` and walked over a white list: comparisons, ``
 Nothing is ever evaluated by Python itself; powers, calls, attributes and text arithmetic do not
 exist here, and size and depth are bounded, so no expression can be slow or harmful.
 
+Numbers are exact fractions of what is written: 0.1 + 0.2 is 0.3, as a reader expects of steps of 0.1.
+
 Semantics: a constraint that uses a parameter which is not active *does not apply* and holds. One
 that cannot be computed for a candidate (division by zero, a text compared with a number) does
 not hold.
@@ -16,6 +18,8 @@ import operator
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from convergence_core.records import Params
@@ -27,7 +31,7 @@ MAX_NODES = 200
 MAX_DEPTH = 25
 """Levels of nesting at most."""
 
-_ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
+_ARITHMETIC: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction | int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -45,7 +49,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
-_ORDER: dict[str, Callable[[float, float], bool]] = {
+_ORDER: dict[str, Callable[[Fraction, Fraction], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -255,11 +259,25 @@ def _holds(op: str, left: Any, right: Any) -> bool:
 
 def _equal(left: Any, right: Any) -> bool:
     """Numbers are equal by value, and never to a boolean or a text."""
-    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+    return isinstance(left, bool) == isinstance(right, bool) and bool(
+        _exact(left) == _exact(right)
+    )
 
 
-def _number(value: Any) -> int | float:
+def _exact(value: Any) -> Any:
+    return _fraction(value) if isinstance(value, float) else value
+
+
+@lru_cache(maxsize=4096)
+def _fraction(value: float) -> Fraction:
+    try:
+        return Fraction(str(value))
+    except ValueError:
+        raise ArithmeticError(f"{value} is not finite") from None
+
+
+def _number(value: Any) -> Fraction:
     """Return a number; texts have neither arithmetic nor an order here."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
         raise TypeError(value)
-    return value
+    return _fraction(value) if isinstance(value, float) else Fraction(value)

@@ -141,3 +141,28 @@ def test_no_text_does_more_than_raise_a_value_error(text):
         return
     params = dict.fromkeys(expression.names, 3)
     assert expression.evaluate(params) in (True, False)
+
+
+TENTHS = [k / 10 for k in range(11)]
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("a + b <= 0.3", lambda i, j: i + j <= 3),
+        ("a + b < 0.3", lambda i, j: i + j < 3),
+        ("a - b > 0.1", lambda i, j: i - j > 1),
+        ("a + b == 1", lambda i, j: i + j == 10),
+        ("a - b not in [0.1, 0.2]", lambda i, j: i - j not in (1, 2)),
+        ("b * 3 != a", lambda i, j: 3 * j != i),
+        ("a % 0.2 == 0.1", lambda i, j: i % 2 == 1),
+        ("a // 0.1 == b * 10", lambda i, j: i == j),
+        ("a / 3 * 3 == b", lambda i, j: i == j),
+        ("-a % 0.3 == b", lambda i, j: -i % 3 == j),
+    ],
+)
+def test_decimal_steps_are_compared_as_they_are_written(text, holds):
+    expression = parse(text)
+    for i, a in enumerate(TENTHS):
+        for j, b in enumerate(TENTHS):
+            assert expression.evaluate({"a": a, "b": b}) is holds(i, j), (a, b)
