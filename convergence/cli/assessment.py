@@ -229,7 +229,16 @@ def _means(assessment: "Assessment") -> str:
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
 
     means = means_of(assessment)
-    metrics = [f"{name} {phrases.number(value)}" for name, value in means["metrics"].items()]
+    answers = [case.second for case in assessment.cases if case.second is not None]
+
+    def coverage(name: str) -> str:
+        n = sum(name in answer.metrics for answer in answers)
+        return "" if n == len(answers) else f" (known of {n:,} of {len(answers):,} cases)"
+
+    metrics = [
+        f"{name} {phrases.number(value)}{coverage(name)}"
+        for name, value in means["metrics"].items()
+    ]
     price = means["cost_usd"]
     parts = [
         *metrics,
@@ -243,11 +252,14 @@ def means_of(assessment: "Assessment") -> dict[str, Any]:
     """Return mean metrics, latency and price of the current settings' answers."""
     from tasks.report.evidence import mean_of_known  # noqa: PLC0415 - brings DuckDB
 
-    answers = [case.second for case in assessment.cases if case.second is not None]
+    cases = [case for case in assessment.cases if case.second is not None]
+    answers = [case.second for case in cases if case.second is not None]
     names = sorted({name for answer in answers for name in answer.metrics})
+    weights = [case.weight for case in cases]
     return {
         "metrics": {
-            name: mean_of_known(answer.metrics.get(name) for answer in answers) for name in names
+            name: mean_of_known((answer.metrics.get(name) for answer in answers), weights)
+            for name in names
         },
         "latency_ms": mean_of_known(answer.latency_ms for answer in answers),
         "cost_usd": mean_of_known(answer.cost_usd for answer in answers),

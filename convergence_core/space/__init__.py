@@ -1,6 +1,14 @@
 """Search space: parameters, conditions, constraints and identity."""
 
-from convergence_core.space.parameters import Choice, Float, Integer, Parameter, When, same_value
+from convergence_core.space.parameters import (
+    Choice,
+    Float,
+    Integer,
+    Parameter,
+    When,
+    same_params,
+    same_value,
+)
 from convergence_core.space.space import Space
 
 __all__ = [
@@ -10,5 +18,6 @@ __all__ = [
     "Parameter",
     "Space",
     "When",
+    "same_params",
     "same_value",
 ]

@@ -32,6 +32,11 @@ def same_value(a: object, b: object) -> bool:
     return isinstance(a, bool) == isinstance(b, bool) and a == b
 
 
+def same_params(a: Mapping[str, ParamValue], b: Mapping[str, ParamValue]) -> bool:
+    """Return whether two configurations have the same parameters with the same values."""
+    return a.keys() == b.keys() and all(same_value(a[name], b[name]) for name in a)
+
+
 def _as_number(value: object) -> int | float:
     if isinstance(value, bool | int | float) and math.isfinite(value):
         return value
@@ -311,7 +316,11 @@ class Choice:
             return str(value).lower()
         if self.kind == "text":
             return self._variant(index)
-        text = " ".join(str(value).split())
+        text = _plain(self.choices[index])
+        alike = [choice for choice in self.choices if _plain(choice) == text]
+        if len(alike) > 1 and isinstance(self.choices[index], str):
+            is_text = all(isinstance(choice, str) for choice in alike)
+            text = f"{text} #{index + 1}" if is_text else f'"{text}"'
         return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…#{index + 1}"
 
     def spelling(self, value: ParamValue) -> ParamValue:
@@ -337,6 +346,10 @@ Parameter: TypeAlias = Float | Integer | Choice
 def _described(parameter: Float | Integer) -> dict[str, Json]:
     names = ("min", "max", "log", "step", "default")
     return {"type": parameter.kind, **fields_of(parameter, *names)}
+
+
+def _plain(choice: ParamValue) -> str:
+    return str(choice).lower() if isinstance(choice, bool) else " ".join(str(choice).split())
 
 
 def _stem(path: str) -> str:

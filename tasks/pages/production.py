@@ -6,6 +6,7 @@ from typing import Any
 
 from convergence_core.errors import NoArmsError, RunNotFoundError
 from convergence_core.result.number_text import UNKNOWN, evidence, plural, reward, whole_percent
+from convergence_core.space import same_params
 from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time, tabs_of
 from tasks.report.blocks import (
     Action,
@@ -226,7 +227,7 @@ def _key(arm: Arm) -> tuple[str, str]:
 
 
 def _is_champion(arm: Arm, champion: Champion | None) -> bool:
-    return champion is not None and dict(champion.params) == dict(arm.params)
+    return champion is not None and same_params(champion.params, arm.params)
 
 
 def _shares(runtime: RuntimeStore, system: str) -> dict[tuple[str, str], tuple[int, float]]:

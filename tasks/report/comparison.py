@@ -18,6 +18,7 @@ from convergence_core.result import (
 )
 from convergence_core.result.number_text import UNKNOWN, milliseconds, plural
 from convergence_core.search.recommend import paired_difference
+from convergence_core.space import same_value
 from tasks.inputs.cases import groups_of
 from tasks.report import phrases
 from tasks.report.answers import (
@@ -192,7 +193,7 @@ def compared(store: ParquetStore, first: Subject, second: Subject) -> PairCompar
     return PairComparison(
         first=first,
         second=second,
-        parameters={name: pair for name, pair in values.items() if pair[0] != pair[1]},
+        parameters={name: pair for name, pair in values.items() if not same_value(*pair)},
         shared=tuple(_judged(_shared(pairs, cases or (), level), first, second, records[1])),
         per_answer=(
             _per_answer(case.first for case in pairs),

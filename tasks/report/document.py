@@ -18,6 +18,7 @@ from convergence_core.result import (
 from convergence_core.result.number_text import plural
 from convergence_core.result.verdict import answer_usd, is_free, price_sentence, verdict_of
 from convergence_core.search.source_report import SourceReport
+from convergence_core.space import same_value
 from tasks.report import phrases
 from tasks.report.answers_section import ARROW, MOST_GAINED, report_blocks
 from tasks.report.blocks import (
@@ -218,7 +219,7 @@ def _compared(
     names = [
         name
         for name in dict.fromkeys(name for setting_values in params for name in setting_values)
-        if len(params) == 1 or params[0].get(name) != params[1].get(name)
+        if len(params) == 1 or not same_value(params[0].get(name), params[1].get(name))
     ]
     rows += [(code(clean(name)), *settings(name)) for name in names[:n_settings]]
     n_more = len(names) - len(names[:n_settings])
@@ -367,7 +368,7 @@ def _value(params: Params, name: str, other: Params | None = None) -> Inline:
 _ABOUT_ADJUSTED = (
     "Configurations ran on different numbers of cases, some easier than others. Adjusted means "
     "estimate the metric over all search cases: they remove the difficulty of the cases, and pull "
-    "configurations with few cases toward the average. Measured means use the same evaluations for both."
+    "configurations with few cases toward the average. Measured means cover the cases where both have a value."
 )
 
 

@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby, repeat
 from typing import Any, TypeAlias
 
 from convergence_core.posterior.case_effects import adjusted_means
@@ -33,16 +33,27 @@ SELECT candidate_id, count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS 
 FROM evaluations WHERE run_id = $run AND role = 'search' GROUP BY candidate_id
 """
 
-_METRICS = """
-WITH per_case AS (
+METRICS_BY_CASE = """by_case AS (
   SELECT m.candidate_id, m.role, m.metric, m.case_id, avg(m.value) AS value,
          coalesce(max(e.weight), 1.0) AS w
   FROM metrics m JOIN evaluations e USING (run_id, eval_id)
-  WHERE m.run_id = $run AND m.role <> 'search' AND isfinite(m.value) GROUP BY ALL)
-SELECT candidate_id, role, metric, sum(w * value) / sum(w) AS value
-FROM per_case GROUP BY candidate_id, role, metric ORDER BY metric
-"""
+  WHERE m.run_id = $run AND isfinite(m.value) GROUP BY ALL)"""
+WEIGHTED_MEAN = "sum(w * value) / sum(w)"
 """By case and then by the cases' weights, as mean rewards are."""
+
+_METRICS = f"""
+WITH {METRICS_BY_CASE},
+measured AS (
+  SELECT role, metric, count(DISTINCT candidate_id) AS n FROM by_case
+  WHERE candidate_id IN (SELECT unnest($pair)) GROUP BY ALL),
+common AS (
+  SELECT role, metric, case_id FROM by_case JOIN measured USING (role, metric)
+  WHERE candidate_id IN (SELECT unnest($pair)) GROUP BY role, metric, case_id, n HAVING count(*) = n)
+SELECT candidate_id, role, metric, {WEIGHTED_MEAN} AS value
+FROM by_case LEFT JOIN common c USING (role, metric, case_id)
+WHERE role <> 'search' AND (c.case_id IS NOT NULL OR candidate_id NOT IN (SELECT unnest($pair)))
+GROUP BY candidate_id, role, metric ORDER BY metric
+"""  # noqa: S608 - constants
 
 _METRIC_CELLS = """
 SELECT metric, candidate_id, case_id, avg(value) AS value, count(*) AS n
@@ -107,6 +118,7 @@ def metrics_of(
     run_id: str,
     *,
     compared: Sequence[str] = (),
+    pair: Collection[str] = (),
     case_weights: Mapping[str, float] | None = None,
 ) -> Metrics:
     """Return the means of all metrics; of ``search`` adjusted for the cases that each candidate answered.
@@ -115,6 +127,7 @@ def metrics_of(
         store: holds the run.
         run_id: the run.
         compared: candidates whose metrics in the search are read, in a form that compares them.
+        pair: candidates whose measured means cover the cases where each of them has a value.
         case_weights: search case → positive weight; absent ones weigh 1.
 
     Raises:
@@ -122,7 +135,7 @@ def metrics_of(
     """
     run = {"run": run_id}
     metrics: dict[str, dict[Role, dict[str, float]]] = {}
-    for row in store.rows(_METRICS, run):
+    for row in store.rows(_METRICS, {**run, "pair": [*pair]}):
         if row["value"] is not None and math.isfinite(row["value"]):
             by_role = metrics.setdefault(row["candidate_id"], {})
             by_role.setdefault(row["role"], {})[row["metric"]] = row["value"]
@@ -137,10 +150,12 @@ def metrics_of(
     return metrics
 
 
-def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are known; ``None`` if none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def mean_of_known(
+    values: Iterable[float | None], weights: Iterable[float] = repeat(1.0)
+) -> float | None:
+    """Return the mean of the values that are known, by their weights; ``None`` if none is."""
+    known = [(value, w) for value, w in zip(values, weights, strict=False) if value is not None]
+    return sum(value * w for value, w in known) / sum(w for _, w in known) if known else None
 
 
 def parsed_text(text: str | None) -> Json:

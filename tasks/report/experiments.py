@@ -1,7 +1,7 @@
 """Raw results in the files of version 0.1: candidates and evaluations.
 
 ``score`` of a candidate is its posterior mean reward, as in the report: candidates were asked
-different cases, so the plain means of the rows beside it, ``raw_mean_reward`` and those of metrics
+different cases, so the means of the rows beside it, ``raw_mean_reward`` and those of metrics
 under ``raw_metric.`` or ``raw_metrics``, do not compare.
 """
 
@@ -12,17 +12,18 @@ from typing import Any, TextIO, TypeAlias
 
 from convergence_core.records import Case, Json
 from tasks.report import phrases
-from tasks.report.evidence import parsed_text
+from tasks.report.evidence import METRICS_BY_CASE, WEIGHTED_MEAN, parsed_text
 from tasks.store.tables.csv_cells import csv_writer
 from tasks.store.tables.parquet_store import ParquetStore
 
 CELLS_AT_ONCE = 20_000
 """Evaluations held in memory while files are written."""
 
-_CANDIDATES = """
-WITH means AS (
-  SELECT candidate_id, metric, avg(value) AS value FROM metrics
-  WHERE run_id = $run AND role = 'search' GROUP BY ALL HAVING isfinite(avg(value))),
+_CANDIDATES = f"""
+WITH {METRICS_BY_CASE},
+means AS (
+  SELECT candidate_id, metric, {WEIGHTED_MEAN} AS value FROM by_case
+  WHERE role = 'search' GROUP BY candidate_id, metric),
 plain AS (
   SELECT candidate_id, map_from_entries(list((metric, value) ORDER BY metric)) AS metrics
   FROM means GROUP BY candidate_id)
@@ -36,7 +37,7 @@ FROM candidates c LEFT JOIN leaderboard l USING (run_id, candidate_id)
      LEFT JOIN plain USING (candidate_id)
 WHERE c.run_id = $run
 ORDER BY c.generation, l.rank NULLS LAST, c.candidate_id
-"""
+"""  # noqa: S608 - constants
 
 _EVALUATIONS = """
 WITH texts AS (
@@ -56,7 +57,7 @@ ORDER BY e.candidate_id, e.role <> 'search', e.role, e.generation, e.case_id, e.
 
 Experiment: TypeAlias = Mapping[str, Any]
 """One candidate: a row of ``_CANDIDATES`` with ``params``. ``rank``, ``score`` and its interval are ``None``
-without a reward; ``metrics`` are plain means over its own search cells, which other candidates were not
+without a reward; ``metrics`` are means over its own search cases by their weights, which other candidates were not
 asked; ``n_rows`` counts evaluations of all roles, skipped ones included."""
 
 

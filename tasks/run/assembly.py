@@ -24,6 +24,7 @@ from convergence_core.search.learner import Learner
 from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
 from convergence_core.search.study_state import StudyState
+from convergence_core.space import same_params
 from convergence_core.space.builder import widened
 from tasks.games.game_cases import with_used_cases
 from tasks.inputs.environment import Environment, check_priced
@@ -365,5 +366,6 @@ def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
         n_champions=n_champions,
         n_champions_apart=n_apart,
         has_baseline=baseline is not None,
-        has_champion=champion is not None and champion.params != baseline,
+        has_champion=champion is not None
+        and (baseline is None or not same_params(champion.params, baseline)),
     )

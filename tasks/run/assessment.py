@@ -68,7 +68,7 @@ class Assessment:
     """The champion's answers first, the current settings' second, lowest first."""
     unasked: tuple[str, ...]
     n_missing: int
-    """Cells without a reward."""
+    """Cases of which an evaluation has no reward."""
     limit: str | None
     """Limit of the budget that was reached, in words; ``None`` means none."""
     n_calls: int
@@ -82,8 +82,6 @@ class Assessment:
         Args:
             fail_under: least mean reward; ``None`` means any.
         """
-        n = len(self.unasked)
-        n += sum(case.second is None or case.second.reward is None for case in self.cases)
         n_cases = len(self.cases) + len(self.unasked)
         problems = [
             Check(
@@ -91,7 +89,7 @@ class Assessment:
                 passed=not self.n_missing,
                 sentence="every case has a reward"
                 if not self.n_missing
-                else f"{n or self.n_missing} of {n_cases} cases have no reward "
+                else f"{self.n_missing} of {n_cases} cases have no reward, or not for every answer "
                 "(network, server, metric or budget), so the test is not complete",
             )
         ]
@@ -291,7 +289,7 @@ def _assessment(
         of_champion=mean_interval(other, **weighing),
         difference=paired_difference(present_rewards, other, **weighing) if is_apart else None,
         cases=worst_first(cases),
-        n_missing=sum(evaluation.reward is None for evaluation in evaluations),
+        n_missing=len({e.cell.case_id for e in evaluations if e.reward is None}),
         unasked=tuple(c.case_id for c in run.loaded.cases if c.case_id not in known),
         # Without the advice to resume, which is a search's.
         limit=None if reached is None else reached.partition(" Raise it")[0],

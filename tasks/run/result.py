@@ -97,8 +97,13 @@ def collect(
     top = ranking[:MAX_LEADERBOARD]
     shown = [ranked.candidate_id for ranked in top]
     compared = dict.fromkeys(shown if baseline_id is None else [*shown, baseline_id])
+    winner_id = None if recommendation is None else recommendation.candidate_id
     metrics = metrics_of(
-        run.store, run.run_id, compared=[*compared], case_weights=run.past.case_weights
+        run.store,
+        run.run_id,
+        compared=[*compared],
+        pair={name for name in (winner_id, baseline_id) if name is not None},
+        case_weights=run.past.case_weights,
     )
     final = final or Final.of((), loaded.cases, level)
     names = space.names(_points(ranking, search, final))

@@ -1,5 +1,6 @@
 """``test``: current settings on all cases, exit codes, journal and budget, JUnit XML."""
 
+import re
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -113,6 +114,45 @@ def test_an_answer_that_never_came_is_an_error_and_no_green_test(here: Path, cli
     assert "cases have no reward" in done.out
     suite = junit(here)
     assert int(suite.get("errors", "")) == len(suite.findall("testcase/error")) > 0
+
+
+WEIGHED = """
+api: {name: weighed, function: "bot.py:answer"}
+search_space: {parameters: {a: {type: int, min: 1, max: 2, default: 1}}}
+evaluation:
+  repeats: 2
+  test_cases:
+    inline:
+      - {id: five, input: "5", expected: "5", weight: 3}
+      - {id: text, input: "The answer is 6.", expected: "6"}
+      - {id: gone, input: "gone", expected: "1"}
+  metrics:
+    contains: {weight: 1}
+    exact_match: {weight: 0}
+    number: {type: numeric, weight: 0}
+"""
+
+
+def test_metrics_are_weighed_as_rewards_are_and_cases_without_a_reward_counted_once(
+    here: Path, cli: Runner
+):
+    (here / "bot.py").write_text("def answer(input, params):\n    return input\n")
+    (here / "optimization.yaml").write_text(
+        WEIGHED.replace('      - {id: gone, input: "gone", expected: "1"}\n', "")
+    )
+    done = cli("test")
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    assert re.search(r"exact_match 0\.750?\b", said)
+    assert re.search(r"number 1[.0]* \(known of 1 of 2 cases\)", said)
+    (here / "known.py").write_text(
+        "def known(result, expected):\n    return None if result == 'gone' else 1.0\n"
+    )
+    (here / "optimization.yaml").write_text(
+        WEIGHED + '    known: {type: function, function: "known.py:known", weight: 1}\n'
+    )
+    done = cli("test")
+    assert "1 of 3 cases have no reward" in done.out
 
 
 @pytest.fixture

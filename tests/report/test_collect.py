@@ -30,6 +30,7 @@ from convergence_core.space.builder import build_space
 from tasks.inputs.cases import split_holdout
 from tasks.inputs.loader import Loaded
 from tasks.report.candidates import Final
+from tasks.report.experiments import experiments
 from tasks.report.files import write_results
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
@@ -259,6 +260,36 @@ def test_the_winner_and_the_default_are_estimated_apart_by_role(finished):
     assert (winner.fresh.n_cases, winner.search.n_cases) == (12, 12)
     assert winner.metrics["holdout"]["worth"] == pytest.approx(expected)
     assert winner.metrics["search"]["latency_ms"] == 5.0
+
+
+def test_measured_means_of_winner_and_default_cover_the_same_cases(told):
+    failed = HOLDOUT_IDS[:2]
+    broken = evaluated(GOOD, failed, None, "holdout", status="error", metrics={}, reward=0.0)
+    good = evaluated(GOOD, HOLDOUT_IDS[2:], None, "holdout")
+    default = evaluated(DEFAULT, HOLDOUT_IDS, None, "holdout")
+    trials = (
+        Trial(candidate=GOOD, evaluations=broken.evaluations + good.evaluations),
+        default,
+    )
+    told.finish(*trials)
+    result = told.collect(*trials)
+    for report, candidate in ((result.winner, GOOD), (result.baseline, DEFAULT)):
+        expected = np.mean([worth(candidate, case_id) for case_id in HOLDOUT_IDS[2:]])
+        assert report.metrics["holdout"]["worth"] == pytest.approx(expected)
+
+
+def test_raw_metrics_of_candidates_weigh_cases_as_rewards_do(told):
+    trial = evaluated(GOOD, SEARCH_IDS[:2], 2)
+    values = zip(trial.evaluations, (1.0, 0.0), (3.0, 1.0), strict=True)
+    rows = [
+        evaluation_row(RUN, replace(e, metrics={"half": value}), weight=weight)
+        for e, value, weight in values
+    ]
+    n = told.n_generations
+    generations = [{"run_id": RUN, "generation": n, "n_evaluations": 2, "posterior_mean": 0.4}]
+    told.store.publish(RUN, n, {"evaluations": rows, "generations": generations})
+    shown = {row["candidate_id"]: row["metrics"] for row in experiments(told.store, RUN)}
+    assert shown[GOOD.candidate_id]["half"] == 0.75
 
 
 def test_differences_are_paired_over_cases(finished):

@@ -7,6 +7,8 @@ import pytest
 
 from convergence_core.records import Params
 from convergence_core.result import RunResult
+from tasks.report.blocks import Grid, code
+from tasks.report.document import document
 from tests.support.results import bare_result, failed_result, made_up_result
 
 
@@ -27,6 +29,21 @@ def test_parameters_keep_their_types():
     assert [(type(v), v) for v in again.winner.params.values()] == [
         (type(params[name]), params[name]) for name in sorted(params)
     ]
+
+
+def test_a_change_from_1_to_true_is_a_row_of_the_report():
+    result = made_up_result()
+    assert result.winner is not None
+    assert result.baseline is not None
+    result = replace(
+        result,
+        winner=replace(result.winner, params={"a": True, "same": 1}),
+        baseline=replace(result.baseline, params={"a": 1, "same": 1.0}),
+    )
+    (grid,) = [block for block in document(result) if isinstance(block, Grid)][:1]
+    names = [row[0] for row in grid.rows]
+    assert code("a") in names
+    assert code("same") not in names
 
 
 def test_the_headline_is_the_most_trustworthy_estimate():

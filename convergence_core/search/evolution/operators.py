@@ -12,7 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from convergence_core.records import Candidate, Params, ParamValue
-from convergence_core.space import Choice, Float, Integer, Parameter, Space, same_value
+from convergence_core.space import (
+    Choice,
+    Float,
+    Integer,
+    Parameter,
+    Space,
+    same_params,
+    same_value,
+)
 
 N_TRIES = 20
 """Attempts at one child before any other point of the space is drawn."""
@@ -64,7 +72,7 @@ def mutate(
     """
     for _ in range(N_TRIES):
         child = _moved(space, params, rng, rate)
-        if not _same(child, params) and space.satisfied(child):
+        if not same_params(child, params) and space.satisfied(child):
             return child
     return _other(space, rng, (params,))
 
@@ -80,11 +88,11 @@ def crossover(
     differing = sum(not same_value(a.get(name), b.get(name)) for name in space.parameters)
     for _ in range(N_TRIES if differing > 1 else 0):
         child = space.complete(_mixed(space, a, b, rng), rng)
-        if not (_same(child, a) or _same(child, b)) and space.satisfied(child):
+        if not (same_params(child, a) or same_params(child, b)) and space.satisfied(child):
             return child
     for _ in range(N_TRIES):
         child = mutate(space, a if rng.random() < 0.5 else b, rng, 0.0)
-        if not (_same(child, a) or _same(child, b)):
+        if not (same_params(child, a) or same_params(child, b)):
             return child
     return _other(space, rng, (a, b))
 
@@ -139,11 +147,6 @@ class Breeder:
             children[child.candidate_id] = child
         missing = n - len(children)
         return [*children.values(), *fresh(self.space, rng, seen | children.keys(), missing)]
-
-
-def _same(a: Params, b: Params) -> bool:
-    """Return whether two canonical points are one; unlike ``==``, 1 is not ``True``."""
-    return a.keys() == b.keys() and all(same_value(a[name], b[name]) for name in a)
 
 
 def _moved(

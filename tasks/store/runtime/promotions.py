@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from convergence_core.space import same_params
 from tasks.store.runtime.rows import Champion, GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.schema import CHAMPIONS, LOOKS
@@ -76,7 +77,7 @@ def previous_champion(store: RuntimeStore, system: str) -> Champion | None:
         if len(line) > 1 and champion.reason.startswith("rollback"):
             line.pop()
             # Others were promoted during a ramp, and never confirmed.
-            while len(line) > 1 and line[-1].params != champion.params:
+            while len(line) > 1 and not same_params(line[-1].params, champion.params):
                 line.pop()
         else:
             line.append(champion)

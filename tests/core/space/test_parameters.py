@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from convergence_core.space import Choice, Float, Integer, Space, same_value
+from convergence_core.space import Choice, Float, Integer, Space, same_params, same_value
 from tests.core.space.strategies import EXAMPLES, floats, integers, rng
 
 # -- numbers -----------------------------------------------------------------------------------
@@ -92,6 +92,19 @@ def test_spans_beyond_the_resolution_of_floats_are_coarsened():
             value = parameter.sample(g)
             assert parameter.from_unit(parameter.to_unit(value)) == value
         assert parameter.canonical(parameter.max) <= parameter.max
+
+
+def test_no_two_choices_look_alike():
+    choices = (1, True, "1", 1.5, "true", "a b", "a  b", "True")
+    choice = Choice(kind="categorical", choices=choices)
+    shown = [choice.show(value) for value in choices]
+    assert shown == ["1", "true", '"1"', "1.5", '"true"', "a b #6", "a b #7", "True"]
+
+
+def test_configurations_are_equal_by_value_and_kind():
+    assert same_params({"a": 1, "b": "x"}, {"b": "x", "a": 1.0})
+    assert not same_params({"a": 1}, {"a": True})
+    assert not same_params({"a": 1}, {"a": 1, "b": 2})
 
 
 def test_choices_that_are_the_same_value_are_refused():
