@@ -56,9 +56,9 @@ class Recommendation:
     after the price of prompt length. If this one is probably feasible, only feasible ones count.
     """
     ranking: tuple[Ranked, ...]
-    """All candidates with a reward: the probably feasible by cautious estimate, then by id, those
-    last whose rewards the surrogate had no row for, followed by the others by decreasing probability
-    of being feasible."""
+    """All candidates with a reward: the probably feasible by cautious estimate, of equal ones the
+    defaults first and then the oldest, those last whose rewards the surrogate had no row for, followed
+    by the others by decreasing probability of being feasible."""
     lead: "Lead | None" = None
     """Lead over the requested rival; ``None`` without a rival or without its reward."""
 
@@ -133,12 +133,12 @@ def recommend(
     cautious, _ = worth.interval(CAUTIOUS_LEVEL)
     is_unread = posterior.rows < 0  # beyond the surrogate's rows: its rewards are in no posterior
     feasible = _feasible(goals, members)
-    order = sorted(
-        range(len(members)),
-        key=lambda i: (_doubt(feasible[i]), is_unread[i], -cautious[i], posterior.ids[i]),
-    )
+    ranks, defaults = _ranks(cautious), surrogate.space.baseline()
+    moves = [candidate.params != defaults for candidate in candidates]
+    keys = [*zip(map(_doubt, feasible), is_unread, ranks, moves, strict=True)]
+    order = sorted(range(len(members)), key=keys.__getitem__)  # of equal ones, the oldest first
     bias = SelectionBias.of_memory(state.memory)
-    by_reward = sorted(order, key=lambda i: -cautious[i])  # the infeasible ones, too
+    by_reward = sorted(order, key=lambda i: ranks[i])  # the infeasible ones, too
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
     leading = leaders, order[:N_CONTENDERS]
     claims = _claims(fitted, posterior, members, leading, level=level, bias=bias)
@@ -169,6 +169,15 @@ def recommend(
         ranking=ranking,
         lead=_lead(fitted, state, ranking, rival_id, rng),
     )
+
+
+def _ranks(estimates: np.ndarray) -> np.ndarray:
+    """Return ranks, the highest estimate first, (n,); what differs by rounding alone shares one."""
+    order = np.argsort(-estimates, kind="stable")
+    falls = np.diff(estimates[order], prepend=estimates[order[:1]]) < -ALIKE
+    ranks = np.empty(len(order), dtype=np.intp)
+    ranks[order] = np.cumsum(falls)
+    return ranks
 
 
 def _claims(

@@ -19,7 +19,7 @@ from convergence_core.search.recommend import (
     recommend,
 )
 from convergence_core.search.sampler import SearchState
-from convergence_core.space import Float, Space
+from convergence_core.space import Choice, Float, Space
 from tests.core.posterior.archives import archive, candidate, surrogate, two_way
 
 
@@ -192,6 +192,26 @@ def test_a_candidate_whose_rewards_have_no_row_is_not_recommended():
     assert best is not None
     assert best.candidate_id in {"m29", "m31"}
     assert len(best.ranking) == 60
+
+
+@pytest.mark.parametrize("default", ["m0", "m3", "m5", None])
+@pytest.mark.parametrize("noise", [0.0, 1e-12])
+def test_equal_evidence_keeps_the_defaults_else_the_oldest(default, noise):
+    """A target that ignores its parameters moves no setting, whatever the ids."""
+    names = [f"m{i}" for i in (4, 2, 5, 0, 3, 1)]
+    evidence = archive(
+        {name: {f"c{j}": (j % 2) - noise * (name == default) for j in range(6)} for name in names}
+    )
+    choice = Choice(kind="categorical", choices=tuple(sorted(names)), default=default)
+    best = recommend(
+        SearchState(archive=evidence),
+        rng=np.random.default_rng(0),
+        surrogate=SpaceModel(space=Space(parameters={"x": choice})),
+    )
+    assert best is not None
+    first = "m4" if default is None else default
+    rest = [name for name in names if name != first]
+    assert [ranked.candidate_id for ranked in best.ranking] == [first, *rest]
 
 
 @pytest.mark.statistical
