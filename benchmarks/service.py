@@ -206,7 +206,10 @@ def main() -> None:
             configure(Path(folder), provider)
             serve = f"convergence serve --token {TOKEN} --port 0 --rate 0"
             ours = [*python, *serve.split()]
-            commands = [[*python, "benchmarks.service", "bare"], [*ours, "--store", folder]]
+            commands = [
+                [*python, "benchmarks.service", "bare"],
+                [*ours, "--store", f"{folder}/store"],
+            ]
             if args.litellm:
                 proxy = f"--host 127.0.0.1 --port {LITELLM_PORT} --config litellm.yaml"
                 chat = [*ours, "--chat", "--config", "optimization.yaml"]
