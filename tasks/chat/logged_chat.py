@@ -5,7 +5,8 @@ the version that gave it.
 
 Where the configuration's system has arms on offer, each answer is one's: the parameters of its arm, and a
 decision that its rating rewards. Otherwise the champion answers, or the defaults. Where an arm's provider
-fails, the best arm with another model answers. That arm was not drawn, so its answer has no decision.
+fails, the best arm with another model answers. That arm was not drawn, so its answer has no decision. The
+first one's decision is void, as is one whose call the day's limit refuses.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import (
     ConfigurationError,
     EvaluationFault,
+    EvaluatorFault,
     InfrastructureFault,
     NoArmsError,
 )
@@ -351,6 +353,11 @@ class LoggedChat:
                 return other
         return None
 
+    def _void(self, prepared: PreparedPrompt) -> None:
+        """Take back the decision of a prompt that its arm did not answer, for no fault of its own. Blocks."""
+        if prepared.chosen is not None and prepared.chosen.decision_id is not None:
+            self._systems.store.void(prepared.chosen.decision_id)
+
     @property
     def role_names(self) -> tuple[str, ...]:
         """Every role that can answer, the built-in ones first."""
@@ -380,7 +387,10 @@ class LoggedChat:
         while True:
             try:
                 return prepared, await self._answered(prepared, pass_on)
-            except InfrastructureFault:
+            except (InfrastructureFault, EvaluatorFault) as fault:
+                await asyncio.to_thread(self._void, prepared)
+                if isinstance(fault, EvaluatorFault):
+                    raise
                 failed.add(prepared.model)
                 other = await asyncio.to_thread(self._fallback, prepared, failed)
                 if n_passed or other is None:

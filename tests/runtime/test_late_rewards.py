@@ -78,6 +78,20 @@ def test_a_decision_without_a_reward_in_its_window_teaches_what_the_settings_sta
     assert bandit.update(second.decision_id, 0.0).status == "duplicate"
 
 
+def test_a_void_decision_waits_for_no_reward_and_misses_none(tmp_path: Path, clock: Clock):
+    bandit = serve(tmp_path, clock, expires_after_s=WINDOW_S, missing_reward=0.0)
+    store, chosen = bandit._store, bandit.select("u")
+    assert chosen.decision_id is not None
+    store.void(chosen.decision_id)
+    assert bandit.evidence().n_open == 0
+    clock.now += int(WINDOW_S * 1e6)
+    store.reward_missing("bot", 1)
+    assert [arm.n for arm in store.arms(1)] == [0, 0]
+    assert sum(bandit.evidence().numbers) == 0
+    assert bandit.update(chosen.decision_id, 1.0).status == "late"
+    assert [arm.n for arm in store.arms(1)] == [0, 0]
+
+
 def test_contextual_arms_learn_what_the_settings_state_of_a_missing_reward(
     tmp_path: Path, clock: Clock
 ):

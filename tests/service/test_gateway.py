@@ -1,5 +1,6 @@
 """The official OpenAI client against a served system: only base URL and model change."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -172,6 +173,34 @@ def test_the_best_arm_with_another_model_answers_for_one_whose_provider_fails(
     ((kept, _),) = talk.feedback.history("ada")
     assert kept.decision_id is None
     assert [arm.n for arm in systems.arms("system")] == [0, 0, 0]
+
+
+def expire(store: RuntimeStore) -> None:
+    """Let the windows of all decisions pass, and give what is missing its reward."""
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE decisions SET expires_us = 1 WHERE expires_us > 1")
+    store.reward_missing("system", 1)
+
+
+@pytest.mark.parametrize(
+    ("answers", "n_missing"),
+    [
+        ({"down": error_answer(500), "up": chat_answer("yes")}, 0),
+        ({"down": error_answer(500), "up": error_answer(503)}, 0),
+        ({"down": error_answer(400), "up": chat_answer("yes")}, 1),
+        ({"down": chat_answer("yes"), "up": chat_answer("yes")}, 1),
+    ],
+    ids=["another arm answers", "none answers", "refused", "answered"],
+)
+def test_an_arm_whose_provider_fails_misses_no_reward(talk, client, store, answers, n_missing):
+    systems = offer(
+        store, {"model": "down"}, {"model": "up"}, expires_after_s=60, missing_reward=0.0
+    )
+    talk.answer = lambda request: answers[request.body["model"]]
+    with contextlib.suppress(openai.APIStatusError):
+        client.chat.completions.create(model=MODEL, messages=[ASKED])
+    expire(store)
+    assert [arm.n for arm in systems.arms("system")] == [n_missing, 0]
 
 
 def test_no_other_arm_answers_for_one_that_refuses_or_when_all_fail(talk, client, store):

@@ -42,6 +42,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.service.conftest import SECRETS
 from tests.service.test_chat import COMPLETIONS, HI, Talk
+from tests.service.test_gateway import expire, offer
 from tests.support.chat_servers import chunk, events
 from tests.support.configurations import chat_api, mapping
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
@@ -159,6 +160,15 @@ def test_a_call_of_unknown_price_is_refused_under_a_limit_with_its_fix(talks):
         assert "unknown for 'm'" in message
         assert "allow_unknown_prices: true" in message
     assert talk.provider.requests == []
+
+
+def test_an_arm_whose_call_the_limit_refuses_misses_no_reward(talks, store):
+    talk = talks(max_usd=0.0001)
+    systems = offer(store, {"model": "m"}, expires_after_s=60, missing_reward=0.0)
+    assert talk.post(SHORT).status_code == 429
+    assert store.fetch("SELECT count(*) FROM decisions") == [(1,)]
+    expire(store)
+    assert [arm.n for arm in systems.arms("system")] == [0]
 
 
 def test_a_second_service_of_a_store_cannot_keep_the_same_limit(talks):

@@ -117,6 +117,7 @@ class LoggedDecision:
     context_json: str | None
     created_us: int
     expires_us: int | None
+    """First moment that is too late for its reward; ``None`` means never, and 0 that none is awaited."""
     is_fresh: bool
     """Whether this request sampled the arm; false if its user or session kept it."""
 

@@ -23,7 +23,7 @@ from tasks.store.runtime.rows import (
     StoredPolicy,
 )
 from tasks.store.runtime.schema import ARMS, DECISIONS, GROUPS, POLICIES, RUNTIME, RUNTIME_FILE
-from tasks.store.runtime.writes import MOST_MISSING, retire, revise, reward_missing
+from tasks.store.runtime.writes import MOST_MISSING, retire, revise, reward_missing, void_decision
 from tasks.store.shared_database import SharedStore, has_shared
 
 _ADD = (
@@ -54,7 +54,7 @@ _WITHOUT_REWARD = (
     "GROUP BY d.version, d.arm_id ORDER BY d.version, d.arm_id"
 )
 _OPEN = _WITHOUT_REWARD.format("NULL", "(d.expires_us IS NULL OR d.expires_us > ?)")
-_EXPIRED = _WITHOUT_REWARD.format("?", "d.expires_us <= ?")
+_EXPIRED = _WITHOUT_REWARD.format("?", "d.expires_us > 0 AND d.expires_us <= ?")
 
 
 class RuntimeStore(SharedStore):
@@ -211,6 +211,11 @@ class RuntimeStore(SharedStore):
             with self.database.transaction() as connection:
                 if reward_missing(connection, system, group_id, self.now_us()) < MOST_MISSING:
                     return
+
+    def void(self, decision_id: str) -> None:
+        """Take back a decision whose request its arm did not answer; see ``writes``."""
+        with self.database.transaction() as connection:
+            void_decision(connection, decision_id)
 
 
 def has_runtime(path: Path | str) -> bool:

@@ -54,9 +54,10 @@ _RESTART = (
 _RETIRE = "UPDATE arms SET retired_us = ? WHERE group_id = ? AND arm_id = ? AND retired_us IS NULL"
 _EXPLORE = "UPDATE groups SET explore_until = n + ?, trust = 0 WHERE id = ?"
 _SETTINGS = "SELECT settings_json FROM systems WHERE system = ?"
+_VOID = "UPDATE decisions SET expires_us = 0 WHERE decision_id = ?"
 _ABSENT = (
     "SELECT d.decision_id, d.expires_us FROM decisions d WHERE d.group_id = ? AND d.expires_us <= ? "
-    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
+    "AND d.expires_us > 0 AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
     "AND r.status IN ('ok', 'late')) ORDER BY d.seq LIMIT ?"
 )
 MOST_MISSING: Final = 1_000
@@ -129,7 +130,7 @@ def take_reward(
         raise WrongUserError.of(str(new.decision_id), new.user_id or "")
     settings = _settings(row[6] if known else None)
     missing = settings.get("missing_reward")
-    if known and missing is not None and row[3] is None and row[2] is not None and now >= row[2]:
+    if known and missing is not None and row[3] is None and row[2] and now >= row[2]:
         absent = Reward(decision_id=new.decision_id)
         take_reward(connection, system, absent, missing, row[2] - 1)
         row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
@@ -179,6 +180,11 @@ def reward_missing(connection: Connection, system: str, group_id: int, now: int)
             connection, system, Reward(decision_id=decision_id), missing, int(expires_us) - 1
         )
     return len(rows)
+
+
+def void_decision(connection: Connection, decision_id: str) -> None:
+    """Close a decision whose request its arm did not answer: its window is empty, and no reward is missing."""
+    connection.execute(_VOID, (decision_id,))
 
 
 def retire(connection: Connection, group_id: int, arm_id: str, now: int) -> bool:

@@ -181,7 +181,7 @@ decisions (seq): One choice of an arm for a request.
 14 | fresh          | bool |        | drawn for this request; false: kept by user or session
 7  | context_json   | text |        | features of the request
 8  | created_at     | ts   |        |
-10 | expires_at     | ts   |        | later rewards are late; NULL: never
+10 | expires_at     | ts   |        | later rewards are late; NULL: never, 1970: void
 9  | run_id         | text |        | run that the arm comes from
 """)
 
