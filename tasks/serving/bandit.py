@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from convergence_core.bandit.features import Feature
-from convergence_core.bandit.propensities import GROWTH, Policy
+from convergence_core.bandit.propensities import Policy
 from convergence_core.errors import NoArmsError
 from convergence_core.gate.best_arm_test import BestArmTest, verdict_shares
 from convergence_core.records import Json
@@ -42,6 +42,9 @@ from tasks.store.runtime.writes import is_outdated, log_decision
 
 OTHERS_PATIENCE = 2.0
 """How many times as stale a version may be that another process is about to replace."""
+
+MISSING_LOOKS = 0.1
+"""Part of the window of rewards after which a process looks for those that are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +119,8 @@ class Bandit:
         """Whether it was in force when last looked at."""
         self._patience = 1.0
         self._contextual: ContextualFold | None = None
-        self._missing_due = 0.0
-        """Rewards with which contextual arms look for missing ones again."""
+        self._missing_due_us = 0
+        """Moment at which it looks for missing rewards again."""
 
     def select(
         self,
@@ -198,12 +201,14 @@ class Bandit:
         Raises:
             NoArmsError: no arm is on offer.
         """
+        now, expires = self._store.now_us(), self.settings.expires_after_s
+        if self.settings.missing_reward is not None and expires and now >= self._missing_due_us:
+            self._missing_due_us = now + int(expires * MISSING_LOOKS * 1e6)
+            self._store.reward_missing(self.system, self._group().group_id)
         version = self._version if self._is_current else None
         if version is None:
             version = self._current(request)
         arm = version.policy.choose(uniform)
-        now = self._store.now_us()
-        expires = self.settings.expires_after_s
         context = request.context if version.context is None else version.context
         return version, NewDecision(
             decision_id=decision_id(now),
@@ -300,10 +305,6 @@ class Bandit:
         """Return the policy of contextual arms for one request."""
         if self._contextual is None:
             self._contextual = ContextualFold(self._store, group)
-        if self.settings.missing_reward is not None and group.n >= self._missing_due:
-            self._store.reward_missing(self.system, group.group_id)
-            group = self._group()
-            self._missing_due = group.n + max(1.0, GROWTH * group.n)
         arms = self._on_offer(self._store.arms(group.group_id))
         context = request.context or {}
         features = request.features
@@ -341,9 +342,6 @@ class Bandit:
 
     def _next_version(self, group: Group) -> PolicyVersion | None:
         """Make and store the next version; ``None`` means another process was first."""
-        if self.settings.missing_reward is not None:
-            self._store.reward_missing(self.system, group.group_id)
-            group = self._group()
         all_arms = self._store.arms(group.group_id)
         arms = self._on_offer(all_arms)
         test = None

@@ -11,6 +11,7 @@ from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime import runtime_store, watches
+from tasks.store.runtime.rows import ArmKind
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.rebuilt_counts import rebuilt
 
@@ -76,6 +77,25 @@ def test_a_decision_without_a_reward_in_its_window_teaches_what_the_settings_sta
     assert sum(arm.alpha - arm.base_alpha for arm in arms) == 0.0
     assert rebuilt(store, 1) == {arm.arm_id: (arm.alpha, arm.beta) for arm in arms}
     assert bandit.update(second.decision_id, 0.0).status == "duplicate"
+
+
+@pytest.mark.parametrize("kind", ["beta", "linear"])
+def test_arms_learn_of_missing_rewards_though_none_ever_comes(
+    tmp_path: Path, clock: Clock, kind: ArmKind
+):
+    with RuntimeStore(tmp_path / "store", now_us=clock) as store:
+        store.offer("bot", "default", [offer_of({}, "a")], trust=0.5, kind=kind)
+        settings = RuntimeConfig(
+            system="bot", kind=kind, expires_after_s=WINDOW_S, missing_reward=0.0
+        )
+        store.save_settings("bot", settings.model_dump(mode="json"))
+        bandit = Bandit(store, "bot")
+        for _ in range(5):
+            bandit.select("u", context={"x": 1})
+        assert store.arms(1)[0].n == 0
+        clock.now += int(WINDOW_S * 1e6)
+        bandit.select("u", context={"x": 1})
+        assert store.arms(1)[0].n == 5
 
 
 def test_a_void_decision_waits_for_no_reward_and_misses_none(tmp_path: Path, clock: Clock):
