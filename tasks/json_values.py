@@ -76,6 +76,12 @@ def _convert(value: object, where: str) -> Json:
     return _convert(_simpler(value, where), where)
 
 
+def _is_whole(value: decimal.Decimal) -> bool:
+    """Whether a decimal is an integer, written without a fraction, of which a float may lose digits."""
+    exponent = value.as_tuple().exponent
+    return isinstance(exponent, int) and 0 <= exponent <= MAX_INT_BITS // 4
+
+
 _SCALARS = frozenset({str, int, float})
 
 
@@ -101,7 +107,9 @@ def _simpler(value: object, where: str) -> object:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     numpy = sys.modules.get("numpy")  # numpy values exist only if numpy is loaded
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
-        simpler = value.tolist()
+        is_short = value.dtype.kind == "f" and value.dtype.itemsize < 8
+        # As it is written: np.float32(3.1) is 3.1, not 3.0999999046325684.
+        simpler = value.astype(str).astype(float).tolist() if is_short else value.tolist()
         if type(simpler) is not type(value):
             return simpler
     raise NotJsonError(
@@ -118,7 +126,7 @@ _SIMPLER: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = 
     (int, int),
     (float, float),
     ((datetime.datetime, datetime.date, datetime.time), lambda value: value.isoformat()),
-    (decimal.Decimal, float),
+    (decimal.Decimal, lambda value: int(value) if _is_whole(value) else float(value)),
     ((uuid.UUID, PurePath), str),
 )
 

@@ -543,8 +543,11 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
 
     try:
         frame = pl.read_parquet(path)
-        short = pl.col(pl.Float32)  # 1.1 would become 1.100000023841858
-        rows = frame.with_columns(short.cast(pl.String).cast(pl.Float64)).to_dicts()
+        # Through texts, as 1.1 would become 1.100000023841858.
+        kinds = frame.schema
+        for number in (pl.String(), pl.Float64()):
+            frame = frame.cast({name: _widened(kind, number) for name, kind in kinds.items()})
+        rows = frame.to_dicts()
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         rule = f"must be a parquet file: {one_line(str(error), 200, redacted_text)}"
         raise report.error(rule, "Write it again.", value=repr(str(path))) from None
@@ -552,8 +555,7 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     problems: list[Problem] = []
     for number, row in enumerate(rows, start=1):
         try:
-            plain = cast("dict[str, Any]", to_json(row))
-            plain |= {n: _WrittenFloat(str(x)) for n, x in row.items() if isinstance(x, Decimal)}
+            plain = cast("dict[str, Any]", _with_texts(to_json(row), row))
             has_input = any(name == "input" or name.startswith("input.") for name in plain)
             cases.append(_of_json(_of_row(plain) if has_input else _with_fields(plain), None))
         except NotJsonError as error:
@@ -561,6 +563,33 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
             fix = "Convert the column to texts or finite numbers."
             problems.append(report.problem(rule, fix))
     return cases, problems
+
+
+def _widened(kind: Any, number: Any) -> Any:
+    """Return a type of polars with another one in place of ``Float32``, at any depth."""
+    import polars as pl  # noqa: PLC0415 - as in ``_parquet``
+
+    if kind == pl.Float32:
+        return number
+    if isinstance(kind, pl.Struct):
+        return pl.Struct({field.name: _widened(field.dtype, number) for field in kind.fields})
+    if isinstance(kind, pl.List):
+        return pl.List(_widened(kind.inner, number))
+    return (
+        pl.Array(_widened(kind.inner, number), kind.size) if isinstance(kind, pl.Array) else kind
+    )
+
+
+def _with_texts(plain: Any, raw: Any) -> Any:
+    """Return the JSON of a value in which decimals know how they are written."""
+    if isinstance(raw, Decimal) and isinstance(plain, float):
+        return _WrittenFloat(str(raw))
+    if isinstance(raw, dict):
+        pairs = zip(plain.items(), raw.values(), strict=True)
+        return {key: _with_texts(value, other) for (key, value), other in pairs}
+    if isinstance(raw, list):
+        return [_with_texts(*pair) for pair in zip(plain, raw, strict=True)]
+    return plain
 
 
 _READERS: dict[str, Callable[[str, Reporter], RawCases]] = {

@@ -1,11 +1,15 @@
 """Dotted paths, placeholders, shortening."""
 
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from convergence_core.records import Json
 from tasks.http.request_templates import Values, placeholders
-from tasks.json_values import MISSING, clean_text, parse_path, pick
+from tasks.json_values import MISSING, as_text, clean_text, parse_path, pick, to_json
 
 DATA: dict[str, Json] = {"a": {"b": [{"c": 1}, {"c": 2}]}, "x.y": 3, "0": "zero", "n": None}
 
@@ -32,6 +36,23 @@ def test_dotted_paths_lead_through_mappings_and_lists(path, value):
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(ValueError, match="path"):
         parse_path(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Decimal("12345678901234567890"), "12345678901234567890"),
+        (Decimal("1E+3"), "1000"),
+        (Decimal("3.10"), "3.1"),
+        (np.float32(3.1), "3.1"),
+        (np.float16(0.1), "0.1"),
+        (np.array([[1.1], [2.5]], np.float32), "[[1.1], [2.5]]"),
+        (np.float64(0.1), "0.1"),
+        (np.int64(2**62 + 1), str(2**62 + 1)),
+    ],
+)
+def test_numbers_keep_their_digits(value: Any, text: str):
+    assert as_text(to_json({"x": value})) == f'{{"x": {text}}}'
 
 
 @given(st.text(alphabet=st.characters()))

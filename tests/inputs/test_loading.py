@@ -113,7 +113,16 @@ def test_parquet_gives_the_same_cases(tmp_path):
         ([2**63 - 1], pl.Int64, 2**63 - 1, 0),
         ([Decimal("29.90")], pl.Decimal(10, 2), 29.9, 1),
         ([Decimal("29.95")], pl.Decimal(10, 2), 29.95, 0),
+        ([Decimal(12345678901234567890)], pl.Decimal(20, 0), 12345678901234567890, 0),
         ([date(2024, 1, 2)], pl.Date, "2024-01-02", 0),
+        ([[1.1, None]], pl.List(pl.Float32), [1.1, None], 0),
+        ([[1.1, 2.2]], pl.Array(pl.Float32, 2), [1.1, 2.2], 0),
+        (
+            [{"a": [{"b": 3.3}], "c": Decimal("29.90")}],
+            pl.Struct({"a": pl.List(pl.Struct({"b": pl.Float32})), "c": pl.Decimal(10, 2)}),
+            {"a": [{"b": 3.3}], "c": 29.9},
+            1,
+        ),
     ],
 )
 def test_typed_cells_of_parquet_keep_what_is_written(tmp_path, cells, dtype, value, n_warnings):
