@@ -4,6 +4,7 @@ Each names key, rule, value and fix.
 """
 
 import difflib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -370,10 +371,9 @@ _CURRENCY = re.compile(r"^(?:US)?\$|^USD\b|\$$|\bUSD$", re.IGNORECASE)
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        return math.isfinite(float(text)) and len(text) <= 40
     except ValueError:
         return False
-    return len(text) <= 40
 
 
 def _literal_rule(path: Path, data: Any, value: Any) -> _Words:

@@ -545,8 +545,8 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
         frame = pl.read_parquet(path)
         # Through texts, as 1.1 would become 1.100000023841858.
         kinds = frame.schema
-        for number in (pl.String(), pl.Float64()):
-            frame = frame.cast({name: _widened(kind, number) for name, kind in kinds.items()})
+        for kind in (pl.String(), pl.Float64()):
+            frame = frame.cast({name: _widened(of, kind) for name, of in kinds.items()})
         rows = frame.to_dicts()
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         rule = f"must be a parquet file: {one_line(str(error), 200, redacted_text)}"

@@ -6,8 +6,10 @@ a form that cannot be compared, ``ValueError`` that the expected value is.
 
 import json
 import re
+import sys
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
@@ -39,7 +41,8 @@ LIKENESSES: Final = ("similarity", "bleu", "rouge")
 """Types that say how near an answer is, not whether it is right."""
 MOST_CELLS: Final = 4_000_000
 """Of the table in which rouge-score finds a longest common subsequence: a second, and 80 MB."""
-_WORD = re.compile(r"[^\W_]+")
+_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+"""Escaped character in a JSON text."""
 _NUMBER = re.compile(
     r"(?:([-+]?)[$€£]?|[$€£]\s*([-+]))\s*((?=\.?\d)(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*[$€£%]?"
 )
@@ -113,6 +116,9 @@ _CHECKED: Final = (
 _METRIC: Final = TypeAdapter[MetricConfig](MetricConfig)
 
 
+_NO_CHECK: Final = "must hold at least one check"
+
+
 @dataclass(frozen=True, slots=True)
 class _Check:
     """A comparison that one case names for itself."""
@@ -137,6 +143,8 @@ class _Check:
 def _checks(config: BaseMetric, result: Json, expected: Json) -> float:  # noqa: ARG001
     """Weighted share of a case's own checks that the result passes."""
     checks = _read_checks(expected)
+    if not checks:
+        raise ValueError(_NO_CHECK)
     total = sum(check.weight for check in checks)
     return sum(check.weight * check.value(result) for check in checks) / total
 
@@ -171,7 +179,8 @@ def _check(check: Json) -> _Check:
         )
     if isinstance(threshold, bool) or not isinstance(threshold, int | float | None):
         raise ValueError("must hold checks whose `threshold` is a number")
-    if (wrong := check_expected(config, check["expected"])) is not None:
+    is_empty = config.type == "checks" and check["expected"] == []
+    if (wrong := _NO_CHECK if is_empty else check_expected(config, check["expected"])) is not None:
         raise ValueError(f"{wrong} (check of type `{config.type}`)")
     return _Check(comparison(config), check["expected"], config.weight, is_negated, threshold)
 
@@ -193,18 +202,31 @@ def _exact_match(config: TextMetric, result: Json, expected: Json) -> float:
 
 def _contains(config: TextMetric, result: Json, expected: Json) -> float:
     """1 if the result's text holds the expected text, or all of a list of them."""
-    text = _tidy(config, result)
-    return float(
-        result is not None and all(_tidy(config, p) in text for p in _expected_texts(expected))
-    )
+    texts = [_tidy(config, text) for text in _texts(result)]
+    parts = [_tidy(config, part) for part in _expected_texts(expected)]
+    return float(bool(texts) and all(any(part in text for text in texts) for part in parts))
 
 
 def _regex(config: RegexMetric, result: Json, expected: Json) -> float:
     """1 if the result's text holds the pattern, or else the expected text, or any of a list, as a pattern."""
-    texts = set() if result is None else {as_text(result), _normal(as_text(result))}
+    texts = {form for text in _texts(result) for form in (text, _normal(text))}
     sources = answers_of(expected) if config.pattern is None else [config.pattern]
-    patterns = [_pattern(source, case_sensitive=config.case_sensitive) for source in sources]
+    patterns = [
+        _pattern(form, case_sensitive=config.case_sensitive)
+        for source in sources
+        for form in ([source, _normal(source)] if isinstance(source, str) else [source])
+    ]
     return float(any(p.search(text) is not None for p in patterns for text in texts))
+
+
+def _texts(result: Json) -> list[str]:
+    """Return a result as text: a mapping or a list as JSON, and with its line ends and quotes as they are."""
+    if result is None:
+        return []
+    text = as_text(result)
+    if isinstance(result, str):
+        return [text]
+    return [text, _ESCAPE.sub(lambda found: str(json.loads(f'"{found[0]}"')), text)]
 
 
 def _numeric(config: NumericMetric, result: Json, expected: Json) -> float:
@@ -250,6 +272,7 @@ def _alike(config: SimilarityMetric, result: Json, expected: Json) -> float:
     """
     import jellyfish  # noqa: PLC0415 - only those who measure it pay for it
 
+    result, expected = _as_json(result, expected), _as_json(expected, result)
     a, b = _tidy(config, result), _tidy(config, expected)
     if a == b:  # two empty texts, whose distance has no length to be divided by, among others
         return 1.0
@@ -265,6 +288,15 @@ def _alike(config: SimilarityMetric, result: Json, expected: Json) -> float:
             return _jaccard(a, b)
 
 
+def _as_json(value: Json, other: Json) -> Json:
+    """Return the mapping or list in a text that is compared with one, else the value."""
+    if isinstance(value, str) and isinstance(other, dict | list):
+        with suppress(ValueError, RecursionError):
+            parsed: Json = json.loads(value, parse_constant=_refuse_constant)
+            return parsed if isinstance(parsed, dict | list) else value
+    return value
+
+
 def _jaccard(a: str, b: str) -> float:
     """Return the share of words that both have, of the words that either has."""
     words, others = set(a.split()), set(b.split())
@@ -275,10 +307,7 @@ def _jaccard(a: str, b: str) -> float:
 
 def _bleu(config: TextMetric, scorer: Any, result: Json, expected: Json) -> float:
     """Sentence BLEU, in [0, 1]; the texts of a list are the references of one answer."""
-    text, references = (
-        _tidy(config, result),
-        [_tidy(config, answer) for answer in answers_of(expected)],
-    )
+    text, references = _answer_and_references(config, result, expected)
     if text in references:  # whose score may be 100.00000000000004, and is 0 of two empty texts
         return 1.0
     return min(1.0, float(scorer.sentence_score(text, references).score) / 100)
@@ -292,12 +321,12 @@ def _bleu_scorer() -> Any:
 
 def _rouge(config: RougeMetric, scorer: Any, result: Json, expected: Json) -> float:
     """F1 of a ROUGE, in [0, 1]; of a list of expected texts, the one most alike."""
-    text, *references = (as_text(item).strip() for item in (result, *answers_of(expected)))
+    text, references = _answer_and_references(config, result, expected)
     if text in references:  # one word has no pairs of words, and a score of 0
         return 1.0
     n, most = (
-        len(_WORD.findall(text)),
-        max(len(_WORD.findall(reference)) for reference in references),
+        len(_word().findall(text)),
+        max(len(_word().findall(reference)) for reference in references),
     )
     if config.method == "rougeL" and n * most > MOST_CELLS:
         raise ValueError(
@@ -305,6 +334,15 @@ def _rouge(config: RougeMetric, scorer: Any, result: Json, expected: Json) -> fl
             f"`expected` {most:,}. Write `method: rouge2`, or lower `max_tokens`."
         )
     return float(scorer.score_multi(references, text)[config.method].fmeasure)
+
+
+def _answer_and_references(
+    config: BaseMetric, result: Json, expected: Json
+) -> tuple[str, list[str]]:
+    answers = answers_of(expected)
+    if isinstance(result, str):
+        result = next((r for a in answers if (r := _as_json(result, a)) is not result), result)
+    return _tidy(config, result), [_tidy(config, _as_json(answer, result)) for answer in answers]
 
 
 def _rouge_scorer(method: str) -> Any:
@@ -317,12 +355,22 @@ class _Words:
     """Tokenizer for rouge-score, whose own one drops all letters but a to z."""
 
     def tokenize(self, text: str) -> list[str]:
-        return _WORD.findall(text.lower())
+        return _word().findall(text.lower())
 
 
-def _tidy(config: CasedMetric, value: Json) -> str:
+@lru_cache(maxsize=1)
+def _word() -> re.Pattern[str]:
+    """Return the pattern of a word: letters and digits, with the marks and joiners that follow them."""
+    every = map(chr, range(sys.maxunicode + 1))
+    marks = "".join(c for c in every if unicodedata.category(c).startswith("M"))
+    return re.compile(rf"[^\W_](?:[^\W_]|[{marks}\u200c\u200d])*")
+
+
+def _tidy(config: BaseMetric, value: Json) -> str:
     text = "" if value is None else _normal(as_text(value)).strip()
-    return text if config.case_sensitive else text.casefold()
+    return (
+        text.casefold() if isinstance(config, CasedMetric) and not config.case_sensitive else text
+    )
 
 
 def _normal(text: str) -> str:

@@ -25,6 +25,7 @@ from tasks.models.text_embedder import text_embedder
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
 from tasks.report.evidence import (
+    Metrics,
     costs_of,
     counts_of,
     curve_of,
@@ -96,15 +97,7 @@ def collect(
     ranking = () if recommendation is None else recommendation.ranking
     top = ranking[:MAX_LEADERBOARD]
     shown = [ranked.candidate_id for ranked in top]
-    compared = dict.fromkeys(shown if baseline_id is None else [*shown, baseline_id])
-    winner_id = None if recommendation is None else recommendation.candidate_id
-    metrics = metrics_of(
-        run.store,
-        run.run_id,
-        compared=[*compared],
-        pair={name for name in (winner_id, baseline_id) if name is not None},
-        case_weights=run.past.case_weights,
-    )
+    metrics = _metrics(run, recommendation, shown, baseline_id)
     final = final or Final.of((), loaded.cases, level)
     names = space.names(_points(ranking, search, final))
     view = View(
@@ -142,6 +135,19 @@ def collect(
     if not explains:
         return result
     return _with_reasons(result, run, recommendation, view, fitted)
+
+
+def _metrics(
+    run: Run, recommendation: Recommendation | None, shown: Sequence[str], baseline_id: str | None
+) -> Metrics:
+    """Return the metrics of the candidates that are shown, of winner and defaults on the same cases."""
+    defaults = () if baseline_id is None else (baseline_id,)
+    winner = () if recommendation is None else (recommendation.candidate_id,)
+    compared = [*dict.fromkeys([*shown, *defaults])]
+    weights = run.past.case_weights
+    return metrics_of(
+        run.store, run.run_id, compared=compared, pair={*winner, *defaults}, case_weights=weights
+    )
 
 
 def _routing(run: Run, view: View) -> Routing:

@@ -14,6 +14,12 @@ TYPES: dict[str, Rule] = {
         "must be a whole number",
         "Write 3, without quotes",
     ),
+    "NaN without a dot": (
+        {"budget/max_usd": "NaN"},
+        "budget.max_usd",
+        "must be a number",
+        "Write digits, e.g. 1.",
+    ),
     "number with underscores": (
         {"budget/max_calls": "1_000"},
         "budget.max_calls",

@@ -103,6 +103,9 @@ def test_exact_match(config, result, expected, value):
         ({}, "red and blue", ["red", "blue"], 1),
         ({}, "red", ["red", "blue"], 0),
         ({}, {"list": [1, 22]}, 22, 1),
+        ({}, {"text": 'say "hi"\nnow \\ é'}, 'say "hi"\nnow \\ é', 1),
+        ({}, {"text": 'say "hi"'}, r"say \"hi\"", 1),
+        ({}, ["a\tb"], "a b", 0),
         ({}, "it is 2", 2.0, 1),
         ({}, None, "n", 0),
     ],
@@ -115,6 +118,10 @@ def test_contains(config, result, expected, value):
     ("config", "result", "expected", "value"),
     [
         ({"pattern": r"\d{3}"}, "call 911", None, 1),
+        ({"pattern": "cafe\u0301"}, "caf\u00e9", None, 1),
+        ({}, "caf\u00e9", ["tea", "cafe\u0301"], 1),
+        ({"pattern": r'"hi"\s+now'}, {"text": 'say "hi"\nnow'}, None, 1),
+        ({"pattern": r"^(?!.*error)"}, {"a": "fine", "b": "error"}, None, 0),
         ({"pattern": r"^\d{3}$"}, "call 911", None, 0),
         ({}, "call 911", r"\d+", 1),
         ({"case_sensitive": False}, "ABC", "abc", 1),
@@ -284,6 +291,10 @@ def test_bleu_is_that_of_sacrebleu(config, result, expected, value):
         ({}, "в москве", "Москва", 0.0),
         ({}, "Это Москва.", "Москва", 2 / 3),
         ({}, "", "Paris", 0.0),
+        ({}, "cafe\u0301 noir", "un caf\u00e9", 0.5),
+        ({}, "मैं हिन्दी", "मैं हिंदी", 0.5),
+        ({}, "\u06a9\u062a\u0627\u0628\u200c\u0647\u0627", "\u06a9\u062a\u0627\u0628", 0.0),
+        ({}, '{"b": 2,"a": "x y"}', {"a": "x y", "b": 2}, 1.0),
     ],
 )
 def test_rouge_is_that_of_rouge_score_for_every_alphabet(config, result, expected, value):
@@ -500,3 +511,24 @@ def test_all_functions_that_cannot_be_loaded_are_told_at_once(tmp_path):
     assert "function" in told["d"].rule
     assert "exists" in told["e"].rule
     assert "no_such_module_here" in told["f"].fix
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({"b": 2, "a": 1}, '{"a":1,\n "b": 2}'),
+        ('{"b":2,"a":1}', {"a": 1, "b": 2}),
+        ([1, {"x": "é"}], ['[1,{"x":"\\u00e9"}]']),
+    ],
+)
+def test_similarity_compares_json_with_its_text_by_value(result, expected):
+    assert value_of({"type": "similarity"}, result, expected) == 1.0
+
+
+@pytest.mark.parametrize("expected", [[], [{"type": "checks", "expected": []}]])
+def test_checks_without_any_are_refused(expected):
+    config = {"type": "checks", "expected_field": "mine"}
+    case = {"id": "a", "input": "x", "expected": {"mine": [{"type": "contains", "expected": "x"}]}}
+    (metric,) = made(case=case, quality={"weight": 1, **config})
+    with pytest.raises(EvaluatorFault, match="must hold at least one check"):
+        measure(metric, "x", {"mine": expected})
