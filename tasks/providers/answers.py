@@ -16,6 +16,8 @@ REFUSAL = "refusal"
 EMPTY = "empty_reply"
 ABSENT = "no_answer"
 """Error type of a 200 that holds no answer at all: the server's doing, so it is tried again."""
+_ENDS = frozenset({"stop", "end_turn", ""})
+"""Finish reasons that servers write beside nothing, too."""
 REASONING = "reasoning_content"
 """Field of a message that holds its thinking, as DeepSeek, vLLM and SGLang name it."""
 _REASONING_FIELDS = (REASONING, "reasoning", "thinking")
@@ -29,6 +31,8 @@ class RawAnswer(NamedTuple):
     first_token_ms: float | None
     """Since sending; ``None`` if it was not streamed."""
     latency_ms: float
+    fault: EvaluationFault | None = None
+    """Error that the answer reports in place of its end; ``None`` if it reports none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,8 +238,9 @@ def _blank_fault(
     reason: str | None, usage: Usage, *, is_absent: bool, is_thought_alone: bool
 ) -> EvaluationFault:
     """Return the fault of an answer without text and calls: the model's, if the model did anything."""
-    if is_absent or not (reason or usage.completion_tokens or is_thought_alone):
-        lack = "no choice" if is_absent else "no text, no finish reason and no billed tokens"
+    has_ended = reason is not None and (bool(usage.total) or reason not in _ENDS)
+    if is_absent or not (has_ended or usage.completion_tokens or is_thought_alone):
+        lack = "no choice" if is_absent else "no text and no billed tokens"
         return InfrastructureFault(
             f"the server's answer holds {lack}", error_type=ABSENT, may_be_billed=True
         )

@@ -11,16 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import httpx
-
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json
 from convergence_core.thought_tags import TextCallback
-from tasks.http.faults import bare
 from tasks.json_values import as_text
 from tasks.providers.answers import ChatCompletion, read_anthropic
 from tasks.providers.chat import ChatSettings, Provider
-from tasks.providers.faults import check_finished
 from tasks.providers.fields import Mapped, Unsupported, settled
 from tasks.providers.streams import AnthropicJoiner
 
@@ -363,7 +359,4 @@ class AnthropicChat(Provider):
         headers = {"anthropic-version": API_VERSION}
         url = f"{self.base_url}{_PATH}"
         answer = await self._post(url, whole, joiner, query=query, headers=headers)
-        self._check_chat(answer.raw)
-        url, secret = bare(self.base_url), self._settings.secret
-        check_finished(answer.raw, httpx.Headers(), url=url, secret=secret)
-        return read_anthropic(answer, is_split=self._settings.separate_thinking)
+        return self._completion(answer, read_anthropic)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 import httpx
 
+from convergence_core.budget.usage import usage_of
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.records import Json
 from convergence_core.thought_tags import AnswerPieces, TextCallback, begins_within
@@ -18,7 +19,7 @@ from tasks.http.clients import ClientSettings, HttpClient, Stopwatch
 from tasks.http.faults import bad_body_fault, bare
 from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion, RawAnswer
-from tasks.providers.faults import provider_fault, reported_fault
+from tasks.providers.faults import provider_fault, reported_fault, unfinished_fault
 from tasks.providers.fields import Mapped, Unsupported
 from tasks.providers.streams import (
     DONE,
@@ -197,9 +198,29 @@ class Provider(ABC):
             async with self._client.exchange(
                 "POST", url, shown=bare(self.base_url), **content
             ) as (response, stopwatch):
-                return await self._read(response, joiner, stopwatch)
+                answer = await self._read(response, joiner, stopwatch)
         except EvaluationFault as fault:
             raise _without_secrets(fault, sent) from None
+        url, secret = bare(self.base_url), self._settings.secret
+        told = answer.fault or unfinished_fault(
+            answer.raw, httpx.Headers(), url=url, secret=secret
+        )
+        return answer._replace(fault=told and _without_secrets(told, sent))
+
+    def _completion(
+        self, answer: RawAnswer, read: Callable[..., ChatCompletion]
+    ) -> ChatCompletion:
+        """Return the completion of an answer; one that reports an error and its tokens holds the fault.
+
+        Raises:
+            EvaluationFault: the answer reports an error and no tokens, or is none of a chat model.
+        """
+        if answer.fault is None:
+            self._check_chat(answer.raw)
+        elif usage_of(answer.raw).total is None:
+            raise answer.fault
+        done = read(answer, is_split=self._settings.separate_thinking)
+        return replace(done, fault=answer.fault or done.fault)
 
     async def _read(
         self, response: httpx.Response, joiner: Joiner | None, stopwatch: Stopwatch
@@ -212,7 +233,7 @@ class Provider(ABC):
             stopwatch: of the exchange.
 
         Raises:
-            EvaluationFault: it reports an error, is no JSON object, or was cut.
+            EvaluationFault: its status is an error, it is no JSON object, or was cut.
         """
         kind = response.headers.get("content-type", "text/event-stream").lower()
         is_whole = joiner is None or response.status_code >= 300
@@ -221,9 +242,10 @@ class Provider(ABC):
             is_whole = is_whole or EVENTS.match(response.content) is None
         if joiner is None or is_whole:
             latency_ms = stopwatch.read_ms()
-            return RawAnswer(self._parsed(response), None, latency_ms)
+            return self._parsed(response, response.content, latency_ms)
         first_token_ms: float | None = None
-        chunks = response.aiter_bytes()
+        plain: list[bytes] = []
+        chunks = _chunks(response, plain)
         async with aclosing(event_data(chunks)) as events:
             async for data in events:
                 if data.strip() == DONE:
@@ -233,34 +255,40 @@ class Provider(ABC):
                 if not data.strip():
                     continue
                 piece = read_piece(data, url=bare(self.base_url))
-                self._check_reported(piece, response)
                 if joiner.add(piece) and first_token_ms is None:
                     first_token_ms = stopwatch.read_ms()
+                has_begun = first_token_ms is not None
+                fault = self._reported(piece, response, has_begun=has_begun)
+                if fault is not None:
+                    latency_ms = stopwatch.read_ms()
+                    return RawAnswer(joiner.raw, first_token_ms, latency_ms, fault)
+        if plain:
+            return self._parsed(response, b"".join(plain), stopwatch.read_ms())
         if not joiner.is_whole:
             raise cut_fault(bare(self.base_url))
         return RawAnswer(joiner.raw, first_token_ms, stopwatch.read_ms())
 
-    def _check_reported(self, raw: Mapping[str, Json], response: httpx.Response) -> None:
+    def _reported(
+        self, raw: Mapping[str, Json], response: httpx.Response, *, has_begun: bool
+    ) -> EvaluationFault | None:
         url, secret = bare(self.base_url), self._settings.secret
-        reported = reported_fault(raw, response.headers, url=url, secret=secret)
-        if reported is not None:
-            raise reported
+        return reported_fault(raw, response.headers, url=url, secret=secret, has_begun=has_begun)
 
-    def _parsed(self, response: httpx.Response) -> dict[str, Json]:
-        """Return the JSON object of a whole answer, or raise its fault."""
+    def _parsed(self, response: httpx.Response, content: bytes, latency_ms: float) -> RawAnswer:
+        """Return a whole answer, which is a JSON object, or raise its fault."""
         url, secret = bare(self.base_url), self._settings.secret
         if response.status_code >= 300:
             status, text, headers = response.status_code, response.text, response.headers
             raise provider_fault(status, text, headers, url=url, secret=secret)
         try:
-            raw = to_json(response.json())
+            raw = to_json(json.loads(content))
             if not isinstance(raw, dict):
                 raise TypeError("not an object")
         except (ValueError, TypeError, RecursionError) as error:
-            raise bad_body_fault(error, response.text, url=url) from None
-        if not raw.get("choices"):
-            self._check_reported(raw, response)
-        return raw
+            raise bad_body_fault(error, content.decode("utf-8", "replace"), url=url) from None
+        has_choices = bool(raw.get("choices"))
+        fault = None if has_choices else self._reported(raw, response, has_begun=False)
+        return RawAnswer(raw, None, latency_ms, fault)
 
     def _check_chat(self, raw: Mapping[str, Json]) -> None:
         """Check that an object is an answer of a chat model at all, though maybe an empty one.
@@ -276,6 +304,18 @@ class Provider(ABC):
                 details=json.dumps(dict(raw), ensure_ascii=False),
                 may_be_billed=True,
             )
+
+
+async def _chunks(response: httpx.Response, plain: list[bytes]) -> AsyncIterator[bytes]:
+    """Yield the chunks of a body; one that begins as a JSON object, and no stream, goes to ``plain``."""
+    has_begun = False
+    async for chunk in response.aiter_bytes():
+        begins = chunk.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if plain or (not has_begun and begins.startswith(b"{")):
+            plain.append(chunk)
+        else:
+            has_begun = has_begun or bool(begins)
+            yield chunk
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:

@@ -70,16 +70,28 @@ def provider_fault(
 
 
 def reported_fault(
-    piece: Mapping[str, Json], headers: httpx.Headers, *, url: str, secret: str | None
+    piece: Mapping[str, Json],
+    headers: httpx.Headers,
+    *,
+    url: str,
+    secret: str | None,
+    has_begun: bool = False,
 ) -> EvaluationFault | None:
-    """Return the fault that a 200 or a piece of a stream reports, ``None`` if it reports none."""
-    error = piece.get("error")
+    """Return the fault that a 200 or a piece of a stream reports, ``None`` if it reports none.
+
+    ``has_begun``: whether a part of the answer came before. It may be billed, and so may what a server
+    failed at; what it refused is free.
+    """
+    error = piece.get("error") or (piece if piece.get("type") == "error" else None)
     if not error:
         return None
     body = json.dumps(dict(piece), ensure_ascii=False)
     status = error.get("status_code", error.get("code")) if isinstance(error, dict) else None
     if re.fullmatch(r"[45]\d\d", str(status)):  # gateways write the number as a text, too
-        return provider_fault(int(str(status)), body, headers, url=url, secret=secret)
+        fault = provider_fault(int(str(status)), body, headers, url=url, secret=secret)
+        if isinstance(fault, InfrastructureFault):
+            fault.may_be_billed = has_begun or int(str(status)) >= 500
+        return fault
     return InfrastructureFault(
         f"the answer of {url} reports an error",
         error_type="stream_error",
@@ -88,25 +100,20 @@ def reported_fault(
     )
 
 
-def check_finished(
+def unfinished_fault(
     raw: Mapping[str, Json], headers: httpx.Headers, *, url: str, secret: str | None
-) -> None:
-    """Check that the server did not give an answer up before its end.
-
-    Raises:
-        EvaluationFault: its first choice reports an error, or ended by one.
-    """
+) -> EvaluationFault | None:
+    """Return the fault of an answer whose first choice reports an error or ended by one, else ``None``."""
     choice = first_of(raw.get("choices"))
-    reported = reported_fault(choice, headers, url=url, secret=secret)
-    if reported is not None:
-        raise reported
+    reported = reported_fault(choice, headers, url=url, secret=secret, has_begun=True)
     reason = choice.get("finish_reason") or raw.get("stop_reason")
-    if reason in _UNFINISHED:
-        raise InfrastructureFault(
+    if reported is None and reason in _UNFINISHED:
+        return InfrastructureFault(
             f"the server of {url} aborted the answer: {reason}",
             error_type="unfinished_answer",
             may_be_billed=True,
         )
+    return reported
 
 
 def _codes(body: str) -> set[str]:

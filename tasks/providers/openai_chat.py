@@ -8,15 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import quote, urlencode
 
-import httpx
-
 from convergence_core.budget.usage import reported_cost
 from convergence_core.records import Json
 from convergence_core.thought_tags import TextCallback
-from tasks.http.faults import bare
 from tasks.providers.answers import ChatCompletion, RawAnswer, read_chat
 from tasks.providers.chat import ChatSettings, Provider
-from tasks.providers.faults import check_finished
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
 from tasks.providers.streams import ChatJoiner, EventCallback, EventJoiner
 
@@ -81,11 +77,7 @@ class OpenAIChat(Provider):
             pieces = self._pieces(on_text, model)
             joiner = ChatJoiner(pieces)
         answer = await self._post(self._chat_url(model), body, joiner, query=query)
-        self._check_chat(answer.raw)
-        url, secret = bare(self.base_url), self._settings.secret
-        check_finished(answer.raw, httpx.Headers(), url=url, secret=secret)
-        done = read_chat(answer, is_split=self._settings.separate_thinking)
-        done = self._noted(done, pieces, model)
+        done = self._noted(self._completion(answer, read_chat), pieces, model)
         is_billed_here = self._dialect == "openrouter"
         return replace(done, cost_usd=reported_cost(answer.raw)) if is_billed_here else done
 

@@ -96,16 +96,24 @@ EventCallback: TypeAlias = Callable[[Mapping[str, Json]], object]
 
 
 class EventJoiner:
-    """Passes the events of OpenAI's responses on; the last one holds the whole response."""
+    """Passes the events of OpenAI's responses on; the last one holds the whole response.
+
+    An error is passed on only behind other events: one that comes first is the fault of the whole call.
+    """
 
     def __init__(self, on_event: EventCallback) -> None:
         self._on_event = on_event
+        self._has_begun = False
         self.raw: dict[str, Json] = {}
         self.is_whole = False
 
     def add(self, piece: Mapping[str, Json]) -> bool:
         """See ``Joiner.add``."""
-        self._on_event(piece)
+        self._has_begun = self._has_begun or not (
+            piece.get("error") or piece.get("type") == "error"
+        )
+        if self._has_begun:
+            self._on_event(piece)
         response = piece.get("response")
         if isinstance(response, dict) and response.get("status") in _ENDED:
             self.raw, self.is_whole = response, True
@@ -163,15 +171,16 @@ class ChatJoiner:
     def _add_call(self, piece: Mapping[str, Json]) -> None:
         """Add to the call that a piece belongs to: by index, by id, else a call of its own.
 
-        Some servers count no index up: there, another id beside a name begins a call. Some repeat the name.
+        Some servers count no index up: there, another id begins a call, and so does a name behind a whole
+        call. Some repeat the name.
         """
         key: object = piece.get("index")
         if key is None:  # Gemini sends whole calls without an index
             key = piece.get("id") or f"call {len(self._calls)}"
         identity, function = piece.get("id"), function_of(piece)
         is_new = key not in self._slots
-        if not is_new and identity and function.get("name"):
-            is_new = self._calls[self._slots[key]]["id"] not in (None, identity)
+        if not is_new:
+            is_new = _begins_another(self._calls[self._slots[key]], identity, function)
         if is_new:
             self._slots[key] = len(self._calls)
             kind = "custom" if piece.get("custom") else "function"
@@ -207,6 +216,16 @@ class ChatJoiner:
             choice["logprobs"] = {"content": self._logprobs}
         choices: list[Json] = [choice] if self._has_choice else []
         return {**self._head, "object": "chat.completion", "choices": choices}
+
+
+def _begins_another(
+    call: Mapping[str, Json], identity: Json, function: Mapping[str, Json]
+) -> bool:
+    """Whether a piece under the index of a call is of another one."""
+    is_whole, name = _is_json(str(call["arguments"])), function.get("name")
+    if identity and call["id"]:
+        return identity != call["id"] and bool(name or is_whole)
+    return is_whole and bool(name) and (name != call["name"] or bool(function.get("arguments")))
 
 
 def _whole_call(call: Mapping[str, Json]) -> Json:

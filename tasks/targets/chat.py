@@ -13,7 +13,7 @@ from convergence_core.budget.usage import (
     usage_of,
 )
 from convergence_core.config import Configuration
-from convergence_core.errors import CandidateFault
+from convergence_core.errors import Billed, CandidateFault, InfrastructureFault
 from convergence_core.ports import WorstCase
 from convergence_core.prompts.shots import END, Shot, split
 from convergence_core.records import Case, Json, Params, Reply, fields_of
@@ -176,7 +176,8 @@ class ChatTarget:
             stream=self._api.request.stream or on_text is not None,
             on_text=None if on_text is None else pass_on,
         )
-        if on_text is not None and not passed and completion.text:
+        is_broken = isinstance(completion.fault, InfrastructureFault)
+        if on_text is not None and not passed and completion.text and not is_broken:
             on_text(completion.text)
         is_apart = is_priced_apart(body)
         cost_usd, price_version = self._cost(params, model, completion, is_apart=is_apart)
@@ -219,6 +220,12 @@ class ChatTarget:
                 billed_by, model, usage,
                 reported_usd=reported_usd if billed_by == "openrouter" else None, is_apart=is_apart,
             )  # fmt: skip
+            if answer.fault is not None:
+                if usage.total is not None:
+                    answer.fault.billed = Billed(
+                        usage=usage, cost_usd=cost_usd, price_version=version, model=model
+                    )
+                raise answer.fault
             return Reply(
                 value=answer.raw, latency_ms=answer.latency_ms, usage=usage, cost_usd=cost_usd,
                 price_version=version, model=as_text(answer.raw.get("model") or model),

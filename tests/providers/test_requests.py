@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import canonical_json
 from tests.support.chat_servers import (
@@ -15,6 +16,8 @@ from tests.support.chat_servers import (
     anthropic_api,
     ask,
     azure_api,
+    chunk,
+    events,
     fault_of,
     gemini_api,
     gemini_error,
@@ -167,6 +170,8 @@ ABSENT = [
     (groq_api, {"choices": None}),
     (chat_api, {"choices": [{"message": {"role": "assistant", "content": None}}]}),
     (chat_api, {"choices": [{"message": {}, "finish_reason": None}], "usage": NO_TOKENS}),
+    (chat_api, {"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}),
+    (anthropic_api, {"type": "message", "content": [], "stop_reason": "end_turn"}),
     (anthropic_api, {"type": "message", "content": [], "stop_reason": None}),
     (anthropic_api, {"content": None, "usage": {"input_tokens": 7, "output_tokens": 0}}),
 ]
@@ -178,6 +183,59 @@ def test_a_body_without_an_answer_is_tried_again(api, body):
     assert isinstance(fault, InfrastructureFault)
     assert (fault.error_type, fault.retryable, fault.may_be_billed) == ("no_answer", True, True)
     assert (fault.billed is not None) == ("usage" in body)
+
+
+@pytest.mark.parametrize("more", [{"usage": NO_TOKENS}, {"finish_reason": "length"}])
+def test_an_empty_answer_that_the_model_was_paid_or_cut_for_is_the_candidates_fault(more):
+    reason = more.get("finish_reason", "stop")
+    choice = {"message": {"content": None}, "finish_reason": reason}
+    fault = fault_of(chat_api, Answer({"choices": [choice], **more}))
+    assert (fault.fault, fault.error_type) == ("candidate", "empty_reply")
+
+
+PAID = {"prompt_tokens": 7, "completion_tokens": 3}
+CODED = {"error": {"code": 500, "message": "boom"}}
+BROKEN_CHOICE = {"message": {"content": "hel"}, "finish_reason": "error", **CODED}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer({**CODED, "usage": PAID}),
+        Answer({"choices": [BROKEN_CHOICE], "usage": PAID}),
+        events([chunk(content="hel"), {"choices": [], "usage": PAID}, CODED], done=False),
+        events([chunk(content="hel"), {**CODED, "usage": PAID}], done=False),
+    ],
+    ids=["whole", "choice", "stream", "last piece"],
+)
+def test_an_error_beside_reported_tokens_is_billed(answer):
+    request = {"stream": "event-stream" in str(answer.headers)}
+    models = {"m": {"input": 1_000_000, "output": 1_000_000}}
+    prices = PriceTable.from_mapping({"version": "v", "providers": {"openai": models}})
+    fault = fault_of(lambda url: chat_api(url, request=request), answer, prices=prices)
+    assert (fault.fault, fault.error_type) == ("infrastructure", "http_500")
+    assert fault.billed is not None
+    assert (fault.billed.usage.total, fault.billed.cost_usd) == (10, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "may_be_billed"),
+    [
+        (Answer(CODED), True),
+        (Answer({"choices": [BROKEN_CHOICE]}), True),
+        (events([chunk(content="hel"), CODED], done=False), True),
+        (events([chunk(content="hel"), {"error": {"code": 429}}], done=False), True),
+        (Answer({"error": {"code": 429}}), False),
+    ],
+    ids=["whole", "choice", "stream", "limit behind text", "limit"],
+)
+def test_an_error_without_reported_tokens_may_be_billed_unless_it_refuses_the_request(
+    answer, may_be_billed
+):
+    request = {"stream": "event-stream" in str(answer.headers)}
+    fault = fault_of(lambda url: chat_api(url, request=request), answer)
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.may_be_billed, fault.billed) == (may_be_billed, None)
 
 
 @pytest.mark.parametrize("api", [gemini_api])

@@ -109,6 +109,32 @@ def test_calls_that_share_an_index_are_told_apart_by_their_identity():
         assert streamed(events([*pieces, chunk("tool_calls")]))[0].value == expected
 
 
+@pytest.mark.parametrize("identity", ["", None])
+def test_whole_calls_without_index_and_identity_are_told_apart(identity):
+    calls = [
+        {"index": 0, "id": identity, "function": {"name": name, "arguments": text}}
+        for name, text in (("f", "{}"), ("g", "{}"), ("g", '{"x": 1}'))
+    ]
+    named = [("f", {}), ("g", {}), ("g", {"x": 1})]
+    expected = {"tool_calls": [{"name": name, "arguments": given} for name, given in named]}
+    for pieces in ([chunk(tool_calls=calls)], [chunk(tool_calls=[call]) for call in calls]):
+        assert streamed(events([*pieces, chunk("tool_calls")]))[0].value == expected
+
+
+@pytest.mark.parametrize("n_first", [1, 1000])
+def test_json_under_the_type_of_a_stream_is_read(n_first):
+    answer = chat_answer("hello")
+    answer.headers = {"content-type": "text/event-stream"}
+    assert streamed(answer)[0].value == "hello"
+    limit = Answer(
+        {"error": {"code": 429, "message": "x" * n_first}},
+        headers={"content-type": "text/event-stream", "retry-after": "7"},
+    )
+    fault = fault_of(limit)
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.error_type, fault.retry_after_s) == ("http_429", 7.0)
+
+
 CUSTOM = {"id": "c", "type": "custom", "custom": {"name": "sql", "input": "select"}}
 
 

@@ -25,7 +25,7 @@ from tasks.serving.systems import Systems
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.service.conftest import SECRETS, all_tokens
-from tests.support.chat_servers import chunk, echo, events
+from tests.support.chat_servers import USAGE_CHUNK, chunk, echo, events
 from tests.support.configurations import chat_api, loaded
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
 
@@ -223,7 +223,8 @@ def test_what_is_not_served_is_refused_by_name_before_anyone_is_asked(talk):
 def test_what_the_provider_fails_with_is_a_problem_and_not_logged(talk):
     """It is down, refuses the key, is busy, refuses the request, or answers nothing."""
     failures = [(error_answer(code), status) for code, status in FAILURES.items()]
-    for answer, status in [*failures, (events([chunk("stop")]), 422)]:
+    failures += [(events([chunk("stop")]), 502), (events([chunk("stop"), USAGE_CHUNK]), 422)]
+    for answer, status in failures:
         talk.answer = lambda _, answer=answer: answer
         for stream in (False, True):
             got = talk.post({**HI, "stream": stream})

@@ -339,6 +339,22 @@ def test_a_stream_that_passes_through_and_breaks_ends_with_an_error_and_counts(t
     assert totals(store.root).maybe_usd > 0.2
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "error", "code": "server_error", "message": "boom"},
+        {"type": "error", "error": {"code": "server_error", "message": "boom"}},
+    ],
+)
+def test_the_message_of_an_error_in_a_stream_of_responses_reaches_the_client(talks, error):
+    talk = talks()
+    talk.answer = lambda _: response_events(error)
+    with talk.client() as client:
+        answer = client.post("/v1/responses", json={"model": "m", "stream": True}).text
+    assert '"message":"boom"' in answer.replace(": ", ":")
+    assert "was cut" not in answer
+
+
 def test_a_key_that_an_event_of_the_provider_repeats_is_taken_out(talks):
     talk = talks()
     error = {"type": "error", "message": f"no key {SECRETS['admin']}"}
