@@ -253,6 +253,7 @@ _KEY_FIX = {
     "header_name": "Write `type: api_key`, or remove it.",
     **dict.fromkeys(("username", "password_env"), "Write `type: basic`, or remove it."),
 }
+_OTHER_FORMAT = re.compile(r"\b(?:x-www-form-urlencoded|form-data|multipart|xml)\b", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -297,7 +298,16 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
         elif lowered == sent:
             rule = f"cannot be combined with `api.auth`, whose type `{api.auth.type}` sets it"
             report.add(path, rule, "Remove it.", of_key=True)
+        elif lowered == "content-type" and _sends_body(api) and _OTHER_FORMAT.search(value):
+            rule = "cannot name another format, because bodies are sent as JSON"
+            fix = "Remove it, or call the endpoint from an `api.function` that sends its format."
+            report.add(path, rule, fix, value=shown(value, name))
         seen[lowered] = name
+
+
+def _sends_body(api: ApiConfig) -> bool:
+    request = api.request
+    return request.body is not None or request.method not in ("GET", "DELETE")
 
 
 # -- URLs, wherever one is written

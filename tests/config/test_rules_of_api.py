@@ -111,6 +111,12 @@ API: dict[str, Rule] = {
         "one line of ASCII",
         "line breaks",
     ),
+    "type of a form": (
+        {"api/request/headers": {"Content-Type": "application/x-www-form-urlencoded"}},
+        "api.request.headers.Content-Type",
+        "bodies are sent as JSON",
+        "`api.function`",
+    ),
     "header name with a space": (
         {"api/request/headers": {"X A": "1"}},
         'api.request.headers."X A"',
