@@ -189,8 +189,8 @@ class ProgressDisplay:
                     self._generation = None
                     self._n_planned = self._n_done + event.n_cells
                     self._screen.line(
-                        f"final test: {plural(event.n_cells, 'evaluation')} of the winner and its "
-                        "opponents, on cases that the search did not use"
+                        f"final test: {plural(event.n_cells, 'new evaluation')} of the winner and "
+                        "its opponents"
                     )
                 case RunFinished():
                     # Other ends are exceptions, which state the reason.

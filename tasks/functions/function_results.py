@@ -55,7 +55,7 @@ def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
 def _raise_if_reported(value: Mapping[str, Json]) -> None:
     reason = value.get("error")
     is_envelope = value.keys() <= ENVELOPE
-    has_failed = says_failed(value.get("success")) and value.keys() & {"result", "error"}
+    has_failed = "success" in value and says_failed(value["success"])
     says_why = isinstance(reason, (str, dict)) and reason and value.get("result") is None
     if has_failed or (says_why and is_envelope):
         why = "the function reported a failure" if reason is None else as_text(reason)

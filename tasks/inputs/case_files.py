@@ -424,7 +424,7 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
         for line, row in csv_rows(text, delimiter):
             if names is None:
                 names = [name.strip() for name in row]
-                problems += _column_problems(names, report)
+                problems += _column_problems(names, report, line=1)
                 if problems:  # every row would repeat it
                     break
             elif len(row) != len(names):
@@ -441,10 +441,10 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
     return cases, problems
 
 
-def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
+def _column_problems(names: list[str], report: Reporter, *, line: int | None) -> Iterator[Problem]:
     for name in sorted({name for name in names if name and names.count(name) > 1}):
         rule, fix = f"must not have two columns `{name}`", "Rename one of them."
-        yield report.problem(rule, fix, line=1)
+        yield report.problem(rule, fix, line=line)
     value = one_line(", ".join(names), 80, redacted_text)
     for name in names:
         # `inputs`, `tag`: a misspelt name would be taken for a field of the input.
@@ -452,16 +452,16 @@ def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
         if near and near[0] not in names and not name.startswith(_OF_PARTS):
             rule = f"must name its columns {', '.join(COLUMNS)} or after fields of the input"
             fix = f"Did you mean `{near[0]}` by `{name}`? If not, write `input.{name}`."
-            yield report.problem(rule, fix, value=value, line=1)
+            yield report.problem(rule, fix, value=value, line=line)
             return
     for name in names:
         below = next((other for other in names if other.startswith(f"{name}.")), None)
         if below is not None and (name == "expected" or name.startswith(_OF_PARTS)):
             rule = f"must not have both a column `{name}` and its part `{below}`"
-            yield report.problem(rule, "Remove or rename one of them.", line=1)
+            yield report.problem(rule, "Remove or rename one of them.", line=line)
     if not any(_is_field(name) or name.partition(".")[0] == "input" for name in names):
         rule = "must have a column `input`, or one for each field of the input"
-        yield report.problem(rule, "Name the columns in the first line.", value=value, line=1)
+        yield report.problem(rule, "Name one of the columns so.", value=value, line=line)
 
 
 def _with_fields(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -552,8 +552,8 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
         rule = f"must be a parquet file: {one_line(str(error), 200, redacted_text)}"
         raise report.error(rule, "Write it again.", value=repr(str(path))) from None
     cases: list[RawCase] = []
-    problems: list[Problem] = []
-    for number, row in enumerate(rows, start=1):
+    problems = [*_column_problems(frame.columns, report, line=None)]
+    for number, row in enumerate(() if problems else rows, start=1):
         try:
             plain = cast("dict[str, Any]", _with_texts(to_json(row), row))
             has_input = any(name == "input" or name.startswith("input.") for name in plain)

@@ -106,3 +106,31 @@ def test_an_envelope_with_wrong_numbers_is_the_candidates_fault(envelope):
 def test_a_reported_failure_is_the_candidates_fault_with_its_reason(more):
     with pytest.raises(CandidateFault, match="no index"):
         ask_function(lambda case_input, params: {**more, "error": "no index"})
+
+
+@pytest.mark.parametrize(
+    ("failed", "reason"),
+    [
+        ({"success": False}, "reported a failure"),
+        ({"success": False, "answer": "x"}, "reported a failure"),
+        ({"success": False, "cost_usd": 0.5, "answer": "x"}, "reported a failure"),
+        ({"success": "no", "error": {"code": 7}}, "7"),
+        ({"success": False, "error": "bad", "answer": "x"}, "bad"),
+    ],
+)
+def test_a_failure_counts_beside_any_other_key(failed, reason):
+    with pytest.raises(CandidateFault, match=reason) as caught:
+        ask_function(lambda case_input, params: failed)
+    assert caught.value.error_type == "reported_failure"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"success": True, "answer": "x"},
+        {"success": None, "answer": "x"},
+        {"error": "E42", "answer": "x"},
+    ],
+)
+def test_fields_of_those_names_that_report_no_failure_are_part_of_the_value(value):
+    assert ask_function(lambda case_input, params: value).value == value

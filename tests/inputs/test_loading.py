@@ -1,6 +1,7 @@
 """Loading test cases: what is read, and what every wrong file is told."""
 
 import json
+import re
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -131,6 +132,25 @@ def test_typed_cells_of_parquet_keep_what_is_written(tmp_path, cells, dtype, val
     made = loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"})
     assert made.cases[0].expected == value
     assert len(made.warnings) == n_warnings
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (("Input", "Expected"), "Did you mean `input` by `Input`?"),
+        (("inputs", "expected"), "Did you mean `input` by `inputs`?"),
+        (("question", "Expected"), "Did you mean `expected` by `Expected`?"),
+        (("expected",), "must have a column `input`"),
+        (("input", "expected", "expected.a"), "must not have both a column `expected`"),
+    ],
+)
+def test_tables_check_their_columns_alike(tmp_path, form, columns, said):
+    """A misspelt column would put the expected answer into the input."""
+    frame = pl.DataFrame({name: ["a", "b"] for name in columns})
+    getattr(frame, f"write_{form}")(tmp_path / f"c.{form}")
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        loaded(tmp_path, evaluation__test_cases={"path": f"c.{form}"})
 
 
 def test_a_cell_of_parquet_that_is_no_number_is_named_with_its_column(tmp_path):
