@@ -21,6 +21,8 @@ class WinnerForm(StrEnum):
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+-]+")
+_FILLED = re.compile(r"\$\{[^}:]*(?::-[^}]*)?\}")
+"""What python-dotenv takes for a variable."""
 _OUTSIDE_SETTINGS = ("model", "messages", "stream", "stream_options")
 _HOSTED = ("openai", "azure", "groq", "gemini")
 """Providers whose chat models promptfoo can ask."""
@@ -60,7 +62,9 @@ def winner_text(winner: Winner, form: WinnerForm) -> str:
         ConfigurationError: the system has no such form; the message says why.
     """
     if form is WinnerForm.ENV:
-        lines = [f"{name}={_quoted(value)}\n" for name, value in _variables(winner.params).items()]
+        lines = [
+            f"{name}={_quoted(name, value)}\n" for name, value in _variables(winner.params).items()
+        ]
         return f"# {winner.note}\n" + "".join(lines)
     made = _promptfoo(winner, _body(winner))
     return f"# {winner.note}\n{yaml_text(made)}"
@@ -106,17 +110,32 @@ def _variables(params: Params) -> dict[str, str]:
     return variables
 
 
-def _quoted(text: str) -> str:
-    """Return a value of a ``.env`` file, as a shell reads it back.
+def _quoted(name: str, text: str) -> str:
+    """Return a value of a ``.env`` file, as a shell and python-dotenv read it back.
 
-    In single quotes nothing is expanded, but not all readers know an escape there.
+    Both take what single quotes hold, but python-dotenv knows escapes there. In double quotes they
+    know the same escapes only without ``$`` and backquotes. It fills in ``${NAME}`` in any quotes.
+
+    Raises:
+        ConfigurationError: no form is read alike by both.
     """
     if _PLAIN.fullmatch(text):
         return text
-    if "'" not in text and "\\" not in text:
-        return f"'{text}'"
-    escaped = re.sub(r'([\\"$`])', r"\\\1", text)
-    return f'"{escaped}"'
+    if "\r" not in text and not _FILLED.search(text):
+        if "'" not in text and "\\" not in text:
+            return f"'{text}'"
+        if not re.search(r"[$`]", text):
+            escaped = re.sub(r'([\\"])', r"\\\1", text)
+            return f'"{escaped}"'
+        if "'" not in text and not re.search(r"\\\\|\\$", text):
+            return f"'{text}'"
+    raise ConfigurationError.of(
+        _KEY,
+        "needs values that shells and python-dotenv read alike, so without carriage returns, without "
+        "`${…}`, and without `$` or backquotes beside an apostrophe",
+        "Read `best_config.json`, which holds all parameters.",
+        value=name,
+    )
 
 
 # -- requests

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from dotenv import dotenv_values
 
 from convergence.__main__ import run
 from convergence_core.errors import ConfigurationError
@@ -56,7 +57,9 @@ def test_a_dotenv_file_is_read_back_by_a_shell_word_for_word(tmp_path: Path):
 @pytest.mark.parametrize(
     "value",
     [
-        "it's $5 `id`",
+        "it's 5 USD",
+        "$5 `id` $HOME",
+        "a\\nb $5",
         "back\\slash\\",
         'say "hi"',
         "'q' \\n # x",
@@ -66,7 +69,7 @@ def test_a_dotenv_file_is_read_back_by_a_shell_word_for_word(tmp_path: Path):
         "two\n'lines'",
     ],
 )
-def test_quotes_and_backslashes_of_a_dotenv_file_reach_a_shell_unchanged(
+def test_quotes_and_backslashes_of_a_dotenv_file_reach_shells_and_python_unchanged(
     tmp_path: Path, value: str
 ):
     (tmp_path / ".env").write_text(winner_text(of_params(v=value), WinnerForm.ENV))
@@ -75,6 +78,15 @@ def test_quotes_and_backslashes_of_a_dotenv_file_reach_a_shell_unchanged(
         ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout == f"{value}|"
+    assert dotenv_values(tmp_path / ".env") == {"V": value}
+
+
+@pytest.mark.parametrize(
+    "value", ["it's $5", "it's `id`", "${HOME}", "a ${X:-b} c", "two\r\nlines", "\\\\ $5", "$5\\"]
+)
+def test_a_value_that_shells_and_python_read_differently_is_refused_with_the_fix(value: str):
+    with pytest.raises(ConfigurationError, match=r"read alike.*but got V\..*best_config\.json"):
+        winner_text(of_params(v=value), WinnerForm.ENV)
 
 
 def test_names_that_a_shell_cannot_tell_apart_are_refused():
