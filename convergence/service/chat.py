@@ -6,6 +6,7 @@ under its ``id``; if its client leaves before the end, it is not logged, but the
 
 import asyncio
 import json
+import math
 import re
 import time
 from abc import abstractmethod
@@ -29,13 +30,14 @@ from starlette.types import Receive, Scope, Send
 from convergence.service.auth import TOKEN, require
 from convergence.service.bodies import Body, check_secret, json_answer, without_secrets
 from convergence.service.problems import RequestRefusedError, add_route, openai_error
-from convergence_core.errors import CandidateFault, EvaluationFault
+from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.feedback.roles import DEFAULT
 from convergence_core.field_types import Features, Name, StrictNumber
 from convergence_core.records import Json, Usage, fields_of
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedAnswer, LoggedChat, PreparedPrompt
 from tasks.chat.paid_answers import SPENT
+from tasks.json_values import as_text
 from tasks.providers.fields import REQUEST_FIELDS
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -102,15 +104,25 @@ class CompletionMessage(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ContentPart] | None = None
-    """In a system message: text. `null` is allowed beside `tool_calls`."""
+    """In a system message: text. `null` is allowed beside `tool_calls`, `function_call` and `refusal`."""
     tool_calls: list[dict[str, JsonValue]] | None = None
+    function_call: dict[str, JsonValue] | None = None
+    """Older form of `tool_calls`, sent as one; its result has the role `function`, sent as `tool`."""
+    refusal: str | None = None
+    """Sent as `content` where that is `null`."""
 
     @model_validator(mode="after")
     def _has_content(self) -> "CompletionMessage":
-        if self.content is None and not (self.role == "assistant" and self.tool_calls):
-            raise ValueError("`content` must be given, except beside an assistant's `tool_calls`")
+        others = self.tool_calls or self.function_call or self.refusal
+        if self.content is None and not (self.role == "assistant" and others):
+            raise ValueError(
+                "`content` must be given, except beside an assistant's `tool_calls`, "
+                "`function_call` or `refusal`"
+            )
+        if self.role == "function" and not (self.model_extra or {}).get("name"):
+            raise ValueError("`name` must be given in a message of role `function`")
         if self.role in ("system", "developer") and not isinstance(self.sent["content"], str):
             raise ValueError(f"`content` must be text in a message of role `{self.role}`")
         return self
@@ -121,9 +133,23 @@ class CompletionMessage(BaseModel):
         message: dict[str, Json] = self.model_dump(exclude_none=True)
         if self.role == "developer":
             message["role"] = "system"
+        if (called := message.pop("function_call", None)) is not None and not self.tool_calls:
+            name = as_text((self.function_call or {}).get("name"))
+            message["tool_calls"] = [
+                {"id": _call_id(name), "type": "function", "function": called}
+            ]
+        if self.role == "function":
+            message |= {"role": "tool", "tool_call_id": _call_id(as_text(message.pop("name", "")))}
+        if self.content is None and self.refusal:
+            message["content"] = message.pop("refusal")
         if isinstance(self.content, list) and all(part.type == "text" for part in self.content):
             message["content"] = "".join(part.text or "" for part in self.content)
         return {"content": None, **message}
+
+
+def _call_id(name: str) -> str:
+    """Return the id of a call and its result that have a name alone, as long as providers take it."""
+    return f"call_{name}"[:40]
 
 
 class StreamOptions(BaseModel):
@@ -175,7 +201,7 @@ class CompletionBody(BaseModel):
             )
         if SURROGATE.search(json.dumps(given, ensure_ascii=False, allow_nan=False)):
             raise ValueError("`messages` must be Unicode text, without halves of surrogate pairs")
-        if self.messages[-1].role not in ("user", "tool"):
+        if self.messages[-1].role not in ("user", "tool", "function"):
             raise ValueError("`messages` must end with a message of role `user` or `tool`")
         return self
 
@@ -484,11 +510,12 @@ def refusal_of(fault: EvaluationFault) -> RequestRefusedError:
     detail = one_line(f"The model gave no answer: {fault}{reason}", 1_000, redacted_text)
     if is_refused:
         return RequestRefusedError(422, detail)
-    if fault.error_type == "timeout":
-        return RequestRefusedError(504, detail)
-    if fault.error_type == "http_429":
-        return RequestRefusedError(503, detail, {"Retry-After": "5"})
-    return RequestRefusedError(502, detail)
+    status = {"timeout": 504, "http_429": 503}.get(fault.error_type, 502)
+    pause_s = fault.retry_after_s if isinstance(fault, InfrastructureFault) else None
+    if pause_s is None and status == 503:
+        pause_s = 5.0
+    headers = {} if pause_s is None else {"Retry-After": str(math.ceil(pause_s))}
+    return RequestRefusedError(status, detail, headers)
 
 
 def chat_routes(chat: LoggedChat) -> APIRouter:

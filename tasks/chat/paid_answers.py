@@ -10,12 +10,13 @@ import datetime
 import fcntl
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
 
+from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.limits import Budget, Exhausted, Reservation, Spent, Wait, dollars
 from convergence_core.config.models import BudgetConfig
 from convergence_core.errors import ConfigurationError, EvaluationFault, EvaluatorFault
@@ -248,6 +249,13 @@ class PaidAnswers:
 
 
 def _refusal(call: PaidCall, budget: Budget, exhausted: Exhausted) -> str:
+    body = call.request.get("body") if isinstance(call.request, Mapping) else None
+    if exhausted.is_unknown and prompt_bound(body) is None:
+        return (
+            f"`--max-usd` needs the highest cost of every answer, but it is unknown for {call.model!r} with "
+            "pictures, sound, files or what the provider keeps. Send text alone, or set "
+            "`budget.allow_unknown_prices: true`."
+        )
     if exhausted.is_unknown:
         return (
             f"`--max-usd` needs the highest cost of every answer, but it is unknown for {call.model!r}. Name "

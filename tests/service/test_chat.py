@@ -233,6 +233,29 @@ def test_what_the_provider_fails_with_is_a_problem_and_not_logged(talk):
     assert talk.feedback.history("ada") == []
 
 
+@pytest.mark.parametrize(("code", "status"), [(429, 503), (503, 502)])
+def test_the_pause_that_the_provider_asks_for_is_handed_on(talk, code, status):
+    talk.answer = lambda _: error_answer(code, retry_after="17")
+    got = talk.post(HI)
+    assert (got.status_code, got.headers["retry-after"]) == (status, "17")
+
+
+def test_older_forms_of_messages_are_sent_in_those_of_today(talk):
+    function = {"name": "rain", "arguments": "{}"}
+    older = [
+        {"role": "assistant", "content": None, "refusal": "I may not."},
+        {"role": "assistant", "content": None, "function_call": function},
+        {"role": "function", "name": "rain", "content": "no"},
+    ]
+    assert talk.post({**HI, "messages": [*HI["messages"], *older]}).status_code == 200
+    call = {"id": "call_rain", "type": "function", "function": function}
+    assert talk.provider.requests[-1].body["messages"][-3:] == [
+        {"role": "assistant", "content": "I may not."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "no", "tool_call_id": "call_rain"},
+    ]
+
+
 def test_why_the_provider_refuses_a_request_is_told(talk):
     talk.answer = lambda _: error_answer(400, "`top_k` is unknown")
     assert "`top_k` is unknown" in talk.post(HI).json()["detail"]

@@ -153,11 +153,13 @@ def test_64_clients_never_pass_the_days_limit_and_a_restart_keeps_it(talks, stor
 def test_a_call_of_unknown_price_is_refused_under_a_limit_with_its_fix(talks):
     talk = talks(max_usd=1.0)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    for body in ({**SHORT, "messages": [{"role": "user", "content": [image]}]}, HI):
+    pictured = {**SHORT, "messages": [{"role": "user", "content": [image]}]}
+    for body, fix in ((pictured, "Send text alone"), (HI, "send `max_tokens`")):
         refused = talk.post(body)
         assert refused.status_code == 429
         message = refused.json()["error"]["message"]
         assert "unknown for 'm'" in message
+        assert fix in message
         assert "allow_unknown_prices: true" in message
     assert talk.provider.requests == []
 
