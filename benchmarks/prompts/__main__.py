@@ -3,10 +3,13 @@
 import os
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.machine import describe_machine, options
 from benchmarks.prompts.hill_climb import climb
 from benchmarks.prompts.records import read_rows, table
 from benchmarks.prompts.world import N_ASKED, Mock, planted
+from benchmarks.prompts.writer import Writer
 from benchmarks.tables import append
 
 
@@ -14,20 +17,23 @@ def best_prompt(name: str, mock: Mock, seed: int, n_calls: int) -> str:
     """Return the prompt that an optimizer hands over.
 
     Args:
-        name: ``ours``, with a writer of ``noise`` or ``lies``, ``climb``, ``blind``, or ``gepa-N`` with N validation cases.
+        name: ``ours``, ``climb``, ``blind``, or ``gepa-N`` with N validation cases.
         mock: of the run.
         seed: of the run.
         n_calls: limit of answers, for ours of the search alone.
     """
+    rng = np.random.default_rng([seed, 2 if name.startswith("gepa") else 1])
+    writer = Writer(world=mock.world, rng=rng)
     if name in ("climb", "blind"):
-        return climb(mock, seed, n_calls, {"climb": "reflect"}.get(name, name))
+        operator = {"climb": "reflect"}.get(name, name)
+        return climb(mock, rng, n_calls, lambda text, shown: writer.edit(operator, [text], shown))
     if name.startswith("gepa"):
-        from benchmarks.prompts.rivals import gepa  # noqa: PLC0415 - of its environment
+        from benchmarks.prompts.rivals import gepa, reflecting  # noqa: PLC0415 - of its environment
 
-        return gepa(mock, seed, n_calls, int(name.partition("-")[2]))
+        return gepa(mock, seed, n_calls, int(name.partition("-")[2]), reflecting(writer))
     from benchmarks.prompts.ours import optimize  # noqa: PLC0415 - rivals' environments lack it
 
-    return optimize(mock, seed, n_calls, "honest" if name == "ours" else name)  # type: ignore[arg-type]  # a temper
+    return optimize(mock, seed, n_calls)
 
 
 def main() -> None:

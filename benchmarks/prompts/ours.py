@@ -8,7 +8,7 @@ import hashlib
 import json
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,44 +16,36 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import yaml
 
 from benchmarks.prompts.world import Mock, World, WorldCase
-from benchmarks.prompts.writer import Temper, Writer
+from benchmarks.prompts.writer import Writer
 from convergence import run_optimization_sync
 from convergence_core.records import Case
 from tasks.inputs.cases import split_holdout
 
 N_OF_KIND: Final = 2
 """Cases of each kind that the search has, and as many that are held out for the test after it."""
-N_GENERATIONS: Final = 25
-N_NEW: Final = 4
-"""Cases that a new prompt is asked."""
 
 
 @contextmanager
-def writer_endpoint(world: World, seed: int, temper: Temper) -> Iterator[str]:
-    """Serve the writer; the same request gets the same answer.
+def endpoint(answer: Callable[[Any], str]) -> Iterator[str]:
+    """Serve a chat model that speaks OpenAI's protocol on this machine.
 
     Args:
-        world: of the run.
-        seed: of the run.
-        temper: how honest it is.
+        answer: text of the answer to a request's body.
     """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            content = str(body["messages"][-1]["content"])
-            digest = hashlib.sha256(f"{seed} {content}".encode()).digest()
-            rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-            text = Writer(world=world, rng=rng, temper=temper).answer(content)
-            message = {"role": "assistant", "content": text}
-            answer = {
+            message = {"role": "assistant", "content": answer(body)}
+            told = {
                 "model": body["model"],
                 "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
                 "usage": {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150},
             }
-            data = json.dumps(answer).encode()
+            data = json.dumps(told).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
@@ -93,55 +85,28 @@ def configuration(
     folder: Path, world: World, seed: int, n_calls: int, *, endpoint: str
 ) -> dict[str, Any]:
     """Return the configuration of a run."""
-    listed = balanced_cases(world)
-    return {
-        "api": {"name": "planted", "kind": "function"},
-        "search_space": {
-            "parameters": {
-                "prompt": {
-                    "type": "text",
-                    "variants": [world.start, world.other_start],
-                    "default": world.start,
-                    "mutate": True,
-                }
-            }
-        },
-        "evaluation": {
-            "cases_per_candidate": N_NEW,
-            "test_cases": {
-                "holdout": 0.5,
-                "inline": [
-                    {"id": c.case_id, "input": {"case": c.case_id, "kind": c.kind}} for c in listed
-                ],
-            },
-            "metrics": {"score": {"type": "function", "weight": 1}},
-        },
-        "optimization": {
-            "algorithm": "mab_evolution",
-            "seed": seed,
-            "evolution": {
-                "population_size": max(2, n_calls // (N_NEW * N_GENERATIONS)),
-                "generations": N_GENERATIONS,
-                "elite_size": 0,
-            },
-            "execution": {"early_stopping": {"enabled": False}},
-        },
-        "storage": {"path": str(folder / "store")},
-        "output": {"save_path": str(folder / "results")},
-        "llm": {"model": "writer", "endpoint": endpoint},
-        "prompts": {"n_texts": 2, "max_share_usd": 1.0},
-        "prices": {"writer": {"input": 0.0, "output": 0.0}},
-    }
+    path = Path(__file__).with_name("planted.yaml")
+    mapping: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    prompt, optimization = mapping["search_space"]["parameters"]["prompt"], mapping["optimization"]
+    prompt |= {"variants": [world.start, world.other_start], "default": world.start}
+    mapping["evaluation"]["test_cases"]["inline"] = [
+        {"id": c.case_id, "input": {"case": c.case_id, "kind": c.kind}}
+        for c in balanced_cases(world)
+    ]
+    evolution, n_new = optimization["evolution"], mapping["evaluation"]["cases_per_candidate"]
+    evolution["population_size"] = max(2, n_calls // (n_new * evolution["generations"]))
+    optimization["seed"], mapping["llm"]["endpoint"] = seed, endpoint
+    storage, output = {"path": str(folder / "store")}, {"save_path": str(folder / "results")}
+    return {**mapping, "storage": storage, "output": output}
 
 
-def optimize(mock: Mock, seed: int, n_calls: int, temper: Temper = "honest") -> str:
+def optimize(mock: Mock, seed: int, n_calls: int) -> str:
     """Return the prompt that a run recommends.
 
     Args:
         mock: of the run.
         seed: of the run.
         n_calls: evaluations of the search; the final test makes more.
-        temper: of the writer.
     """
     world = mock.world
     by_id = {case.case_id: case for case in balanced_cases(world)}
@@ -151,7 +116,13 @@ def optimize(mock: Mock, seed: int, n_calls: int, temper: Temper = "honest") -> 
         text = f"{reply.text}; {reply.reason}" if reply.reason else reply.text
         return {"result": text, "metrics": {"score": reply.score}}
 
-    with tempfile.TemporaryDirectory() as folder, writer_endpoint(world, seed, temper) as url:
+    def write(body: Any) -> str:  # the same request gets the same answer
+        content = str(body["messages"][-1]["content"])
+        digest = hashlib.sha256(f"{seed} {content}".encode()).digest()
+        rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+        return Writer(world=world, rng=rng).answer(content)
+
+    with tempfile.TemporaryDirectory() as folder, endpoint(write) as url:
         config = configuration(Path(folder), world, seed, n_calls, endpoint=url)
         result = run_optimization_sync(config, local_function=answer)
         winner = result.result.winner

@@ -10,39 +10,38 @@ by itself, after the step that reaches the limit.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
-from benchmarks.prompts.world import Mock, WorldCase
 from benchmarks.prompts.writer import Writer
 
 N_CASES: Final = 40
 
 
-def gepa(mock: Mock, seed: int, n_calls: int, n_validation: int) -> str:
+def gepa(
+    mock: Any, seed: int, n_calls: int, n_validation: int, reflect: Callable[[Any], str]
+) -> str:
     """Return what GEPA hands over: reflective mutation, per-case Pareto front.
 
     Args:
         mock: of the run.
-        seed: of the library and of the writer.
+        seed: of the library.
         n_calls: limit of metric calls.
         n_validation: cases of its front.
+        reflect: its writer: request → answer.
     """
     import gepa as library  # noqa: PLC0415 - of its own environment
     from gepa.core.adapter import EvaluationBatch  # noqa: PLC0415 - as above
 
-    writer = Writer(world=mock.world, rng=np.random.default_rng([seed, 2]))
     listed = [*mock.world.cases(N_CASES)]
 
     class Adapter:
         propose_new_texts = None
 
         def evaluate(
-            self, batch: list[WorldCase], candidate: dict[str, str], capture_traces: bool = False
+            self, batch: list[Any], candidate: dict[str, str], capture_traces: bool = False
         ) -> Any:
-            answers = [mock.ask(candidate["prompt"], case) for case in batch]
+            answers = mock.ask_all(candidate["prompt"], batch)
             return EvaluationBatch(
                 outputs=answers,
                 scores=[answer.score for answer in answers],
@@ -65,10 +64,6 @@ def gepa(mock: Mock, seed: int, n_calls: int, n_validation: int) -> str:
             ]
             return dict.fromkeys(components_to_update, rows)
 
-    def reflect(prompt: Any) -> str:
-        blocks = re.findall(r"```\n(.*?)\n```", str(prompt), re.DOTALL)
-        return f"```\n{writer.edit('reflect', [blocks[0]], blocks[1])}\n```"
-
     result = library.optimize(
         seed_candidate={"prompt": mock.world.start},
         trainset=listed[n_validation:],
@@ -80,6 +75,16 @@ def gepa(mock: Mock, seed: int, n_calls: int, n_validation: int) -> str:
         logger=_Silent(),
     )
     return str(result.best_candidate["prompt"])
+
+
+def reflecting(writer: Writer) -> Callable[[Any], str]:
+    """Return who edits as a request of the library asks."""
+
+    def reflect(prompt: Any) -> str:
+        blocks = re.findall(r"```\n(.*?)\n```", str(prompt), re.DOTALL)
+        return f"```\n{writer.edit('reflect', [blocks[0]], blocks[1])}\n```"
+
+    return reflect
 
 
 class _Silent:

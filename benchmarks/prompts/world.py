@@ -21,10 +21,12 @@ The optimum is found by trying all sets of helpful properties in their best orde
 
 import hashlib
 import itertools
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -52,86 +54,16 @@ class Property(NamedTuple):
     effect: float
 
 
-SHOP: Final[Mapping[str, Property]] = {
-    "role": Property(
-        "front desk",
-        ("You work at the front desk of a large shop.",
-         "Act as the front desk clerk would."),
-        "the tone is that of a stranger", 0.03,
-    ),
-    "terms": Property(
-        "stands for",
-        ("Billing stands for money, delivery for parcels, repair for broken goods.",
-         "Repair stands for broken goods, billing for money, delivery for parcels."),
-        "two departments were mixed up", 0.07,
-    ),
-    "facts": Property(
-        "only what the message says",
-        ("Use only what the message says.",
-         "Rely on only what the message says, and on nothing else."),
-        "a fact was made up", 0.07,
-    ),
-    "steps": Property(
-        "step by step",
-        ("Go step by step: find the wish, then the department.",
-         "Work step by step."),
-        "the second wish of the message was missed", -0.05,
-    ),
-    "check": Property(
-        "check your choice",
-        ("Then check your choice against the message.",
-         "Finally check your choice once more."),
-        "the choice contradicts the message", -0.05,
-    ),
-    "example": Property(
-        "for instance",
-        ("A lost parcel, for instance, goes to delivery.",
-         "So, for instance, a double charge goes to billing."),
-        "an ordinary message was sorted oddly", 0.06,
-    ),
-    "fallback": Property(
-        "if no department fits",
-        ("If no department fits, say human.",
-         "Say human if no department fits."),
-        "a department was guessed for a message that fits none", 0.02,
-    ),
-    "language": Property(
-        "whatever its language",
-        ("Read the message whatever its language.",
-         "Answer whatever its language is."),
-        "a foreign message was not understood", 0.05,
-    ),
-    "priority": Property(
-        "the first wish counts",
-        ("If there are several, the first wish counts.",
-         "Of two wishes the first wish counts."),
-        "of two wishes the lesser one was taken", 0.05,
-    ),
-    "format": Property(
-        "name of the department alone",
-        ("Answer with the name of the department alone.",
-         "Write the name of the department alone."),
-        "the answer is a long sentence", 0.09,
-    ),
-}  # fmt: skip
+_PLANTED: Final = json.loads(Path(__file__).with_name("planted.json").read_text("utf-8"))
+SHOP: Final[Mapping[str, Property]] = {n: Property(**p) for n, p in _PLANTED["shop"].items()}
 INTERACTIONS: Final[Mapping[tuple[str, str], float]] = {
-    ("steps", "check"): 0.22, ("example", "format"): 0.06, ("terms", "facts"): 0.05,
-    ("terms", "fallback"): 0.08, ("fallback", "facts"): -0.03, ("language", "example"): -0.03,
-    ("role", "priority"): 0.03,
-}  # fmt: skip
+    (one, other): gain for one, other, gain in _PLANTED["interactions"]
+}
 ALONE: Final = {"fallback": ("terms", -0.05)}
 """Property → what it needs, and what it costs without."""
 OWN: Final = 2.0
 """How many times a property's effect is larger for the kind of case that needs it."""
-LETTERS: Final = (
-    "order number", "invoice date", "due date", "tax rate", "net amount", "currency", "discount",
-    "delivery address", "carrier", "parcel weight", "tracking link", "pickup hour", "return label",
-    "warranty period", "serial code", "model year", "colour", "size chart", "fabric care", "voltage",
-    "plug type", "battery type", "allergens", "storage advice", "origin country", "recycling mark",
-    "age rating", "safety notice", "spare parts", "manual page", "opening times", "phone line",
-    "complaint form", "refund method", "gift voucher", "loyalty points", "newsletter", "privacy note",
-    "legal basis", "signature",
-)  # fmt: skip
+LETTERS: Final[Sequence[str]] = _PLANTED["letters"]
 """What a letter may have to hold."""
 _SHOTS: Final = "<shots>"
 """Demonstrations begin here; they stand for the property ``example``."""
@@ -295,6 +227,10 @@ class Mock:
         self._seed = seed
         self._n_asked: dict[tuple[str, str], int] = {}
         self.n_calls = 0
+
+    def ask_all(self, text: str, cases: Sequence[WorldCase]) -> list[WorldAnswer]:
+        """Answer some cases."""
+        return [self.ask(text, case) for case in cases]
 
     def ask(self, text: str, case: WorldCase) -> WorldAnswer:
         """Answer one case; asked again it draws other noise."""

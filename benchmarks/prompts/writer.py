@@ -3,13 +3,13 @@
 Each optimizer's edit adds ``N_EDITED`` properties: first those whose symptoms the request shows, then those of a named
 operator, else any that the prompt lacks. Each gets its sentence with probability ``SUCCESS``, otherwise one
 that says nothing, at a random place half the time. Every edit loses another sentence of the parent with probability
-``LOSS``. ``noise`` writes sentences that say nothing, and ``lies`` takes out what is there.
+``LOSS``.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -19,7 +19,6 @@ N_EDITED: Final = 2
 SUCCESS: Final = 0.5
 LOSS: Final = 0.2
 _AT_END: Final = 0.5
-Temper: TypeAlias = Literal["honest", "noise", "lies"]
 
 FILLERS: Final = (
     "Please take this seriously.", "Our customers matter to us.", "Take a deep breath.",
@@ -46,7 +45,6 @@ class Writer:
 
     world: World
     rng: np.random.Generator
-    temper: Temper = "honest"
 
     def edit(self, operator: str, parents: Sequence[str], shown: str = "") -> str:
         """Return the prompt that an operator makes.
@@ -57,10 +55,6 @@ class Writer:
             shown: text of the failures.
         """
         listed = sentences_of(parents[0]) if parents else [self.world.start]
-        if self.temper != "honest":
-            if self.temper == "lies":
-                listed = [s for s in listed if self._is_filler(s) or self._succeeds()]
-            return " ".join([*(listed or [self.world.start]), self._filler()])
         if operator == "context-reduction":
             first, *rest = listed
             return self._lossy(
