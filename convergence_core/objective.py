@@ -25,6 +25,10 @@ of Knowles (2006)."""
 MARGIN = 0.15
 """How far below a front's ends its reference point lies, in units of its range: its ends count, too. With less
 they crowd less, and a front that noise hides grows more slowly."""
+_REMEDIES = {
+    "cost_usd": ": return the cost with every answer, write `prices`, or give the metric `weight: 0`"
+}
+"""Type of metric → how its value becomes known."""
 MIN_RANGE = 1e-6
 """Least range of a front."""
 ROUNDING = 1e-9
@@ -173,7 +177,7 @@ class RewardModel:
             if metric.weight == 0 or name in left_out:
                 continue
             if value is None:
-                return _missing(f"metric {name} is unknown")
+                return _missing(f"metric {name} is unknown{_REMEDIES.get(metric.type, '')}")
             scaled = _scaled(metric, value)
             if scaled is None:
                 return _missing(

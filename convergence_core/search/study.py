@@ -374,7 +374,9 @@ def why_no_reward(trials: Sequence[Trial]) -> str | None:
     if not kinds or limit_reached(trials) is not None:
         return None
     (kind, n), *_ = kinds.most_common()
-    return f"none of {kinds.total():,} evaluations has a reward ({kind}, {n:,} times)"
+    errors = (e.error for t in trials for e in t.evaluations if kind == (e.error_type or e.status))
+    line = next((f": {error.splitlines()[0][:200]}" for error in errors if error), "")
+    return f"none of {kinds.total():,} evaluations has a reward ({kind}, {n:,} times{line})"
 
 
 def why_all_raised(trials: Sequence[Trial]) -> str | None:

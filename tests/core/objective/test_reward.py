@@ -95,6 +95,16 @@ def test_an_unknown_weighted_metric_leaves_the_reward_unknown(metrics):
     assert scored.reason == "metric a is unknown"
 
 
+def test_an_unknown_cost_leaves_no_reward_and_says_how_to_make_it_known():
+    scored = model(a={}, cost_usd={"type": "cost_usd"}).score({"a": 1.0})
+    assert (scored.reward, scored.fault) == (None, "evaluator")
+    assert scored.reason is not None
+    assert "`prices`" in scored.reason
+    assert "`weight: 0`" in scored.reason
+    shown = model(a={}, cost_usd={"type": "cost_usd", "weight": 0}).score({"a": 1.0})
+    assert shown.reward == 1.0
+
+
 def test_a_metric_that_does_not_apply_to_a_case_has_no_share():
     rewards = model(a={"weight": 3}, b={"weight": 1})
     assert rewards.score({"b": 0.5}, {"a"}).reward == 0.5

@@ -247,11 +247,13 @@ def test_a_generation_without_a_single_reward_ends_the_search():
     own = study()
 
     def lose(e: Evaluation) -> Evaluation:
-        return replace(e, status="error", fault="evaluator", error_type="no_number", reward=None)
+        error = "metric cost is unknown\n\ntrace"
+        lost = replace(e, status="error", fault="evaluator", error_type="no_number", error=error)
+        return replace(lost, reward=None)
 
     state, asked = step(own, own.start(), lose)
     n = asked.plan.n_cells
-    text = f"none of {n} evaluations has a reward (no_number, {n} times)"
+    text = f"none of {n} evaluations has a reward (no_number, {n} times: metric cost is unknown)"
     assert own.stop_reason(state) == ("done", text)
     assert StudyState.from_checkpoint(state.to_checkpoint()).no_reward == text
     # Once the metric is mended, a resumed run asks again and goes on.
