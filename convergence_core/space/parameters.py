@@ -3,7 +3,8 @@
 Every value has one canonical form, so equal points have equal identities: numbers are clipped to
 their bounds, snapped to the steps counted from ``min`` and rounded to a resolution far below any
 effect (1e-10 of the range; 10 significant digits on a log scale), which also makes
-``from_unit(to_unit(value)) == value`` exact. A bound itself is never rounded away or passed.
+``from_unit(to_unit(value)) == value`` exact. A bound itself is never rounded away or passed, and the
+default is the form of all that round as it does.
 """
 
 import math
@@ -75,9 +76,11 @@ class Float:
         if n_values is not None:
             steps = 0 if self.step is None else round((number - self.min) / self.step)
             return self.value_at(min(steps, n_values - 1))
-        if self.log:
-            return self._bounded(float(f"{number:.{_SIGNIFICANT}g}"))
-        return self._bounded(round(number, self._digits(_SIGNIFICANT)))
+        rounded = self._rounded(number)
+        is_bound = number in (self.min, self.max)
+        if self.default is None or is_bound or rounded != self._rounded(self.default):
+            return rounded
+        return self._bounded(self.default)
 
     def problem(self, value: object) -> str | None:
         """Check type, bounds and steps."""
@@ -136,6 +139,11 @@ class Float:
             return math.exp(low + unit * (high - low))
         return self.min + unit * (self.max - self.min)
 
+    def _rounded(self, number: float) -> float:
+        if self.log:
+            return self._bounded(float(f"{number:.{_SIGNIFICANT}g}"))
+        return self._bounded(round(number, self._digits(_SIGNIFICANT)))
+
     def _bounded(self, number: float) -> float:
         """Clip; adding 0.0 turns -0.0 into 0.0."""
         return float(min(self.max, max(self.min, number))) + 0.0
@@ -179,12 +187,17 @@ class Integer:
 
     def canonical(self, value: object) -> int:
         """Clip and snap to the steps."""
-        number = _as_number(value)
-        if self.log and self.step == 1 and number > 10**_SIGNIFICANT:
-            number = int(float(f"{number:.{_SIGNIFICANT}g}"))
-        number = min(self.max, max(self.min, round(number)))
+        number = self._rounded(_as_number(value))
+        is_bound = value in (self.min, self.max)
+        if self.default is not None and not is_bound and number == self._rounded(self.default):
+            number = self.default
         steps = (2 * (number - self.min) + self.step) // (2 * self.step)
         return self.value_at(min(self.n_values - 1, steps))
+
+    def _rounded(self, number: float) -> int:
+        if self.log and self.step == 1 and number > 10**_SIGNIFICANT:
+            number = int(float(f"{number:.{_SIGNIFICANT}g}"))
+        return min(self.max, max(self.min, round(number)))
 
     def problem(self, value: object) -> str | None:
         """Check type, bounds and steps."""

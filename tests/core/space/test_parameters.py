@@ -1,5 +1,6 @@
 """Parameters of the search space: bounds, steps, choices and identity."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -51,6 +52,28 @@ def test_log_bounds_survive_rounding():
         assert parameter.to_unit(parameter.canonical(high)) == pytest.approx(1.0)
         assert parameter.canonical(-5) >= low
         assert parameter.canonical(1e308) <= high
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        Float(min=0, max=1_000_000, default=0.00001),
+        Float(min=0, max=1, default=0.3333333333333333),
+        Float(min=1e-9, max=1, log=True, default=0.1234567890123),
+        Integer(min=1, max=10**15, log=True, default=12_345_678_901_234),
+    ],
+)
+def test_the_default_is_exactly_what_the_user_wrote(parameter):
+    """It has one form, so nothing beside it looks alike and is another point."""
+    default = parameter.default
+    assert parameter.canonical(default) == default
+    assert Space(parameters={"x": parameter}).baseline() == {"x": default}
+    assert parameter.from_unit(parameter.to_unit(default)) == default
+    bare = dataclasses.replace(parameter, default=None)
+    for near in {bare.canonical(default)} - {parameter.min}:
+        assert parameter.canonical(near) == default
+    for unit in np.linspace(0, 1, 42):
+        assert parameter.from_unit(unit) == bare.from_unit(unit)
 
 
 def test_log_scales_are_drawn_evenly():
