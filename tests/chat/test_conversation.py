@@ -22,7 +22,7 @@ from tasks.chat.conversation import Conversation
 from tasks.mock.mock_server import MockServer
 from tasks.serving.settings import RuntimeArm, RuntimeConfig
 from tasks.serving.systems import Systems
-from tests.support.chat_servers import chunk, echo, events
+from tests.support.chat_servers import USAGE_CHUNK, chunk, echo, events
 from tests.support.configurations import chat_api
 from tests.support.http_server import error_answer
 
@@ -117,11 +117,12 @@ def test_an_answer_that_is_stopped_is_not_logged_and_no_turn(chats):
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (events([chunk("stop")]), CandidateFault),
+        (events([chunk("stop"), USAGE_CHUNK]), CandidateFault),
+        (events([chunk("stop")]), InfrastructureFault),
         (events([chunk(content="cut")], done=False), InfrastructureFault),
         (error_answer(503), InfrastructureFault),
     ],
-    ids=["empty", "cut", "down"],
+    ids=["empty", "nothing", "cut", "down"],
 )
 def test_an_answer_that_fails_is_not_logged(chats, answer, error):
     chats.answer = lambda _: answer
