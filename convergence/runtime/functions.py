@@ -9,6 +9,7 @@ the folder; each picks up changed arms and settings with its next request.
 import asyncio
 import functools
 import json
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from numbers import Integral
@@ -17,12 +18,13 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from convergence.types import ConvergenceConfig
 from convergence_core.config.secrecy import shown
 from convergence_core.errors import ConfigurationError, NoArmsError, Problem
+from convergence_core.field_types import Name
 from convergence_core.records import canonical_json
 from tasks.inputs.loader import load_mapping
 from tasks.json_values import NotJsonError, to_json
@@ -70,18 +72,23 @@ _systems: dict[str, Systems] = {}
 """System → store that ``configure_runtime`` opened for it."""
 _stores: dict[Path, Systems] = {}
 _mutex = threading.Lock()
+_NAME: Final = TypeAdapter[str](Name)
 
 
 def _user(user_id: object) -> str:
     """Return a user's id as it is stored: a database's integer or UUID is its text.
 
     Raises:
-        ValueError: it is neither text, nor an integer, nor a UUID.
+        ValueError: it is neither text, nor an integer, nor a UUID, or none that HTTP takes.
     """
     if isinstance(user_id, bool) or not isinstance(user_id, str | Integral | UUID):
         rule = "must be a string, an integer or a UUID"
         raise ValueError(f"`user_id` {rule}, but got {shown(user_id)}")
-    return str(user_id)
+    try:
+        return _NAME.validate_python(str(user_id))
+    except ValidationError:
+        rule = "must have 1 to 200 characters of Unicode, none of them a control character"
+        raise ValueError(f"`user_id` {rule}, but got {shown(user_id)}") from None
 
 
 def _twins(
@@ -294,8 +301,11 @@ def _runtime_update(
     )  # fmt: skip
     numbers = {name: x for name, x in plain.items() if name not in ("signals", "metadata")}
     for name, number in (numbers | (plain["signals"] or {})).items():
-        if not isinstance(number, int | float | None):
+        is_truth = name == "cost" and isinstance(number, bool)  # as a reward it is 0 or 1
+        if is_truth or not isinstance(number, int | float | None):
             raise ValueError(f"`{name}` must be a number, but got {shown(number)}")
+        if number is not None and abs(number) > sys.float_info.max:
+            raise ValueError(f"`{name}` must be a finite number, but got {shown(number)}")
     numbers = {name: None if x is None else float(x) for name, x in numbers.items()}
     user = None if user_id is None else _user(user_id)
     given = Reward(user_id=user, decision_id=decision_id, **plain | numbers)

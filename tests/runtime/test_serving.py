@@ -195,6 +195,8 @@ def test_which_number_is_the_reward(system: str, given: dict[str, float], expect
     ("given", "reason"),
     [
         ({"reward": "0.5"}, '`reward` must be a number, but got "0.5"'),
+        ({"reward": 0.5, "cost": True}, "`cost` must be a number, but got true"),
+        ({"reward": 10**400}, "`reward` must be a finite number"),
         ({"reward": np.nan}, "`reward` is nan, not a finite number"),
         ({"signals": {"quality": "good"}}, "`quality` must be a number"),
         ({"reward": 0.5, "metadata": {"a": {1}}}, "`metadata.a` is of type builtins.set"),
@@ -220,6 +222,12 @@ def test_a_users_id_from_a_database_is_its_text(system: str, user_id: Any):
 @pytest.mark.parametrize("user_id", [None, True, 7.5, b"7"])
 def test_other_values_are_no_users_ids(system: str, user_id: Any):
     with pytest.raises(ValueError, match="`user_id` must be a string, an integer or a UUID"):
+        convergence.runtime_select_sync(system, user_id=user_id)
+
+
+@pytest.mark.parametrize("user_id", ["", "a\n", "a" * 201, "\ud800"])
+def test_users_ids_that_http_refuses_are_refused_in_python(system: str, user_id: str):
+    with pytest.raises(ValueError, match="`user_id` must have 1 to 200 characters"):
         convergence.runtime_select_sync(system, user_id=user_id)
 
 
