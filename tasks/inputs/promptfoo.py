@@ -17,6 +17,8 @@ import yaml
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json
 from tasks.inputs.promptfoo_tests import (
+    CODE,
+    VARIABLE,
     SkippedTestError,
     expanded_tests,
     filled,
@@ -66,8 +68,6 @@ _OF_ASSERTIONS: Final = frozenset(
     {"type", "value", "threshold", "weight", "assert", "transform", "$ref"}
 )
 """Keys that are carried, or named with their assertion."""
-_VARIABLE: Final = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)((?:\.\w+)*)\s*-?\}\}")
-_CODE: Final = re.compile(r"\{\{|\{%|\{#")
 _OUR_PLACEHOLDER: Final = re.compile(r"\{(?:input|model)(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}")
 """What is plain text there and would be filled here."""
 _WORD: Final = re.compile(r"(?<!\{)\{(?!input\b)[A-Za-z_][\w.\[\]-]*\}(?!\})")
@@ -161,8 +161,8 @@ def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], 
             continue
         for message in messages:
             content = message["content"]
-            names |= {match[1] + match[2] for match in _VARIABLE.finditer(content)}
-            parts = _VARIABLE.split(content)  # text, name, rest, text, …
+            names |= {match[1] + match[2] for match in VARIABLE.finditer(content)}
+            parts = VARIABLE.split(content)  # text, name, rest, text, …
             parts[::3] = [_OUR_PLACEHOLDER.sub(r"{\g<0>}", part) for part in parts[::3]]
             parts[1::3] = ["{input." + part for part in parts[1::3]]
             parts[2::3] = [part + "}" for part in parts[2::3]]
@@ -180,8 +180,8 @@ def _refusal(path: Path, lost: Counter[str]) -> ConfigurationError:
 
 
 def _has_code(content: str) -> bool:
-    names = {match[1] for match in _VARIABLE.finditer(content)}
-    return "env" in names or _CODE.search(_VARIABLE.sub("", content)) is not None
+    names = {match[1] for match in VARIABLE.finditer(content)}
+    return "env" in names or CODE.search(VARIABLE.sub("", content)) is not None
 
 
 def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[str]:
@@ -444,7 +444,12 @@ def _of_assertions(
             continue
         for key in assertion:
             lost[f"`{shortened(key)}` of assertions"] += key not in _OF_ASSERTIONS
-        kind, value = str(assertion.get("type", "$ref")), filled(assertion.get("value"), variables)
+        kind = str(assertion.get("type", "$ref"))
+        try:
+            value = filled(assertion.get("value"), variables)
+        except SkippedTestError as error:
+            lost[f"assertion {shortened(kind)} with {error}"] += 1
+            continue
         weight, threshold = assertion.get("weight"), assertion.get("threshold")
         about: dict[str, Any] = {} if weight is None else {"weight": weight}
         if kind == "assert-set":

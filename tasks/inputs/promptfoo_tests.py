@@ -12,6 +12,7 @@ import orjson
 from convergence_core.config.source import read_yaml
 from convergence_core.records import Json
 from tasks.inputs.case_files import csv_mappings
+from tasks.json_values import as_text
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -22,7 +23,9 @@ _KNOWN = (
 """Assertions that a cell of CSV may begin with, besides families such as ``not-…``."""
 _ASSERTION = re.compile(r"(?s)((?:not-)?[a-z][a-z-]*)(?:\((\d+(?:\.\d+)?)\))?(?::\s*(.*))?")
 _CODE_SUFFIXES = (".js", ".ts", ".mjs", ".cjs", ".py")
-_VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+VARIABLE = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)((?:\.\w+)*)\s*-?\}\}")
+"""A variable, or a field of one."""
+CODE = re.compile(r"\{\{|\{%|\{#")
 MAX_EXPANSION = 10_000
 """Combinations of one test's lists of values."""
 
@@ -183,12 +186,31 @@ def _read(value: Any, folder: Path) -> Json:
 
 
 def filled(value: Json, variables: Mapping[str, Json]) -> Json:
-    """Return a value with variables in their places, ``{{ name }}``."""
+    """Return a value with variables in their places, ``{{ name }}``, as nunjucks prints them.
+
+    Raises:
+        SkippedTestError: it has code of the template language, or no variable of that name.
+    """
     if isinstance(value, list):
         return [filled(item, variables) for item in value]
     if not isinstance(value, str):
         return value
-    return _VARIABLE.sub(lambda match: str(variables.get(match[1], match[0])), value)
+    if CODE.search(VARIABLE.sub("", value)):
+        raise SkippedTestError("code of its template language")
+    return VARIABLE.sub(lambda match: _printed(match[1] + match[2], variables), value)
+
+
+def _printed(path: str, variables: Mapping[str, Json]) -> str:
+    value: Json = dict(variables)
+    for name in path.split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise SkippedTestError(f"no variable `{shortened(path)}`")
+        value = value[name]
+    if isinstance(value, dict | list):
+        raise SkippedTestError(f"the variable `{shortened(path)}`, which is no text or number")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else as_text(value)
 
 
 def _of_table(row: Mapping[str, str]) -> dict[str, Any]:
