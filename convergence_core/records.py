@@ -68,6 +68,11 @@ def sha256_hex(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def same_value(a: object, b: object) -> bool:
+    """Return whether two values are one: numbers by value, booleans apart from numbers."""
+    return isinstance(a, bool) == isinstance(b, bool) and a == b
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """Point of the search space."""

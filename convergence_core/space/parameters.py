@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from convergence_core.records import Json, ParamValue, fields_of
+from convergence_core.records import Json, ParamValue, fields_of, same_value
 
 _SIGNIFICANT = 10
 _MAX_LEVELS = 2**50
@@ -26,11 +26,6 @@ LONGEST_SHOWN = 40
 
 When: TypeAlias = tuple[tuple[str, tuple[ParamValue, ...]], ...]
 """Conditions, all of which must hold: (parameter, values it may have)."""
-
-
-def same_value(a: object, b: object) -> bool:
-    """Return whether two values are one: numbers by value, booleans apart from numbers."""
-    return isinstance(a, bool) == isinstance(b, bool) and a == b
 
 
 def same_params(a: Mapping[str, ParamValue], b: Mapping[str, ParamValue]) -> bool:

@@ -23,10 +23,11 @@ from convergence_core.records import (
     ParamValue,
     canonical_json,
     n_shared_words,
+    same_value,
     sha256_hex,
     short_id,
 )
-from convergence_core.space.parameters import Choice, Parameter, same_value
+from convergence_core.space.parameters import Choice, Parameter
 
 MAX_ENUMERATED = 1_000_000
 """Points that ``size`` counts at most."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from convergence_core.config import Configuration, parse_stored
 from convergence_core.errors import RunNotFoundError
 from convergence_core.ports import RunRecord
-from convergence_core.records import Case, Params, ParamValue, Role
+from convergence_core.records import Case, Params, ParamValue, Role, same_value
 from convergence_core.result import (
     CaseAnswer,
     CaseAnswers,
@@ -18,7 +18,6 @@ from convergence_core.result import (
 )
 from convergence_core.result.number_text import UNKNOWN, milliseconds, plural
 from convergence_core.search.recommend import paired_difference
-from convergence_core.space import same_value
 from tasks.inputs.cases import groups_of
 from tasks.report import phrases
 from tasks.report.answers import (

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from convergence_core.records import Params, Role
+from convergence_core.records import Params, Role, same_value
 from convergence_core.result import (
     CandidateReport,
     CaseAnswer,
@@ -18,7 +18,6 @@ from convergence_core.result import (
 from convergence_core.result.number_text import plural
 from convergence_core.result.verdict import answer_usd, is_free, price_sentence, verdict_of
 from convergence_core.search.source_report import SourceReport
-from convergence_core.space import same_value
 from tasks.report import phrases
 from tasks.report.answers_section import ARROW, MOST_GAINED, report_blocks
 from tasks.report.blocks import (
