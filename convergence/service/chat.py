@@ -33,7 +33,7 @@ from convergence.service.problems import RequestRefusedError, add_route, openai_
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.feedback.roles import DEFAULT
 from convergence_core.field_types import Features, Name, StrictNumber
-from convergence_core.records import Json, Usage, fields_of
+from convergence_core.records import Json, Usage, fields_of, sha256_hex
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedAnswer, LoggedChat, PreparedPrompt
 from tasks.chat.paid_answers import SPENT
@@ -148,8 +148,8 @@ class CompletionMessage(BaseModel):
 
 
 def _call_id(name: str) -> str:
-    """Return the id of a call and its result that have a name alone, as long as providers take it."""
-    return f"call_{name}"[:40]
+    """Return the id of a call and its result that have a name alone; 40 characters at most, as providers take them."""
+    return f"call_{sha256_hex(name)[:24]}"
 
 
 class StreamOptions(BaseModel):

@@ -16,6 +16,7 @@ import pytest
 from convergence.client import Client, ServiceRefusedError
 from convergence.service.server import Service, ServiceOptions
 from convergence_core.budget.prices import PriceTable
+from convergence_core.records import sha256_hex
 from tasks.chat.logged_chat import LoggedChat
 from tasks.chat.paid_answers import PaidAnswers
 from tasks.inputs.environment import Environment
@@ -248,11 +249,12 @@ def test_older_forms_of_messages_are_sent_in_those_of_today(talk):
         {"role": "function", "name": "rain", "content": "no"},
     ]
     assert talk.post({**HI, "messages": [*HI["messages"], *older]}).status_code == 200
-    call = {"id": "call_rain", "type": "function", "function": function}
+    call_id = f"call_{sha256_hex('rain')[:24]}"
+    call = {"id": call_id, "type": "function", "function": function}
     assert talk.provider.requests[-1].body["messages"][-3:] == [
         {"role": "assistant", "content": "I may not."},
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "content": "no", "tool_call_id": "call_rain"},
+        {"role": "tool", "content": "no", "tool_call_id": call_id},
     ]
 
 
