@@ -170,7 +170,7 @@ def test_metric_that_raises_is_missing_with_its_traceback_kept():
     assert "Traceback: boom" in evaluation.error
 
 
-def test_metric_that_blames_the_answer_is_reward_zero():
+def test_a_metric_that_blames_the_answer_costs_half_of_two():
     def compare(result, expected):
         raise CandidateFault("not JSON", error_type="not_json")
 
