@@ -261,6 +261,24 @@ def test_a_setting_that_is_never_answered_is_missing_and_ends_no_run(kind: str, 
             assert evaluation.reward == (None if failed else 1.0)
 
 
+def test_one_bad_setting_that_is_asked_last_of_all_is_missing_and_ends_no_run():
+    """Its 24 test cases fail four times each: 96 calls in a row without an answer."""
+
+    def answer(request: Any) -> Answer:
+        failed = request.body["k"] == 3
+        return Answer({}, 500) if failed else Answer({"result": request.body["x"]})
+
+    with (
+        LoopbackServer(answer) as server,
+        failing_session(server, workers=1, n_cases=24, max_retries=3) as s,
+    ):
+        for k in (1, 2, 3):
+            plan = assignment({"k": k}, [f"c{i}" for i in range(24)])
+            rewards = [one.reward for one in s.evaluate(plan, 0).evaluations]
+            assert rewards == [None if k == 3 else 1.0] * 24
+        assert [r.body["k"] for r in server.requests[-96:]] == [3] * 96
+
+
 def test_stored_answers_show_that_an_endpoint_serves_others_than_the_one_that_fails():
     plans = [assignment({"k": k}, [f"c{i}" for i in range(15)]) for k in (3, 1)]
 
