@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
-from convergence_core.errors import CandidateFault, EvaluationFault
+from convergence_core.errors import CandidateFault, EvaluationFault, EvaluatorFault
 from convergence_core.objective import RewardModel
 from convergence_core.ports import Metric
 from convergence_core.records import Case, FaultName, Json, Params, Reply
@@ -19,6 +19,9 @@ MAX_ERROR_CHARS: Final = 4000
 
 CONSTRAINT: Final = "constraint"
 """Error type of an answer that is well and breaks a hard constraint: reward 0, status ``ok``."""
+
+_USERS: Final = frozenset({"function", "plugin"})
+"""Types of metrics that users write, which say by no fault of their own that an answer has another form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,8 @@ class Scorer:
         rewards: RewardModel,
         redact: Callable[[str], str],
     ) -> None:
-        self._metrics = tuple(metrics)
+        # Those that cost nothing first: their faults may decide before anybody pays a judge.
+        self._metrics = sorted(metrics, key=lambda metric: isinstance(metric, PaidMetric))
         self._rewards = rewards
         self._redact = redact
         self._failed: dict[str, float] = {
@@ -84,7 +88,8 @@ class Scorer:
         """Measure a reply; faults of metrics become scores.
 
         A metric that cannot read the answer has the worst value of its scale, or none if its weight is 0;
-        the other metrics count. With a hard constraint it makes the reward 0, as a broken one does.
+        the other metrics count. With a hard constraint it makes the reward 0, as a broken one does. An answer
+        that one metric cannot read is why a function of the user's raises, too.
 
         Args:
             reply: the answer, redacted.
@@ -94,8 +99,10 @@ class Scorer:
         """
         metrics: dict[str, float] = {}
         left_out: set[str] = set()
-        unread: dict[str, CandidateFault] = {}
+        faults: dict[str, EvaluationFault] = {}
         for metric in self._metrics:
+            if isinstance(metric, PaidMetric) and self._decided(faults, metrics) is not None:
+                break
             try:
                 applies = getattr(metric, "applies", None)  # else to every case
                 if applies is not None and not applies(case):
@@ -104,10 +111,12 @@ class Scorer:
                     metrics |= await metric.judge(reply, case, params, asker)
                 elif (value := await metric.measure(reply, case, params)) is not None:
                     metrics[metric.name] = value
-            except CandidateFault as fault:
-                unread[metric.name] = fault
             except EvaluationFault as fault:
-                return replace(self.score_of_fault(fault), metrics=metrics)
+                faults[metric.name] = fault
+        decided = self._decided(faults, metrics)
+        if decided is not None:
+            return decided
+        unread = self._unread(faults)
         metrics |= self._rewards.worst(unread)
         score = self._rewards.score(metrics, left_out)
         if unread and score.fault is None:
@@ -121,8 +130,40 @@ class Scorer:
             error=score.reason,
         )
 
+    def _unread(self, faults: Mapping[str, EvaluationFault]) -> dict[str, EvaluationFault]:
+        """Return those faults of metrics that the answer caused, those that say so first."""
+        said: dict[str, EvaluationFault] = {
+            name: fault for name, fault in faults.items() if isinstance(fault, CandidateFault)
+        }
+        raised = {
+            name: fault
+            for name, fault in faults.items()
+            if isinstance(fault, EvaluatorFault)
+            and getattr(self._rewards.metrics.get(name), "type", None) in _USERS
+        }
+        return said | raised if said else {}
+
+    def _decided(
+        self, faults: Mapping[str, EvaluationFault], metrics: Mapping[str, float]
+    ) -> CellScore | None:
+        """Return the score that faults of metrics decide, whatever the others would measure."""
+        unread = self._unread(faults)
+        for name, fault in unread.items():
+            rule = self._rewards.metrics.get(name)
+            if rule is not None and rule.is_constrained:
+                values = {**metrics, **self._rewards.worst(unread)}
+                failed = self.score_of_fault(fault)
+                return replace(failed, metrics=values, reward=0.0, fault="candidate")
+        for name, fault in faults.items():
+            if name not in unread:
+                return replace(self.score_of_fault(fault), metrics=dict(metrics))
+        return None
+
     def _without(
-        self, unread: Mapping[str, CandidateFault], reward: float | None, metrics: dict[str, float]
+        self,
+        unread: Mapping[str, EvaluationFault],
+        reward: float | None,
+        metrics: dict[str, float],
     ) -> CellScore:
         """Return the score of an answer that some metrics could not read.
 
@@ -130,8 +171,6 @@ class Scorer:
         """
         rules = [self._rewards.metrics.get(name) for name in unread]
         failed = self.score_of_fault(next(iter(unread.values())))
-        if any(rule is not None and rule.is_constrained for rule in rules):
-            return replace(failed, metrics=metrics)
         counts = any(rule is not None and rule.weight for rule in rules)
         return replace(
             failed, metrics=metrics, reward=reward, fault="candidate" if counts else None

@@ -209,6 +209,76 @@ def test_a_metric_that_cannot_read_an_answer_costs_its_own_share_alone(
     assert evaluation.error == "the answer is not a number"
 
 
+class Fixed:
+    """A metric with one outcome; ``asked`` counts."""
+
+    def __init__(self, name: str, outcome: float | Exception) -> None:
+        self.name, self.outcome, self.asked = name, outcome, 0
+
+    async def measure(self, reply: object, case: object, params: object) -> float:
+        self.asked += 1
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+class FixedJudge(Fixed):
+    async def judge(
+        self, reply: object, case: object, params: object, asker: object
+    ) -> dict[str, float]:
+        return {self.name: await self.measure(reply, case, params)}
+
+    async def aclose(self) -> None:
+        pass
+
+
+UNREAD = CandidateFault("no field `label`", error_type="missing_field")
+RAISED = EvaluatorFault("KeyError: 'label'", error_type="KeyError")
+DOWN = InfrastructureFault("HTTP 503", error_type="http_503")
+OF_BAD = {"scale": {"good": 0, "bad": 10}}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    ("rules", "outcomes", "expected"),
+    [
+        ({"a": {}, "b": {"weight": 0}}, (UNREAD, RAISED, 1.0), (0.5, "candidate", UNREAD)),
+        ({"a": {}, "b": {}}, (UNREAD, RAISED, 1.0), (1 / 3, "candidate", UNREAD)),
+        ({"a": {"weight": 0}, "b": {"weight": 0}}, (UNREAD, RAISED, 1.0), (1.0, None, UNREAD)),
+        ({"a": {}, "b": {"min": 0.5}}, (UNREAD, RAISED, 1.0), (0.0, "candidate", RAISED)),
+        (
+            {"a": {}, "b": {"type": "exact_match"}},
+            (UNREAD, RAISED, 1.0),
+            (None, "evaluator", RAISED),
+        ),
+        ({"a": {}, "b": {}}, (1.0, RAISED, 1.0), (None, "evaluator", RAISED)),
+        ({"a": {}, "b": {}}, (UNREAD, 1.0, DOWN), (None, "infrastructure", DOWN)),
+        ({"a": {"max": 5, **OF_BAD}, "b": {}}, (UNREAD, 1.0, 1.0), (0.0, "candidate", UNREAD)),
+        ({"a": {"max": 50, **OF_BAD}, "b": {}}, (UNREAD, 1.0, DOWN), (0.0, "candidate", UNREAD)),
+        (
+            {"a": {"weight": 0, "min": 1}, "b": {}},
+            (UNREAD, RAISED, DOWN),
+            (0.0, "candidate", UNREAD),
+        ),
+    ],
+)
+def test_an_answer_that_one_metric_cannot_read_is_why_a_function_raises(
+    order, rules, outcomes, expected
+):
+    (a, b, c), (reward, fault, error) = outcomes, expected
+    judge = FixedJudge("c", c)
+    metrics = [Fixed("a", a), Fixed("b", b), judge][::order]
+    every = {name: metric(**rule) for name, rule in {**rules, "c": {}}.items()}
+    with session(ScriptedTarget(right), metrics=metrics, rules=every) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert (evaluation.reward, evaluation.fault) == (
+        None if reward is None else pytest.approx(reward),
+        fault,
+    )
+    assert (evaluation.error, evaluation.error_type) == (str(error), error.error_type)
+    assert judge.asked == (reward != 0.0 and fault != "evaluator")
+
+
 def test_metric_that_is_nan_is_missing_and_never_one():
     metric = Compared("quality", lambda result, expected: float("nan"))
     with session(ScriptedTarget(right), metrics=[metric]) as s:
