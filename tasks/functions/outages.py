@@ -11,7 +11,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 from urllib.error import URLError
 
 import httpx
@@ -59,6 +59,8 @@ _SQL_STATES: Final = ("08", "40", "53", "57P")
 """Connection, conflict of transactions, no resources, shutdown (PostgreSQL, appendix A)."""
 _BAD_ADDRESS: Final = ("unknown url type", "no host given", "file ")
 """Beginnings of the reasons of ``URLError`` that no network caused."""
+_EXCHANGE: Final = frozenset({"headers", "response", "url"})
+"""Attributes of exceptions that tell of an HTTP exchange."""
 _AWS_BUSY: Final = re.compile(r"throttl|limitexceeded|throughputexceeded|slowdown", re.IGNORECASE)
 """Error codes of services that refuse for their rate with status 400."""
 _MOST_WRAPPED: Final = 16
@@ -117,13 +119,16 @@ def _is_network(error: Exception) -> bool | None:
 def _statuses(error: Exception) -> Iterator[int]:
     """Yield the HTTP statuses of 300 or more that an exception names, the surest first."""
     response = _attribute(error, "response")
-    if isinstance(response, Mapping):  # of botocore
+    if _is_aws(response):
         code = str(_item(response, "Error", "Code"))
         values = iter([429 if _AWS_BUSY.search(code) else _metadata(response, "HTTPStatusCode")])
     else:
         names = ((error, "status_code"), (error, "status"), (error, "http_status"))
-        more = ((response, "status_code"), (response, "status"), (error, "code"))
-        values = (_attribute(holder, name) for holder, name in (*names, *more))
+        more = ((response, "status_code"), (response, "status"))
+        # A code of a class that tells of no exchange is its own number, as 500 of a product may be.
+        is_http = not _EXCHANGE.isdisjoint(dir(error))
+        codes = ((error, "code"),) if is_http else ()
+        values = (_attribute(holder, name) for holder, name in (*names, *more, *codes))
     for value in values:
         is_number = isinstance(value, int | str)
         if is_number and re.fullmatch(r"[345]\d\d", text := f"{value}"):
@@ -133,13 +138,18 @@ def _statuses(error: Exception) -> Iterator[int]:
 def _headers(error: Exception) -> httpx.Headers:
     response = _attribute(error, "response")
     given = _attribute(response, "headers") or _attribute(error, "headers")
-    if isinstance(response, Mapping):
+    if _is_aws(response):
         given = _metadata(response, "HTTPHeaders")
     try:
         pairs = [(str(name), str(value)) for name, value in given.items()]  # type: ignore[attr-defined]
         return httpx.Headers(pairs, encoding="utf-8")
     except Exception:  # noqa: BLE001 - a user's exception may have anything of that name
         return httpx.Headers()
+
+
+def _is_aws(response: object) -> TypeGuard[Mapping[object, object]]:
+    """Whether it is a response as botocore has it, and not the body of an answer."""
+    return isinstance(response, Mapping) and "ResponseMetadata" in response
 
 
 def _metadata(response: Mapping[object, object], name: str) -> object:

@@ -77,7 +77,9 @@ OUTAGES = {
     "status": lambda: shaped("E", status=503),
     "http_status": lambda: shaped("E", http_status=503),
     "text": lambda: shaped("E", status_code="503"),
-    "code": lambda: shaped("E", code=503),
+    "code of a response": lambda: shaped("E", code=503, response=None),
+    "code beside a body": lambda: shaped("E", code="503", url="u", response={"error": "e"}),
+    "status beside a body": lambda: shaped("E", status_code=503, response={"error": "overloaded"}),
     "response.status": lambda: shaped("E", response=shaped("R", status=503)),
     "conflict": lambda: shaped("E", status_code=409),
     "too early": lambda: shaped("E", status_code=425),
@@ -129,7 +131,10 @@ CANDIDATES = {
     "httpx scheme": lambda: httpx.UnsupportedProtocol("x"),
     "discord": lambda: shaped("HTTPException", status=400, code=50035),
     "twilio": lambda: shaped("TwilioRestException", status=400, code=21211),
-    "its own code": lambda: shaped("E", code=1001),
+    "its own code": lambda: shaped("E", code=1001, url="u"),
+    "its own 500": lambda: shaped("E", code=500),
+    "its own 301": lambda: shaped("E", code="301"),
+    "not found beside a body": lambda: shaped("E", status_code=404, response={"error": "e"}),
     "exit": lambda: SystemExit(500),
     "not found": lambda: shaped("E", status_code=404),
     "cause": lambda: wrapped(RuntimeError(), httpx.UnsupportedProtocol("x")),
@@ -170,6 +175,8 @@ def test_a_rate_limit_within_a_function_waits_as_long_as_the_server_asks():
     for error in (limited, wrapped(RuntimeError(), limited), shaped("E", status=429, headers={"Retry-After": "17"})):  # fmt: skip
         fault = outage(error)
         assert (fault.retry_after_s, fault.may_be_billed) == (17.0, False)
+    body = shaped("E", status_code=429, response={"e": 1}, headers={"Retry-After": "5"})
+    assert outage(body).retry_after_s == 5.0
     error = of(
         "botocore.exceptions.ClientError", aws("Throttling", 400, **{"retry-after": "3"}), "C"
     )
