@@ -216,9 +216,16 @@ def as_text(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
-def says_failed(success: Json) -> bool:
-    """Whether the field `success` of a result says no: ``false`` or 0, also written as a text."""
-    return as_text(success).strip().lower() in ("false", "0")
+def says_failed(answer: Json) -> bool:
+    """Whether an answer reports a failure: its `success` is ``false``, also as a text.
+
+    A 0 may be a count, and reports one only beside an `error` that is no number.
+    """
+    if not isinstance(answer, dict):
+        return False
+    success, error = as_text(answer.get("success")).strip().lower(), answer.get("error")
+    has_error = isinstance(error, (str, dict, list)) and bool(error)
+    return success == "false" or (has_error and success in ("0", "0.0"))
 
 
 def answers_of(expected: Json) -> list[Json]:

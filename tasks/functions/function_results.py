@@ -52,12 +52,11 @@ def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
     )
 
 
-def _raise_if_reported(value: Mapping[str, Json]) -> None:
+def _raise_if_reported(value: dict[str, Json]) -> None:
     reason = value.get("error")
     is_envelope = value.keys() <= ENVELOPE
-    has_failed = "success" in value and says_failed(value["success"])
     says_why = isinstance(reason, (str, dict)) and reason and value.get("result") is None
-    if has_failed or (says_why and is_envelope):
+    if says_failed(value) or (says_why and is_envelope):
         why = "the function reported a failure" if reason is None else as_text(reason)
         bill = _bill(value) if is_envelope or value.keys() & _BILLED else None
         says_nothing = bill is None or (bill.cost_usd is None and bill.usage == NO_USAGE)

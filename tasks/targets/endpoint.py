@@ -1,8 +1,9 @@
 """HTTP endpoints as targets: requests from templates, results from answers."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
@@ -30,6 +31,9 @@ from tasks.providers.faults import reported_fault
 from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.endpoint_mock import EndpointMock
 from tasks.targets.request_price import RequestPrice
+
+_PAGE: Final = re.compile(r"[\s\ufeff]*<(!doctype\s+html|html)\b", re.IGNORECASE)
+"""Beginning of an HTML page, as proxies send one under any type and status."""
 
 
 class HttpTarget:
@@ -139,7 +143,7 @@ class HttpTarget:
             fault.billed = self._billed(None)
             raise
         billed = self._billed(body)
-        if says_failed(_field_value(body, "success")):
+        if says_failed(body):
             reason = _field_value(body, "error")
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
             raise CandidateFault(why, error_type="reported_failure", billed=billed)
@@ -221,7 +225,7 @@ def _body_of(
         raise CandidateFault(f"in the answer, {error}", error_type=error.error_type) from error
     except (ValueError, RecursionError) as error:
         text = response.text
-        if is_plain and is_text_allowed and text.strip():
+        if is_plain and is_text_allowed and text.strip() and not _PAGE.match(text):
             return to_json(text)
         raise bad_body_fault(error, text, url=bare(str(response.request.url))) from error
 

@@ -115,6 +115,8 @@ def test_a_reported_failure_is_the_candidates_fault_with_its_reason(more):
         ({"success": False, "answer": "x"}, "reported a failure"),
         ({"success": False, "cost_usd": 0.5, "answer": "x"}, "reported a failure"),
         ({"success": "no", "error": {"code": 7}}, "7"),
+        ({"success": "False", "failed": 3}, "reported a failure"),
+        ({"success": 0.0, "error": ["bad"], "answer": "x"}, "bad"),
         ({"success": False, "error": "bad", "answer": "x"}, "bad"),
     ],
 )
@@ -129,8 +131,16 @@ def test_a_failure_counts_beside_any_other_key(failed, reason):
     [
         {"success": True, "answer": "x"},
         {"success": None, "answer": "x"},
+        {"success": 0, "failed": 3},
+        {"success": 0.0, "error": 3},
+        {"success": "0"},
         {"error": "E42", "answer": "x"},
     ],
 )
 def test_fields_of_those_names_that_report_no_failure_are_part_of_the_value(value):
     assert ask_function(lambda case_input, params: value).value == value
+
+
+def test_a_value_with_such_fields_is_whole_within_a_result():
+    value = {"success": False, "error": "E42", "answer": "x"}
+    assert ask_function(lambda case_input, params: {"result": value}).value == value

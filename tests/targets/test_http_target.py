@@ -119,7 +119,23 @@ def test_an_answer_without_a_written_result_field_is_the_candidates_fault():
     assert (fault.fault, fault.error_type) == ("candidate", "missing_result")
 
 
-@pytest.mark.parametrize("success", [False, 0, "false", "FALSE", "0"], ids=repr)
+COUNTS = [
+    {"success": 0, "failed": 3},
+    {"success": 0.0},
+    {"success": "0"},
+    {"success": 0, "error": 3},
+]
+
+
+@pytest.mark.parametrize("answer", COUNTS, ids=repr)
+def test_a_count_of_successes_is_no_failure_of_an_endpoint(answer):
+    with LoopbackServer(lambda _: Answer(answer)) as server:
+        assert ask(http_api(server.url)).value == answer
+    with LoopbackServer(lambda _: Answer({"result": {"success": False}})) as server:
+        assert ask(http_api(server.url)).value == {"success": False}
+
+
+@pytest.mark.parametrize("success", [False, 0, 0.0, "false", "FALSE", "0"], ids=repr)
 def test_success_false_is_the_candidates_fault_with_the_endpoints_words(success):
     fault = fault_of(Answer({"success": success, "error": "no such index"}))
     assert (fault.fault, fault.error_type) == ("candidate", "reported_failure")
@@ -167,9 +183,10 @@ def test_a_plain_text_without_a_word_is_missing(text):
     assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
 
 
-@pytest.mark.parametrize("kind", ["text/html", "application/json", ""])
-def test_the_page_of_a_proxy_is_missing_with_status_200_too(kind):
-    page = b"<html><body>502 Bad Gateway</body></html>"
+@pytest.mark.parametrize("kind", ["text/html", "application/json", "text/plain", ""])
+@pytest.mark.parametrize("head", ["", "<!DOCTYPE html>\n", "\ufeff\n<!doctype HTML PUBLIC>"])
+def test_the_page_of_a_proxy_is_missing_with_status_200_too(kind, head):
+    page = f"{head}<html><body>502 Bad Gateway</body></html>".encode()
     fault = fault_of(Answer(page, headers={"content-type": kind}))
     assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
 
@@ -186,7 +203,9 @@ def test_the_page_of_a_proxy_is_missing_with_status_200_too(kind):
         "Overloaded",
         "Internal error",
         "502 Bad Gateway",
-        "<html><body>a page that was asked for</body></html>",
+        "<p>502 Bad Gateway</p>",
+        "Write <html> first.",
+        "<htmlx>",
     ],
 )
 def test_a_plain_text_is_no_result_where_a_field_of_json_is(text):
