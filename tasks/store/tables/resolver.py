@@ -21,7 +21,7 @@ class Resolution:
     files: Mapping[str, tuple[str, ...]]
     """Paths by table, in the order of runs and generations."""
     stamps: tuple[tuple[int, int], ...]
-    """(inode, mtime in ns) of each live run's row, the only file that is replaced."""
+    """(inode, mtime in ns) of each live run's row. Day files of answers' attempts are replaced, too."""
 
 
 def resolve(root: Path) -> Resolution:
