@@ -116,6 +116,10 @@ class Setting:
         """The one entry that is read."""
         return SimpleNamespace(deterministic=False)
 
+    def share_left(self, generation: int) -> float:
+        """Return the share of the generations that is left before one."""
+        return max(0.0, 1.0 - generation / self.n_generations)
+
     def ask(self, state: Generation, advice: Advice, *, keeps: bool = False) -> PlannedGeneration:
         """Plan a generation; ``keeps``: its draws are used up."""
         before = self.rng.bit_generator.state
