@@ -5,7 +5,8 @@ An expression is parsed by ``ast`` and walked over a white list: comparisons, ``
 Nothing is ever evaluated by Python itself; powers, calls, attributes and text arithmetic do not
 exist here, and size and depth are bounded, so no expression can be slow or harmful.
 
-Numbers are exact fractions of what is written: 0.1 + 0.2 is 0.3, as a reader expects of steps of 0.1.
+Numbers are exact fractions of what is written, in 15 digits: 0.1 + 0.2 is 0.3, as a reader expects of
+steps of 0.1, and so is a choice that a program computed, 0.30000000000000004.
 
 Semantics: a constraint that uses a parameter which is not active *does not apply* and holds. One
 that cannot be computed for a candidate (division by zero, a text compared with a number) does
@@ -271,7 +272,7 @@ def _exact(value: Any) -> Any:
 @lru_cache(maxsize=4096)
 def _fraction(value: float) -> Fraction:
     try:
-        return Fraction(str(value))
+        return Fraction(str(value) if value.is_integer() else f"{value:.15g}")
     except ValueError:
         raise ArithmeticError(f"{value} is not finite") from None
 

@@ -1,7 +1,9 @@
 """Constraints between parameters."""
 
+import operator
 import string
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -36,6 +38,49 @@ from convergence_core.config.expressions import MAX_DEPTH, MAX_LENGTH, parse
     ],
 )
 def test_expressions_mean_what_they_say(text, params, holds):
+    assert parse(text).evaluate(params) is holds
+
+
+def multiples(n):
+    return [i * (1 / n) for i in range(n + 1)]
+
+
+def grid_of_numpy(n):
+    return np.linspace(0, 1, n + 1).tolist()
+
+
+@pytest.mark.parametrize("n", [10, 100])
+@pytest.mark.parametrize("steps", [multiples, grid_of_numpy])
+@pytest.mark.parametrize(
+    ("sign", "means"),
+    [("<=", operator.le), ("==", operator.eq), (">=", operator.ge), ("<", operator.lt)],
+)
+def test_computed_steps_mean_what_written_steps_mean(sign, means, steps, n):
+    constraint, values = parse(f"a + b {sign} 1"), steps(n)
+    wrong = [
+        (a, b)
+        for i, a in enumerate(values)
+        for j, b in enumerate(values)
+        if constraint.evaluate({"a": a, "b": b}) is not means(i + j, n)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "holds"),
+    [
+        ("a < b", {"a": 9007199254740991, "b": 9007199254740992.0}, True),
+        ("a == b", {"a": 9007199254740991.0, "b": 9007199254740992.0}, False),
+        ("a < b", {"a": 10**23, "b": 10**23 + 1}, True),
+        ("a == 1e23", {"a": 10**23}, True),
+        ("a < 1e-300", {"a": 1e-301}, True),
+        ("a in [0.3]", {"a": 0.1 + 0.2}, True),
+        ("a < 0.30000000000001", {"a": 0.3}, True),
+    ],
+)
+def test_digits_beyond_fifteen_are_rounding_in_fractions_and_exact_in_whole_numbers(
+    text, params, holds
+):
     assert parse(text).evaluate(params) is holds
 
 
