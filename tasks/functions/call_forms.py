@@ -22,6 +22,9 @@ class Whole(Enum):
     """The input's fields, overlaid by the parameters."""
 
 
+_PLAIN = frozenset({"input", "params", "parameters"})
+"""Names by which an optional argument asks, too."""
+
 Source: TypeAlias = Whole | str
 """What an argument receives: a whole, or the parameter or input field of that name."""
 
@@ -103,20 +106,13 @@ class _Shape:
         others = {*self.required} - {*first}
         return first[0] if len(first) == 1 and others <= bound else None
 
-    def whole(self, whole: Whole, taken: AbstractSet[str], *, is_needed: bool) -> str | None:
+    def whole(self, whole: Whole, taken: AbstractSet[str]) -> str | None:
         """Return the argument whose name asks for a whole; ``None`` without one.
 
-        An optional argument of another name than ``input`` and ``params`` asks only where nothing
-        else brings the values, and where its default is empty.
+        An optional one of another name than `_PLAIN` keeps its default.
         """
-        for name in whole.value:
-            if name not in self.named or name in taken:
-                continue
-            default = self.named[name].default
-            is_empty = default is None or isinstance(default, Mapping)
-            if name in self.required or name == whole.value[0] or (is_needed and is_empty):
-                return str(name)
-        return None
+        asks = (n for n in whole.value if n in self.required or (n in _PLAIN and n in self.named))
+        return next((name for name in asks if name not in taken), None)
 
 
 def _form(
@@ -155,8 +151,8 @@ def _by_names(
     if {"input", "params"} <= shape.named.keys():
         known = known - {"input", "params"}  # together, they mean the wholes
     bound: dict[str, Source] = {name: name for name in shape.named if name in known}
-    for whole, names in ((Whole.INPUT, fields), (Whole.PARAMS, parameters)):
-        asks = shape.whole(whole, bound.keys(), is_needed=names.isdisjoint(bound))
+    for whole in (Whole.INPUT, Whole.PARAMS):
+        asks = shape.whole(whole, bound.keys())
         if asks is not None:
             bound[asks] = whole
     return bound

@@ -57,7 +57,16 @@ def by_any_names(**everything):
         (lambda x, params: [x, params], [3, PARAMS]),
         (lambda x, settings: [x, settings], [3, PARAMS]),
         (lambda config, text: [text, config], BOTH),
-        (lambda text, options=None: [text, options], BOTH),
+        (lambda text, parameters=None: [text, parameters], BOTH),
+        # Other names with defaults keep them: the function takes one dictionary, as without them.
+        (lambda d, config=None: [d, config], [MERGED, None]),
+        (lambda d, options={}: [d, options], [MERGED, {}]),
+        (lambda d, settings=None, debug=False: [d, settings, debug], [MERGED, None, False]),
+        (lambda d, *, config=None: [d, config], [MERGED, None]),
+        (lambda d, case=None: [d, case], [MERGED, None]),
+        (lambda d, case_input=None, inputs=None: [d, case_input, inputs], [MERGED, None, None]),
+        (lambda x, options=None: [x, options], [3, None]),
+        (lambda input, config=None: [input, config], [MERGED, None]),
         (lambda text, k, options=None: [text, k, options], [INPUT, 2, None]),
         (lambda text, config="a.ini": [text, config], [MERGED, "a.ini"]),
         # What names leave over.
