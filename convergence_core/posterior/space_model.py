@@ -31,7 +31,7 @@ from convergence_core.posterior.warped_posterior import (
     WarpedEvidence,
     WarpedPosterior,
 )
-from convergence_core.records import Candidate, Json
+from convergence_core.records import Candidate, Json, Params
 from convergence_core.space import Choice, Space
 from convergence_core.space.arrays import Encoding, Points
 
@@ -59,6 +59,10 @@ class LengthPrice:
     def of_text(self, text: str) -> float:
         """Return what a text costs."""
         return self.per_1000 * len(text) / 1000.0
+
+    def of_params(self, params: Params) -> float:
+        """Return what a candidate's texts cost together, inactive ones nothing."""
+        return sum(self.of_text(str(params[name])) for name in self.parameters if name in params)
 
     def of_points(self, encoding: Encoding, points: Points) -> np.ndarray:
         """Return what candidates' texts cost together (eq. 1), inactive ones nothing, (n,)."""

@@ -10,6 +10,7 @@ upward by selection; ``mean_interval`` and ``paired_difference`` are for cells e
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from convergence_core.evidence import Member
 from convergence_core.gate.intervals import grouped, mean_ends
 from convergence_core.posterior import FittedSpaceModel, SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
+from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.posterior.warped_posterior import Bounds, WarpedPosterior
 from convergence_core.records import PROBABLY, Estimate, Ranked, fields_of
 from convergence_core.search.goals import FittedGoals
@@ -56,9 +58,10 @@ class Recommendation:
     after the price of prompt length. If this one is probably feasible, only feasible ones count.
     """
     ranking: tuple[Ranked, ...]
-    """All candidates with a reward: the probably feasible by cautious estimate, of equal ones the
-    defaults first and then the oldest, those last whose rewards the surrogate had no row for, followed
-    by the others by decreasing probability of being feasible."""
+    """All candidates with a reward: the defaults if no reward on a common case speaks for the next one,
+    then the probably feasible by cautious estimate, of equal ones the oldest first, those last whose
+    rewards the surrogate had no row for, followed by the others by decreasing probability of being
+    feasible."""
     lead: "Lead | None" = None
     """Lead over the requested rival; ``None`` without a rival or without its reward."""
 
@@ -137,6 +140,7 @@ def recommend(
     moves = [candidate.params != defaults for candidate in candidates]
     keys = [*zip(map(_doubt, feasible), is_unread, ranks, moves, strict=True)]
     order = sorted(range(len(members)), key=keys.__getitem__)  # of equal ones, the oldest first
+    order = _defaults_first(order, keys, members, surrogate.price)
     bias = SelectionBias.of_memory(state.memory)
     by_reward = sorted(order, key=lambda i: ranks[i])  # the infeasible ones, too
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
@@ -178,6 +182,36 @@ def _ranks(estimates: np.ndarray) -> np.ndarray:
     ranks = np.empty(len(order), dtype=np.intp)
     ranks[order] = np.cumsum(falls)
     return ranks
+
+
+def _defaults_first(
+    order: list[int],
+    keys: Sequence[tuple[float, bool, int, bool]],
+    members: Sequence[Member],
+    price: LengthPrice | None,
+) -> list[int]:
+    """Return the order, with the defaults first if no reward speaks for the leader.
+
+    Estimates also differ by the candidates' places in the space, so they do not show equal evidence.
+    ``keys`` are doubt, lack of a training row, rank and whether a setting moves.
+    """
+    leader, stays = order[0], next((i for i in order if not keys[i][3]), order[0])
+    of_leader, of_defaults = (_mean_by_case(members[i]) for i in (leader, stays))
+    gaps = [abs(r - of_defaults[case]) for case, r in of_leader.items() if case in of_defaults]
+    lengths = [
+        price.of_params(members[i].candidate.params) if price else 0.0 for i in (leader, stays)
+    ]
+    is_alike = bool(gaps) and max(gaps) <= ALIKE and lengths[1] <= lengths[0]
+    if keys[leader][:2] != keys[stays][:2] or not is_alike:
+        return order
+    return [stays, *(i for i in order if i != stays)]
+
+
+def _mean_by_case(member: Member) -> dict[str, float]:
+    rewards: dict[str, list[float]] = {}
+    for (case_id, _), reward in member.rewards.items():
+        rewards.setdefault(case_id, []).append(reward)
+    return {case_id: fmean(of_case) for case_id, of_case in rewards.items()}
 
 
 def _claims(

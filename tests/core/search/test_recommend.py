@@ -10,6 +10,7 @@ from scipy import stats
 
 from convergence_core.evidence import Archive, Member
 from convergence_core.posterior import SpaceModel
+from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.records import Candidate
 from convergence_core.search.recommend import (
     CAUTIOUS_LEVEL,
@@ -19,7 +20,7 @@ from convergence_core.search.recommend import (
     recommend,
 )
 from convergence_core.search.sampler import SearchState
-from convergence_core.space import Choice, Float, Space
+from convergence_core.space import Choice, Float, Integer, Space
 from tests.core.posterior.archives import archive, candidate, surrogate, two_way
 
 
@@ -212,6 +213,68 @@ def test_equal_evidence_keeps_the_defaults_else_the_oldest(default, noise):
     first = "m4" if default is None else default
     rest = [name for name in names if name != first]
     assert [ranked.candidate_id for ranked in best.ranking] == [first, *rest]
+
+
+FLOATS = [x / 10 for x in range(1, 10)]
+SPACES: list[tuple[Float | Integer | Choice, list[Any]]] = [
+    (Float(min=0, max=1, default=0.2), FLOATS),
+    (Integer(min=1, max=9, default=2), list(range(1, 10))),
+    (Choice(kind="categorical", choices=tuple(FLOATS), default=0.2), FLOATS),
+]
+
+
+def of_values(
+    parameter: Float | Integer | Choice, values: list[Any], table: Mapping[str, Any], **model: Any
+) -> Recommendation:
+    """Return the recommendation among v0, v1, …, which have these values of x."""
+    members = {
+        name: replace(member, candidate=replace(member.candidate, params={"x": value}))
+        for (name, member), value in zip(archive(table).members.items(), values, strict=True)
+    }
+    best = recommend(
+        SearchState(archive=Archive(members)),
+        rng=np.random.default_rng(0),
+        surrogate=SpaceModel(space=Space(parameters={"x": parameter}), **model),
+        rival_id="v1",
+    )
+    assert best is not None
+    return best
+
+
+@pytest.mark.parametrize(("parameter", "values"), SPACES)
+@pytest.mark.parametrize("is_partial", [False, True])
+def test_a_place_in_the_space_is_no_evidence_against_the_defaults(parameter, values, is_partial):
+    """Numbers in the middle of a range have the smaller error; equal rewards still move nothing."""
+    asked = [range(i % 3, i % 3 + 4) if is_partial and i != 1 else range(6) for i in range(9)]
+    table = {f"v{i}": {f"c{j}": float(j % 2) for j in asked[i]} for i in range(9)}
+    best = of_values(parameter, values, table)
+    assert best.candidate_id == best.ranking[0].candidate_id == "v1"
+    assert best.mean == best.ranking[0].mean
+    assert len({ranked.candidate_id for ranked in best.ranking}) == 9
+    assert best.lead is not None
+    assert (best.lead.mean, best.lead.probability) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("parameter", "values"), SPACES[:2])
+def test_one_reward_that_differs_on_a_common_case_moves_the_settings(parameter, values):
+    table = {f"v{i}": {f"c{j}": j % 2 - 1e-3 * (i == 1) for j in range(6)} for i in range(9)}
+    assert of_values(parameter, values, table).candidate_id != "v1"
+
+
+def test_no_common_case_is_no_equal_evidence():
+    table = {
+        f"v{i}": {f"c{j + 6 * (i == 1)}": 0.5 + (i == 4) / 4 for j in range(6)} for i in range(9)
+    }
+    assert of_values(*SPACES[0], table).candidate_id == "v4"
+
+
+@pytest.mark.parametrize(("default", "expected"), [("long", "v0"), ("short", "v1")])
+def test_of_equal_rewards_a_shorter_prompt_wins_where_length_has_a_price(default, expected):
+    values = ["a", "a" * 400] if default == "long" else ["a" * 400, "a"]
+    choice = Choice(kind="text", choices=("a", "a" * 400), default=values[1])
+    table = {name: {f"c{j}": float(j % 2) for j in range(6)} for name in ("v0", "v1")}
+    price = LengthPrice(per_1000=0.1, parameters=("x",))
+    assert of_values(choice, values, table, price=price).candidate_id == expected
 
 
 @pytest.mark.statistical
