@@ -58,7 +58,7 @@ class Recommendation:
     after the price of prompt length. If this one is probably feasible, only feasible ones count.
     """
     ranking: tuple[Ranked, ...]
-    """All candidates with a reward: the defaults if no reward on a common case speaks for the next one,
+    """All candidates with a reward: the defaults if they have the reward of the next one on each of its cases,
     then the probably feasible by cautious estimate, of equal ones the oldest first, those last whose
     rewards the surrogate had no row for, followed by the others by decreasing probability of being
     feasible."""
@@ -190,18 +190,18 @@ def _defaults_first(
     members: Sequence[Member],
     price: LengthPrice | None,
 ) -> list[int]:
-    """Return the order, with the defaults first if no reward speaks for the leader.
+    """Return the order, with the defaults first if they have the leader's reward on each of its cases.
 
     Estimates also differ by the candidates' places in the space, so they do not show equal evidence.
     ``keys`` are doubt, lack of a training row, rank and whether a setting moves.
     """
     leader, stays = order[0], next((i for i in order if not keys[i][3]), order[0])
     of_leader, of_defaults = (_mean_by_case(members[i]) for i in (leader, stays))
-    gaps = [abs(r - of_defaults[case]) for case, r in of_leader.items() if case in of_defaults]
+    gaps = [abs(r - of_defaults.get(case, math.inf)) for case, r in of_leader.items()]
     lengths = [
         price.of_params(members[i].candidate.params) if price else 0.0 for i in (leader, stays)
     ]
-    is_alike = bool(gaps) and max(gaps) <= ALIKE and lengths[1] <= lengths[0]
+    is_alike = max(gaps, default=math.inf) <= ALIKE and lengths[1] <= lengths[0]
     if keys[leader][:2] != keys[stays][:2] or not is_alike:
         return order
     return [stays, *(i for i in order if i != stays)]
