@@ -5,8 +5,8 @@ An expression is parsed by ``ast`` and walked over a white list: comparisons, ``
 Nothing is ever evaluated by Python itself; powers, calls, attributes and text arithmetic do not
 exist here, and size and depth are bounded, so no expression can be slow or harmful.
 
-Numbers are exact fractions of what is written, in 15 digits: 0.1 + 0.2 is 0.3, as a reader expects of
-steps of 0.1, and so is a choice that a program computed, 0.30000000000000004.
+Numbers are exact fractions of what is meant: 0.1 + 0.2 is 0.3, as a reader expects of steps of 0.1, and so
+is a choice that a program computed, 0.30000000000000004; three thirds are 1.
 
 Semantics: a constraint that uses a parameter which is not active *does not apply* and holds. One
 that cannot be computed for a candidate (division by zero, a text compared with a number) does
@@ -56,6 +56,10 @@ _ORDER: dict[str, Callable[[Fraction, Fraction], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_SIMPLE = 10**6
+"""Largest denominator of a fraction that a float is read as."""
+_ROUNDING = Fraction(1, 10**15)
+"""Relative distance of a float from the fraction that it means."""
 _ALLOWED = "allowed are names, numbers, quoted text, + - * / // %, comparisons, in, and, or, not"
 _NAMES_OF_NODES: dict[type[ast.AST], str] = {
     ast.Call: "a call",
@@ -271,10 +275,16 @@ def _exact(value: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _fraction(value: float) -> Fraction:
-    try:
-        return Fraction(str(value) if value.is_integer() else f"{value:.15g}")
-    except ValueError:
-        raise ArithmeticError(f"{value} is not finite") from None
+    """Return the simple fraction that a float rounds (1/3, 0.3), else its 15 digits."""
+    if not math.isfinite(value):
+        raise ArithmeticError(f"{value} is not finite")
+    if value.is_integer():
+        return Fraction(str(value))
+    exact = Fraction(value)
+    simple = exact.limit_denominator(_SIMPLE)
+    if abs(simple - exact) <= _ROUNDING * abs(exact):
+        return simple
+    return Fraction(f"{value:.15g}")
 
 
 def _number(value: Any) -> Fraction:

@@ -24,6 +24,7 @@ from convergence_core.posterior.warped_posterior import Bounds, WarpedPosterior
 from convergence_core.records import PROBABLY, Estimate, Ranked, fields_of
 from convergence_core.search.goals import FittedGoals
 from convergence_core.search.sampler import SearchState
+from convergence_core.space.parameters import same_params
 
 N_DRAWS = 4_000
 """Number of joint draws behind ``probability_within``: the standard error is at most .8 %."""
@@ -58,8 +59,8 @@ class Recommendation:
     after the price of prompt length. If this one is probably feasible, only feasible ones count.
     """
     ranking: tuple[Ranked, ...]
-    """All candidates with a reward: the defaults if they have the reward of the next one on each of its cases,
-    then the probably feasible by cautious estimate, of equal ones the oldest first, those last whose
+    """All candidates with a reward: the defaults if they have the reward of the next one on each of its
+    cases, and no candidate has more on another; then the probably feasible by cautious estimate, of equal ones the oldest first, those last whose
     rewards the surrogate had no row for, followed by the others by decreasing probability of being
     feasible."""
     lead: "Lead | None" = None
@@ -136,8 +137,8 @@ def recommend(
     cautious, _ = worth.interval(CAUTIOUS_LEVEL)
     is_unread = posterior.rows < 0  # beyond the surrogate's rows: its rewards are in no posterior
     feasible = _feasible(goals, members)
-    ranks, defaults = _ranks(cautious), surrogate.space.baseline()
-    moves = [candidate.params != defaults for candidate in candidates]
+    ranks, defaults = _ranks(cautious), surrogate.space.baseline() or {}
+    moves = [not same_params(candidate.params, defaults) for candidate in candidates]
     keys = [*zip(map(_doubt, feasible), is_unread, ranks, moves, strict=True)]
     order = sorted(range(len(members)), key=keys.__getitem__)  # of equal ones, the oldest first
     order = _defaults_first(order, keys, members, surrogate.price)
@@ -192,6 +193,8 @@ def _defaults_first(
 ) -> list[int]:
     """Return the order, with the defaults first if they have the leader's reward on each of its cases.
 
+    And if no candidate is better than they are on a case that the leader was not asked.
+
     Estimates also differ by the candidates' places in the space, so they do not show equal evidence.
     ``keys`` are doubt, lack of a training row, rank and whether a setting moves.
     """
@@ -202,7 +205,15 @@ def _defaults_first(
         price.of_params(members[i].candidate.params) if price else 0.0 for i in (leader, stays)
     ]
     is_alike = max(gaps, default=math.inf) <= ALIKE and lengths[1] <= lengths[0]
-    if keys[leader][:2] != keys[stays][:2] or not is_alike:
+    if leader == stays or keys[leader][:2] != keys[stays][:2] or not is_alike:
+        return order
+    # The leader may owe its rank to neighbours that answered more cases.
+    others = {case: r + ALIKE for case, r in of_defaults.items() if case not in of_leader}
+    if any(
+        r > others.get(case, math.inf)
+        for member in (members if others else ())
+        for case, r in _mean_by_case(member).items()
+    ):
         return order
     return [stays, *(i for i in order if i != stays)]
 

@@ -49,7 +49,7 @@ def grid_of_numpy(n):
     return np.linspace(0, 1, n + 1).tolist()
 
 
-@pytest.mark.parametrize("n", [10, 100])
+@pytest.mark.parametrize("n", [3, 6, 7, 10, 100])
 @pytest.mark.parametrize("steps", [multiples, grid_of_numpy])
 @pytest.mark.parametrize(
     ("sign", "means"),
@@ -69,6 +69,10 @@ def test_computed_steps_mean_what_written_steps_mean(sign, means, steps, n):
 @pytest.mark.parametrize(
     ("text", "params", "holds"),
     [
+        ("a + b + c <= 1", {"a": 1 / 6, "b": 1 / 6, "c": 2 / 3}, True),
+        ("7*a <= 1", {"a": 1 / 7}, True),
+        ("3*a <= 2", {"a": 2 / 3}, True),
+        ("a < b", {"a": 1e-7, "b": 1.0000000000001e-7}, True),
         ("a < b", {"a": 9007199254740991, "b": 9007199254740992.0}, True),
         ("a == b", {"a": 9007199254740991.0, "b": 9007199254740992.0}, False),
         ("a < b", {"a": 10**23, "b": 10**23 + 1}, True),

@@ -261,6 +261,20 @@ def test_one_reward_that_differs_on_a_common_case_moves_the_settings(parameter, 
     assert of_values(parameter, values, table).candidate_id != "v1"
 
 
+def test_a_tie_on_the_leaders_only_case_is_no_equal_evidence():
+    """Its neighbours lead to a candidate that answered one easy case, as the bad defaults did."""
+    values = [0.1, 0.2, 0.3, *(0.7 + k * 0.05 for k in range(-4, 5))]
+    table = {
+        f"v{i}": {
+            f"c{j}": 1.0 if j < 2 else max(0.0, 1 - ((x - 0.7) / 0.5) ** 2)
+            for j in range(1 if i == 7 else 20)
+        }
+        for i, x in enumerate(values)
+    }
+    best = of_values(Float(min=0, max=1, default=0.1), values, table)
+    assert best.candidate_id in {"v6", "v7", "v8"}
+
+
 def test_no_common_case_is_no_equal_evidence():
     table = {
         f"v{i}": {f"c{j + 6 * (i == 1)}": 0.5 + (i == 4) / 4 for j in range(6)} for i in range(9)
