@@ -166,7 +166,7 @@ class Breaker:
     the 100 latest answers has, and a row whose common parts none of these has together. So an
     endpoint that dies is given up after ``n_failures`` and ``n_probes`` (16 calls) where what it
     is asked was answered before. Where it was not, all failures count after ``n_of_one_setting``
-    without any answer between them, and it is given up after 1,040 calls and those in flight.
+    without any answer between them, and it is given up after at most 1,040 calls and those in flight.
     """
 
     def __init__(
