@@ -109,22 +109,31 @@ class _Shape:
     def whole(self, whole: Whole, taken: AbstractSet[str]) -> str | None:
         """Return the argument whose name asks for a whole; ``None`` without one.
 
-        An optional one of another name than `_PLAIN` keeps its default.
+        An optional one of another name than `_PLAIN` keeps its default; but see `spare`.
         """
         asks = (n for n in whole.value if n in self.required or (n in _PLAIN and n in self.named))
         return next((name for name in asks if name not in taken), None)
+
+    def spare(self, taken: AbstractSet[str]) -> str | None:
+        """Return the argument that gets the parameters where no other does; ``None`` without one.
+
+        Its name asks for them, and its default is ``None`` or a mapping.
+        """
+        defaults = {n: self.named[n].default for n in Whole.PARAMS.value if n in self.named}
+        empty = (n for n, given in defaults.items() if given is None or isinstance(given, Mapping))
+        return next((name for name in empty if name not in taken), None)
 
 
 def _form(
     shape: _Shape, parameters: AbstractSet[str], fields: AbstractSet[str]
 ) -> CallForm | None:
     bound = _by_names(shape, parameters, fields)
-    alone = shape.alone(bound.keys())
+    alone, spare = shape.alone(bound.keys()), shape.spare(bound.keys())
     wholes = {source for source in bound.values() if isinstance(source, Whole)}
     if alone is not None and alone not in parameters | fields:
         if shape.takes_any:
             bound.setdefault(alone, Whole.PARAMS if Whole.INPUT in wholes else Whole.INPUT)
-        elif not bound.keys() - {alone}:
+        elif not bound.keys() - {alone} and (alone != "input" or spare is None):
             bound[alone] = Whole.MERGED
     left = [name for name in shape.required if name not in bound]
     if left:
@@ -141,6 +150,9 @@ def _form(
             return None
     elif not bound and not shape.takes_any:
         return CallForm((Whole.INPUT, Whole.PARAMS)) if shape.takes_more else None
+    passed = {Whole.MERGED, Whole.PARAMS, *parameters} & {*bound.values()}
+    if spare is not None and not passed and not shape.takes_any:
+        bound[spare] = Whole.PARAMS
     return _call(shape, bound, alone)
 
 
