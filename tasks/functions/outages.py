@@ -10,8 +10,9 @@ import http.client
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
-from typing import Final, TypeGuard
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final
 from urllib.error import URLError
 
 import httpx
@@ -119,16 +120,19 @@ def _is_network(error: Exception) -> bool | None:
 def _statuses(error: Exception) -> Iterator[int]:
     """Yield the HTTP statuses of 300 or more that an exception names, the surest first."""
     response = _attribute(error, "response")
+    code = _item(response, "Error", "Code")
+    busy = 429 if isinstance(code, str) and _AWS_BUSY.search(code) else None
+    values: Iterable[object]
     if _is_aws(response):
-        code = str(_item(response, "Error", "Code"))
-        values = iter([429 if _AWS_BUSY.search(code) else _metadata(response, "HTTPStatusCode")])
+        values = (busy or _item(response, "ResponseMetadata", "HTTPStatusCode"),)
     else:
         names = ((error, "status_code"), (error, "status"), (error, "http_status"))
         more = ((response, "status_code"), (response, "status"))
         # A code of a class that tells of no exchange is its own number, as 500 of a product may be.
         is_http = not _EXCHANGE.isdisjoint(dir(error))
         codes = ((error, "code"),) if is_http else ()
-        values = (_attribute(holder, name) for holder, name in (*names, *more, *codes))
+        own = (_attribute(holder, name) for holder, name in (*names, *more, *codes))
+        values = chain(own, (busy,))  # a code speaks only where no status does
     for value in values:
         is_number = isinstance(value, int | str)
         if is_number and re.fullmatch(r"[345]\d\d", text := f"{value}"):
@@ -139,7 +143,7 @@ def _headers(error: Exception) -> httpx.Headers:
     response = _attribute(error, "response")
     given = _attribute(response, "headers") or _attribute(error, "headers")
     if _is_aws(response):
-        given = _metadata(response, "HTTPHeaders")
+        given = _item(response, "ResponseMetadata", "HTTPHeaders")
     try:
         pairs = [(str(name), str(value)) for name, value in given.items()]  # type: ignore[attr-defined]
         return httpx.Headers(pairs, encoding="utf-8")
@@ -147,17 +151,13 @@ def _headers(error: Exception) -> httpx.Headers:
         return httpx.Headers()
 
 
-def _is_aws(response: object) -> TypeGuard[Mapping[object, object]]:
+def _is_aws(response: object) -> bool:
     """Whether it is a response as botocore has it, and not the body of an answer."""
     return isinstance(response, Mapping) and "ResponseMetadata" in response
 
 
-def _metadata(response: Mapping[object, object], name: str) -> object:
-    return _item(response, "ResponseMetadata", name)
-
-
-def _item(mapping: Mapping[object, object], name: str, inner: str) -> object:
-    part = mapping.get(name)
+def _item(response: object, name: str, inner: str) -> object:
+    part = response.get(name) if isinstance(response, Mapping) else None
     return part.get(inner) if isinstance(part, Mapping) else None
 
 

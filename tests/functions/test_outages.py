@@ -107,6 +107,14 @@ OUTAGES = {
     "aws rate": lambda: of(
         "botocore.exceptions.ClientError", aws("ThrottlingException", 400), "C"
     ),
+    "aws rate without metadata": lambda: of(
+        "botocore.exceptions.ClientError", {"Error": {"Code": "ThrottlingException"}}, "C"
+    ),
+    "aws rate of any class": lambda: shaped("E", response={"Error": {"Code": "SlowDown"}}),
+    "its own 503 beside a body": lambda: shaped("E", status=503, response={"error": "e"}),
+    "its own 503 beside an error": lambda: shaped(
+        "E", status=503, response={"Error": {"Code": "E1"}}
+    ),
     "aws connect": lambda: of("botocore.exceptions.EndpointConnectionError", endpoint_url="u"),
     "aws read": lambda: of("botocore.exceptions.ReadTimeoutError", endpoint_url="u"),
     "aws closed": lambda: of("botocore.exceptions.ConnectionClosedError", endpoint_url="u"),
@@ -143,6 +151,13 @@ CANDIDATES = {
     "half a group": lambda: ExceptionGroup("g", [httpx.ConnectError("x"), ValueError()]),
     "requests scheme": lambda: of("requests.exceptions.MissingSchema", "x"),
     "aws 400": lambda: of("botocore.exceptions.ClientError", aws("ValidationException", 400), "C"),
+    "aws bad request without status": lambda: of(
+        "botocore.exceptions.ClientError", {"Error": {"Code": "ValidationException"}}, "C"
+    ),
+    "its own 422 beside a limit": lambda: shaped(
+        "E", status=422, response={"Error": {"Code": "LengthLimitExceeded"}}
+    ),
+    "aws number": lambda: shaped("E", response={"Error": {"Code": 503}}),
     "psycopg slow": lambda: of("psycopg.errors.QueryCanceled", "statement timeout"),
     "psycopg syntax": lambda: of("psycopg.errors.SyntaxError", "x"),
     "openai length": lambda: of("openai.OpenAIError", "x"),
