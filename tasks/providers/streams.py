@@ -222,10 +222,12 @@ def _begins_another(
     call: Mapping[str, Json], identity: Json, function: Mapping[str, Json]
 ) -> bool:
     """Whether a piece under the index of a call is of another one."""
-    is_whole, name = _is_json(str(call["arguments"])), function.get("name")
+    name, arguments = function.get("name"), function.get("arguments")
+    is_whole = _is_json(str(call["arguments"]))
+    has_more = is_whole and arguments is not None and bool(as_text(arguments).strip())
     if identity and call["id"]:
-        return identity != call["id"] and bool(name or is_whole)
-    return is_whole and bool(name) and (name != call["name"] or bool(function.get("arguments")))
+        return identity != call["id"] and (bool(name) or has_more)
+    return bool(name) and (has_more or (is_whole and name != call["name"]))
 
 
 def _whole_call(call: Mapping[str, Json]) -> Json:

@@ -100,6 +100,25 @@ def test_a_call_whose_name_or_identity_each_piece_repeats_is_one_call(names):
     assert value == {"tool_calls": [{"name": "f", "arguments": {"x": 1}}]}
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [("a", "f", None), ("b", None, '{"x": 1}'), ("c", None, "")],
+        [("a", "f", '{"x": 1}'), ("b", None, " ")],
+        [("a", "f", '{"x": 1}'), ("b", "", None)],
+        [(None, "f", '{"x": 1}'), (None, "f", "")],
+        [(None, "f", ""), (None, "f", '{"x": 1}'), (None, "f", "\n")],
+    ],
+)
+def test_a_blank_piece_behind_a_whole_call_begins_no_other(parts):
+    pieces = [
+        chunk(tool_calls=[{"index": 0, "id": i, "function": {"name": n, "arguments": text}}])
+        for i, n, text in parts
+    ]
+    value = streamed(events([*pieces, chunk("tool_calls")]))[0].value
+    assert value == {"tool_calls": [{"name": "f", "arguments": {"x": 1}}]}
+
+
 def test_calls_that_share_an_index_are_told_apart_by_their_identity():
     calls = [
         {"index": 0, "id": name, "function": {"name": name, "arguments": "{}"}} for name in "fg"
