@@ -14,7 +14,7 @@ from convergence.cli.optimize import EXIT_BUDGET, EXIT_ERROR, limits_of, mock_se
 from convergence_core.errors import RunInterruptedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from convergence.optimize.progress import ProgressDisplay
     from convergence_core.events import Event
@@ -249,20 +249,28 @@ def _means(assessment: "Assessment") -> str:
 
 
 def means_of(assessment: "Assessment") -> dict[str, Any]:
-    """Return mean metrics, latency and price of the current settings' answers."""
+    """Return mean metrics, latency (ms) and price (USD) of the current settings' answers, by case weight.
+
+    A metric of the name ``latency_ms`` or ``cost_usd`` says the latency or the price where there is one.
+    """
     from tasks.report.evidence import mean_of_known  # noqa: PLC0415 - brings DuckDB
 
     cases = [case for case in assessment.cases if case.second is not None]
     answers = [case.second for case in cases if case.second is not None]
     names = sorted({name for answer in answers for name in answer.metrics})
     weights = [case.weight for case in cases]
+
+    def mean(values: "Iterable[float | None]") -> float | None:
+        return mean_of_known(values, weights)
+
+    metrics = {name: mean(answer.metrics.get(name) for answer in answers) for name in names}
+    measured = {
+        "latency_ms": mean(answer.latency_ms for answer in answers),
+        "cost_usd": mean(answer.cost_usd for answer in answers),
+    }
     return {
-        "metrics": {
-            name: mean_of_known((answer.metrics.get(name) for answer in answers), weights)
-            for name in names
-        },
-        "latency_ms": mean_of_known(answer.latency_ms for answer in answers),
-        "cost_usd": mean_of_known(answer.cost_usd for answer in answers),
+        "metrics": metrics,
+        **{name: metrics.get(name, value) for name, value in measured.items()},
     }
 
 

@@ -145,6 +145,20 @@ def test_metrics_are_weighed_as_rewards_are_and_cases_without_a_reward_counted_o
     said = " ".join(done.out.split())
     assert re.search(r"exact_match 0\.750?\b", said)
     assert re.search(r"number 1[.0]* \(known of 1 of 2 cases\)", said)
+    (here / "slow.py").write_text(
+        "def latency_ms(result, expected):\n    return 100.0 if result == '5' else 20.0\n"
+        "def cost_usd(result, expected):\n    return 0.5 if result == '5' else 0.1\n"
+    )
+    (here / "optimization.yaml").write_text(
+        WEIGHED
+        + "".join(
+            f'    {name}: {{type: function, function: "slow.py:{name}", weight: 0}}\n'
+            for name in ("latency_ms", "cost_usd")
+        )
+    )
+    means = cli("test", "--json").json["per_answer"]
+    for name, mean in (("latency_ms", 68.0), ("cost_usd", 0.34)):
+        assert means[name] == means["metrics"][name] == pytest.approx(mean)
     (here / "known.py").write_text(
         "def known(result, expected):\n    return None if result == 'gone' else 1.0\n"
     )
