@@ -25,7 +25,7 @@ from convergence.service.chat import (
     send_event,
     while_connected,
 )
-from convergence.service.problems import add_route
+from convergence.service.problems import RequestRefusedError, add_route
 from convergence_core.errors import EvaluationFault
 from convergence_core.field_types import Name
 from convergence_core.records import Json
@@ -72,6 +72,7 @@ class _ForwardedStream(EventStream):
     def __init__(self, chat: LoggedChat, path: str, body: dict[str, Json]) -> None:
         super().__init__()
         self._send_on = partial(chat.forward, path, body)
+        self._has_failed = False
 
     async def _stream(self, send: Send) -> None:
         async with AnswerStream(self._send_on) as stream:
@@ -80,6 +81,7 @@ class _ForwardedStream(EventStream):
                     if not self._has_begun:
                         await self._begin(send)
                     await send_event(send, without_keys(event))
+                    self._has_failed = self._has_failed or _is_error(event)
                 if not self._has_begun:  # it came whole
                     await self._begin(send)
                     await send_event(send, without_keys(stream.ending))
@@ -89,11 +91,19 @@ class _ForwardedStream(EventStream):
                 await self._fail(send, refusal_of(fault))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
+    async def _fail(self, send: Send, refusal: RequestRefusedError) -> None:
+        if not self._has_failed:  # else the provider's own error has been passed on
+            await super()._fail(send, refusal)
+
+
+def _is_error(answer: Mapping[str, Json]) -> bool:
+    response = mapping(answer.get("response"))
+    return bool(answer.get("error") or answer.get("type") == "error" or response.get("error"))
+
 
 def without_keys(answer: Mapping[str, Json]) -> Any:
     """Return a provider's answer without this project's secrets; those made of words stay outside of errors."""
-    is_error = answer.get("type") == "error" or mapping(answer.get("response")).get("error")
-    redact = without_known_secrets if is_error or answer.get("error") else without_known_keys
+    redact = without_known_secrets if _is_error(answer) else without_known_keys
     return redact_json(dict(answer), redact)
 
 

@@ -355,6 +355,8 @@ def test_the_message_of_an_error_in_a_stream_of_responses_reaches_the_client(tal
         answer = client.post("/v1/responses", json={"model": "m", "stream": True}).text
     assert '"message":"boom"' in answer.replace(": ", ":")
     assert "was cut" not in answer
+    told = [json.loads(data) for data in re.findall(r"^data: (.*)$", answer, re.MULTILINE)]
+    assert [piece.get("type") for piece in told] == ["response.output_text.delta", "error"]
 
 
 def test_a_key_that_an_event_of_the_provider_repeats_is_taken_out(talks):
