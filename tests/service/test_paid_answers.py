@@ -248,7 +248,7 @@ def test_a_fold_shows_answers_where_runs_show_their_money(tmp_path):
     assert column(page, "paid answers", of="Systems") == ["3 calls, $0.75"]
 
 
-def test_the_file_of_a_day_that_is_long_over_is_not_written_again(tmp_path):
+def test_the_file_of_a_day_that_is_long_over_is_written_again_only_if_it_lacks_something(tmp_path):
     day_us = 86_400_000_000
 
     async def send() -> Reply:
@@ -259,18 +259,53 @@ def test_the_file_of_a_day_that_is_long_over_is_not_written_again(tmp_path):
         timeout_s=1.0, send=send,
     )  # fmt: skip
 
+    async def go(inquiry: str) -> None:
+        paid = PaidAnswers(open_journal(tmp_path), system="s", now_us=lambda: 0)
+        await paid.make(call, inquiry)
+        await paid.aclose()
+
+    asyncio.run(go("i1"))
+    with contextlib.closing(open_journal(tmp_path)) as journal:
+        assert export_answers(journal, tmp_path, day_us) == 1
+        assert export_answers(journal, tmp_path, 2 * day_us - 1) == 1
+        assert export_answers(journal, tmp_path, 2 * day_us) == 0
+        (file,) = tmp_path.glob("final/attempts/day=1970-01-01/*.parquet")
+        asyncio.run(go("i2"))
+        os.utime(file, (4 * day_us // 10**6,) * 2)  # as a copy of the store leaves it
+        assert export_answers(journal, tmp_path, 3 * day_us) == 2
+        assert export_answers(journal, tmp_path, 3 * day_us) == 0
+        file.write_bytes(file.read_bytes()[:100])
+        assert export_answers(journal, tmp_path, 3 * day_us) == 2
+        assert export_answers(journal, tmp_path, 3 * day_us) == 0
+
+
+def test_the_end_of_a_call_reaches_the_file_of_a_day_that_is_long_over(tmp_path):
+    is_begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def send() -> Reply:
+        is_begun.set()
+        await may_end.wait()
+        return Reply(value={}, latency_ms=1.0)
+
+    call = PaidCall(
+        purpose="answer", provider="openai", model="m", request={}, worst=WorstCase(),
+        timeout_s=5.0, send=send,
+    )  # fmt: skip
+
     async def go() -> None:
         paid = PaidAnswers(open_journal(tmp_path), system="s", now_us=lambda: 0)
-        await paid.make(call, "i1")
+        made = asyncio.create_task(paid.make(call, "i1"))
+        await is_begun.wait()
+        with contextlib.closing(open_journal(tmp_path)) as journal:
+            assert export_answers(journal, tmp_path, 3 * 86_400_000_000) == 1
+        may_end.set()
+        await made
         await paid.aclose()
 
     asyncio.run(go())
     with contextlib.closing(open_journal(tmp_path)) as journal:
-        assert export_answers(journal, tmp_path, day_us) == 1
-        (file,) = tmp_path.glob("final/attempts/day=1970-01-01/*.parquet")
-        os.utime(file, (2 * day_us // 10**6 - 1,) * 2)
-        assert export_answers(journal, tmp_path, day_us) == 1
-        assert export_answers(journal, tmp_path, day_us) == 0
+        assert export_answers(journal, tmp_path, 3 * 86_400_000_000) == 1
+    assert ParquetStore(tmp_path).rows("SELECT state FROM attempts") == [{"state": "done"}]
 
 
 # -- what passes through

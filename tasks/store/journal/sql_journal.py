@@ -193,15 +193,19 @@ class Journal(Closing):
 
         return [dict(zip(LEDGER, row, strict=True)) for row in self._database.read(read)]
 
-    def service_days(self) -> list[str]:
-        """Return the runs that a service's answers of one day are, in order."""
-        sql = "SELECT DISTINCT run_id FROM attempts WHERE run_id LIKE ? ORDER BY run_id"
-        return [
-            str(run_id)
-            for (run_id,) in self._database.read(
-                lambda c: c.execute(sql, (f"{ANSWERS}%",)).fetchall()
-            )
-        ]
+    def service_days(self) -> dict[str, tuple[int, int]]:
+        """Return run → attempts in all and with no end yet, in order; a run is a service's answers of a day."""
+        sql = (
+            "SELECT run_id, count(*), sum(CASE WHEN state = 'started' THEN 1 ELSE 0 END) "
+            "FROM attempts WHERE run_id LIKE ? GROUP BY run_id ORDER BY run_id"
+        )
+
+        def read(connection: Connection) -> list[tuple[Any, ...]]:
+            return list(connection.execute(sql, (f"{ANSWERS}%",)).fetchall())
+
+        return {
+            str(run_id): (int(n), int(n_begun)) for run_id, n, n_begun in self._database.read(read)
+        }
 
     def close(self) -> None:
         """Close the file or the connection; safe to call twice."""
