@@ -1,10 +1,10 @@
-"""A small model as it is: SmolLM2-135M answers, and recorded replies of a large language model write for everybody.
+"""Prompts for a real small model: SmolLM2-135M answers, and a large language model's recorded replies are the writer.
 
     pip install --target build/gepa-alone --no-deps gepa==0.1.4
     PYTHONPATH=build/gepa-alone python -m benchmarks.prompts.real
 
 Two tasks of the template ``local-llm``: is a sentence positive or negative, and which city does it name. The search
-has ``N_TRAIN`` cases, the same for all; the prompt that is handed over answers the others, which nobody else sees. An
+has ``N_TRAIN`` cases, the same for all; the prompt that a way recommends is tested on the others. An
 answer scores the mean of the template's metrics: 1 if it is the expected word, .5 if it contains it. Ours holds out a
 third of its cases; its calls include the final test. The blind climb asks for ``N_BLIND`` prompts at a time and shows
 no case. *Drawn* is the start with ``N_DRAWN`` random cases as demonstrations.
@@ -150,17 +150,17 @@ class Record:
         """Return the answer to some messages; a new one is kept.
 
         Raises:
-            LookupError: there is none, and nobody is asked.
+            LookupError: no answer is recorded, and no model is there to ask.
         """
         text = json.dumps([[m["role"], m["content"]] for m in messages])
         key = hashlib.sha256(text.encode()).hexdigest()[:12]
         if key not in self.known:
             if self._ask is None:
                 raise LookupError(f"{self._path.name} has no answer {key}; run with --ask FOLDER")
-            found = self._ask(key, messages, max_tokens)
+            answer = self._ask(key, messages, max_tokens)
             with self._lock, self._path.open("a", encoding="utf-8") as file:
-                if self.known.setdefault(key, found) is found:
-                    file.write(json.dumps([key, found], ensure_ascii=False) + "\n")
+                if self.known.setdefault(key, answer) is answer:
+                    file.write(json.dumps([key, answer], ensure_ascii=False) + "\n")
         return str(self.known[key])
 
 
@@ -193,7 +193,7 @@ def optimize(task: Task, seed: int, answer: Callable[[Any], str]) -> str:
 
 
 def blind_edits(task: Task, writer: Record) -> Callable[[str, str], str]:
-    """Return who edits without a case: prompts that were written together are handed out in turn."""
+    """Return an editor that sees no case: it hands out prompts of one reply in turn."""
     ready: dict[str, list[str]] = {}
     tried: dict[str, list[str]] = {}
 
@@ -202,7 +202,7 @@ def blind_edits(task: Task, writer: Record) -> Callable[[str, str], str]:
             request = BLIND.format(
                 limit=task.limit, task=task.mapping["api"]["description"], scoring=SCORING,
                 user=task.asked("..."), n=N_BLIND, prompt=text,
-                tried="\n".join(f"- {one}" for one in tried.get(text, ())) or "none",
+                tried="\n".join(f"- {prompt}" for prompt in tried.get(text, ())) or "none",
             )  # fmt: skip
             reply = writer.answer([{"role": "user", "content": request}])
             ready[text] = [a.text for a in read_answers(reply, N_BLIND) if a.text]
@@ -249,8 +249,7 @@ def _smollm() -> Any:
 
 def of_smollm(_key: str, messages: Messages, max_tokens: int) -> str:
     """Return SmolLM2's answer at temperature 0."""
-    asked = tuple(dict(message) for message in messages)
-    request = ChatRequest(messages=asked, max_tokens=max_tokens)
+    request = ChatRequest(messages=tuple(map(dict, messages)), max_tokens=max_tokens)
     return str(_smollm().ask(request, 600.0, None).result().text)
 
 
@@ -271,14 +270,16 @@ def main() -> None:
     model = Record("answers", of_smollm if args.ask else None)
     writer = Record("replies", partial(by_hand, Path(args.ask)) if args.ask else None)
     with ThreadPoolExecutor(len(keys) if args.ask else 1) as pool:
-        found = dict(zip(keys, pool.map(lambda key: play(key, model, writer), keys), strict=True))
+        results = dict(
+            zip(keys, pool.map(lambda key: play(key, model, writer), keys), strict=True)
+        )
     print(
         header("", *(f"{task}, {what}" for task in TASKS for what in ("score", "exact", "calls")))
     )
     for way in args.ways:
         cells = []
         for task in TASKS:
-            score, exact, n_calls = np.array([found[task, way, s] for s in range(args.seeds)]).T
+            score, exact, n_calls = np.array([results[task, way, s] for s in range(args.seeds)]).T
             cells += [with_error(score), f"{exact.mean():.3f}", f"{n_calls.mean():.0f}"]
         print(row(way, *cells))
     print(f"{len(writer.known)} replies")

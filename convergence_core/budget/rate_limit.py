@@ -142,8 +142,8 @@ class BreakerRules:
     n_first_probes: int = 4
     """The same for an endpoint that has never answered, most likely a wrong address: 15 s."""
     n_of_one_setting: int = 1024
-    """Failures in a row after which all count, also those of one setting. Where a third of 20
-    candidates has a bad value that is asked for last, their 18 test cases fail 500 times in a row.
+    """Failures in a row after which all count, also those of one setting. If seven of 20 candidates
+    share a bad value and come last, 18 test cases with four attempts each give 500 failures in a row.
     """
     n_refusals: int = 3
     """Refusals after which an endpoint that has never answered is given up."""
@@ -163,10 +163,10 @@ class Breaker:
     A call's *origin* is what may make it fail while others succeed: its test case, and each of its
     parameters with its value. Two kinds of failures are not counted, since the endpoint may well
     answer others: those with a part that failed before while others were answered and that none of
-    the 100 latest answers has, and a row whose common parts none of these has together. So an
-    endpoint that dies is given up after ``n_failures`` and ``n_probes`` (16 calls) where what it
-    is asked was answered before. Where it was not, all failures count after ``n_of_one_setting``
-    without any answer between them, and it is given up after at most 1,040 calls and those in flight.
+    the 100 latest answers has, and a row whose common parts none of these has together. So a dead
+    endpoint is given up after ``n_failures`` and ``n_probes`` (16 calls) if it has answered such
+    calls before. Otherwise all failures count after ``n_of_one_setting`` without an answer, and it is
+    given up after at most 1,040 calls and those in flight.
     """
 
     def __init__(
@@ -295,8 +295,8 @@ class Breaker:
             self.verdict = f"{self._host} refused {self._n_refused} calls{none}. {why}"
 
     def _is_of_one_setting(self) -> bool:
-        """Whether the failures in a row share what no recent answer has."""
-        return bool(self._answers) and not any(self._shared <= one for one in self._answers)
+        """Whether the failures in a row share parts that no recent answer has together."""
+        return bool(self._answers) and not any(self._shared <= origin for origin in self._answers)
 
     def _give_up(self, why: str, now_s: float) -> None:
         self.state = "dead"

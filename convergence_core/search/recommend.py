@@ -191,9 +191,10 @@ def _defaults_first(
     members: Sequence[Member],
     price: LengthPrice | None,
 ) -> list[int]:
-    """Return the order, with the defaults first if they have the leader's reward on each of its cases.
+    """Return the order, with the defaults first if no reward speaks against them.
 
-    And if no candidate is better than they are on a case that the leader was not asked.
+    They have the leader's reward on each of its cases, and no candidate is better than they are on a
+    case that the leader has not answered.
 
     Estimates also differ by the candidates' places in the space, so they do not show equal evidence.
     ``keys`` are doubt, lack of a training row, rank and whether a setting moves.

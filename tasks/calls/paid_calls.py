@@ -452,13 +452,13 @@ class Calls:
 
     def _check_address(self, limiter: EndpointLimiter) -> None:
         """Ask for other candidates first where calls fail; end everything if the address is wrong."""
-        tried = limiter.candidates_tried
-        if not tried:
+        failing = limiter.failing_candidates
+        if not failing:
             return
         in_flight = {call.candidate_id for call in self._in_flight if call.limiter is limiter}
-        known = tried | in_flight
+        known = failing | in_flight
         waits = [lane.postpone(limiter, known) for lane in self._lanes.values()]
-        if limiter.give_up_address(others_wait=any(waits) or known > tried):
+        if limiter.give_up_address(others_wait=any(waits) or known > failing):
             self._enter(limiter)  # which ends whatever waits for its calls
 
     def _stored(self, fault: EvaluationFault) -> Json:

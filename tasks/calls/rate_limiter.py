@@ -176,7 +176,7 @@ class EndpointLimiter:
         return self._breaker.has_answered
 
     @property
-    def candidates_tried(self) -> Set[str]:
+    def failing_candidates(self) -> Set[str]:
         """Candidates to ask after others: nothing was found for them, or the endpoint seems down."""
         missed = frozenset() if self.has_answered else self._address.candidates
         return missed if self._breaker.state == "closed" else missed | self._failing

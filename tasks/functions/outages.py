@@ -131,8 +131,8 @@ def _statuses(error: Exception) -> Iterator[int]:
         # A code of a class that tells of no exchange is its own number, as 500 of a product may be.
         is_http = not _EXCHANGE.isdisjoint(dir(error))
         codes = ((error, "code"),) if is_http else ()
-        own = (_attribute(holder, name) for holder, name in (*names, *more, *codes))
-        values = chain(own, (busy,))  # a code speaks only where no status does
+        attributes = (_attribute(holder, name) for holder, name in (*names, *more, *codes))
+        values = chain(attributes, (busy,))  # a code speaks only where no status does
     for value in values:
         is_number = isinstance(value, int | str)
         if is_number and re.fullmatch(r"[345]\d\d", text := f"{value}"):
@@ -141,11 +141,11 @@ def _statuses(error: Exception) -> Iterator[int]:
 
 def _headers(error: Exception) -> httpx.Headers:
     response = _attribute(error, "response")
-    given = _attribute(response, "headers") or _attribute(error, "headers")
+    headers = _attribute(response, "headers") or _attribute(error, "headers")
     if _is_aws(response):
-        given = _item(response, "ResponseMetadata", "HTTPHeaders")
+        headers = _item(response, "ResponseMetadata", "HTTPHeaders")
     try:
-        pairs = [(str(name), str(value)) for name, value in given.items()]  # type: ignore[attr-defined]
+        pairs = [(str(name), str(value)) for name, value in headers.items()]  # type: ignore[attr-defined]
         return httpx.Headers(pairs, encoding="utf-8")
     except Exception:  # noqa: BLE001 - a user's exception may have anything of that name
         return httpx.Headers()

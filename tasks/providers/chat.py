@@ -199,13 +199,13 @@ class Provider(ABC):
                 "POST", url, shown=bare(self.base_url), **content
             ) as (response, stopwatch):
                 answer = await self._read(response, joiner, stopwatch)
-        except EvaluationFault as fault:
-            raise _without_secrets(fault, sent) from None
+        except EvaluationFault as error:
+            raise _without_secrets(error, sent) from None
         url, secret = bare(self.base_url), self._settings.secret
-        told = answer.fault or unfinished_fault(
+        fault = answer.fault or unfinished_fault(
             answer.raw, httpx.Headers(), url=url, secret=secret
         )
-        return answer._replace(fault=told and _without_secrets(told, sent))
+        return answer._replace(fault=fault and _without_secrets(fault, sent))
 
     def _completion(
         self, answer: RawAnswer, read: Callable[..., ChatCompletion]
