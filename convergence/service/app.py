@@ -14,14 +14,7 @@ from starlette.routing import Route
 
 from convergence.service import bodies
 from convergence.service.auth import require
-from convergence.service.bodies import (
-    body_of,
-    described,
-    json_answer,
-    key_of,
-    read_bodies,
-    system_of,
-)
+from convergence.service.bodies import RequestKey, System, json_answer
 from convergence.service.chat import chat_routes, generation_routes
 from convergence.service.feedback import feedback_routes
 from convergence.service.metrics import CONTENT_TYPE, Metrics
@@ -55,9 +48,8 @@ from tasks.serving.committer import BusyError, Committer
 from tasks.serving.settings import RuntimeArm
 from tasks.serving.systems import Systems
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.runtime.rows import Decision, Reward
+from tasks.store.runtime.rows import Decision
 
-System = Annotated[str, Path(min_length=1, max_length=200)]
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 UserId = Annotated[str, Query(min_length=1, max_length=200)]
 AgentType = Annotated[str | None, Query(min_length=1, max_length=200)]
@@ -130,16 +122,17 @@ class _Handlers:
         self._systems, self._committer = systems, committer
         self._metrics, self._version = metrics, version
 
-    async def select(self, request: Request) -> Response:
+    async def select(
+        self, system: System, body: bodies.SelectBody, request: Request, key: RequestKey = None
+    ) -> Response:
         """Choose an arm for a request; the decision is durable when this answers. Scope: select."""
         require(request, "select")
-        system, body = system_of(request), await body_of(request, bodies.SELECT)
         operation = self._systems.selection(
             system,
             user_id=body.user_id,
             agent_type=body.agent_type,
             context=body.context,
-            request_key=key_of(request),
+            request_key=key,
         )
         if "text" in (body.context or {}):  # an embedder needs time for it
             await asyncio.to_thread(operation.read)
@@ -147,14 +140,13 @@ class _Handlers:
         self._metrics.decided(system, selection.arm_id)
         return json_answer(as_dict(selection, Selection))
 
-    async def update(self, request: Request) -> Response:
+    async def update(self, system: System, body: bodies.RewardBody, request: Request) -> Response:
         """Take in the reward of a decision; durable when this answers. Scope: update.
 
         The same reward again is a duplicate and counts once, so this may be repeated at will.
         """
         require(request, "update")
-        system, reward = system_of(request), await body_of(request, bodies.UPDATE)
-        outcome = await self._committer.perform(self._systems.update(system, reward))
+        outcome = await self._committer.perform(self._systems.update(system, body))
         if outcome.status != "none":
             has_alarm = outcome.alarm is not None
             self._metrics.rewarded(system, outcome.status, is_alarm=has_alarm)
@@ -238,13 +230,11 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
         status: {"model": RewardOutcome, "description": meaning, "content": PROBLEM}
         for status, meaning in unmet.items()
     }
-    select, update = described(bodies.SelectBody, has_key=True), described(Reward)
     system = "/v1/systems/{system}"
     one_arm, one_decision = f"{system}/arms/{{arm_id}}", f"{system}/decisions/{{decision_id}}"
-    add("POST", f"{system}/select", handlers.select, Selection, 404, 409, tags=["traffic"],
-        openapi_extra=select)  # fmt: skip
+    add("POST", f"{system}/select", handlers.select, Selection, 404, 409, tags=["traffic"])
     add("POST", f"{system}/update", handlers.update, RewardOutcome, tags=["traffic"],
-        responses=not_learned, openapi_extra=update)  # fmt: skip
+        responses=not_learned)  # fmt: skip
     add("GET", f"{system}/arms", handlers.arms, bodies.ArmsAnswer, 404, tags=["arms"])
     add("PUT", one_arm, handlers.offer, Arm, 409, tags=["arms"])
     add("DELETE", one_arm, handlers.retire, bodies.RetiredAnswer, 404, tags=["arms"])
@@ -327,7 +317,6 @@ def _secure(app: FastAPI) -> None:
             ref_template="#/components/schemas/{model}"
         )
         parts.setdefault("schemas", {})["ProblemAnswer"] = problem
-        parts["schemas"].update(read_bodies())
         schema["security"] = [{"token": []}]
         return schema
 

@@ -5,19 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Self, TypeVar, get_type_hints
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
-from starlette.requests import Request
+from fastapi import Header, Path
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import Response
 
-from convergence.service.problems import RequestRefusedError
 from convergence_core.feedback.records import EventId
 from convergence_core.field_types import Amount, Features, Name, Share, Values
 from tasks.secrets.process_redaction import redacted_text
@@ -58,6 +49,24 @@ def check_secret(field: str, name: str | None) -> None:
         )
 
 
+def _without_secret(name: str | None) -> str | None:
+    check_secret("name", name)
+    return name
+
+
+System = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(_without_secret)]
+RequestKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Idempotency key: a repeated request with this key gets the same answer.",
+    ),
+    AfterValidator(_without_secret),
+]
+
+
 class Body(BaseModel):
     """A request's body: no unknown fields, no infinite numbers."""
 
@@ -77,6 +86,9 @@ class SelectBody(Body):
     """Kind of agent. Absent: the system's default."""
     context: Features | None = None
     """Features of the request; `session_id` keeps a session's arm where the system says so."""
+
+
+RewardBody = Annotated[Reward, AfterValidator(without_secrets)]
 
 
 class PriorBody(Body):
@@ -154,96 +166,3 @@ def json_answer(value: Any, status: int = 200) -> Response:
     return Response(
         json.dumps(value, allow_nan=False).encode(), status, media_type="application/json"
     )
-
-
-LONGEST = 200
-"""Characters of a name in the address or a header."""
-KEY = "Idempotency-Key"
-
-_REFERENCE = "#/components/schemas/{model}"
-SELECT: TypeAdapter[SelectBody] = TypeAdapter(SelectBody)
-UPDATE: TypeAdapter[Reward] = TypeAdapter(Annotated[Reward, AfterValidator(without_secrets)])
-
-
-def described(body: type, *, has_key: bool = False) -> dict[str, Any]:
-    """Return what a route takes, for the OpenAPI schema."""
-    name = {"type": "string", "minLength": 1, "maxLength": LONGEST}
-    parameters: list[dict[str, Any]] = [
-        {"name": "system", "in": "path", "required": True, "schema": name}
-    ]
-    if has_key:
-        parameters.append(
-            {
-                "name": KEY,
-                "in": "header",
-                "required": False,
-                "schema": name,
-                "description": "Idempotency key: a repeated request with this key gets the same answer.",
-            }
-        )
-    schema = {"$ref": _REFERENCE.format(model=body.__name__)}
-    return {
-        "parameters": parameters,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-    }
-
-
-def read_bodies() -> dict[str, Any]:
-    """Return the schemas of these bodies, by their names."""
-    bodies: dict[str, Any] = {}
-    for adapter in (SELECT, UPDATE):
-        schema = adapter.json_schema(ref_template=_REFERENCE)
-        bodies |= schema.pop("$defs", {})
-        bodies[schema["title"]] = schema
-    return bodies
-
-
-async def body_of(request: Request, form: TypeAdapter[Record]) -> Record:
-    """Return a request's body, in the form of ``SELECT`` or ``UPDATE``.
-
-    Raises:
-        RequestRefusedError: it is not of this form.
-    """
-    try:
-        return form.validate_json(await request.body())
-    except ValidationError as error:
-        raise RequestRefusedError(
-            422,
-            "The request does not match the schema.",
-            errors=[
-                f"{'.'.join(('body', *map(str, defect['loc'])))}: {defect['msg']}"
-                for defect in error.errors(include_input=False, include_url=False)[:20]
-            ],
-        ) from None
-
-
-def system_of(request: Request) -> str:
-    """Return the system of a request's address.
-
-    Raises:
-        RequestRefusedError: no name is as long.
-    """
-    return _name("path.system", request.path_params["system"])
-
-
-def key_of(request: Request) -> str | None:
-    """Return a request's own name, ``None`` without one.
-
-    Raises:
-        RequestRefusedError: no name is as long, or it is empty.
-    """
-    key = request.headers.get(KEY)
-    return None if key is None else _name(f"header.{KEY}", key)
-
-
-def _name(where: str, text: str) -> str:
-    if not 1 <= len(text) <= LONGEST:
-        rule = f"{where}: must have 1 to {LONGEST} characters"
-        raise RequestRefusedError(422, "The request does not match the schema.", errors=[rule])
-    try:
-        check_secret(where, text)
-    except ValueError as error:
-        raise RequestRefusedError(
-            422, "The request does not match the schema.", errors=[str(error)]
-        ) from None
-    return text
