@@ -10,8 +10,7 @@ SmolLM2-135M, asked for capitals.
 
 Variants: `ratings` as they are; `shuffled`, the marks dealt at random among the answers, judged by the rater
 or (`shuffled-marks`) by the held-out marks alone; `kto-fast`, thumbs at three times KTO's rate of 3e-4;
-`qrpo-long`, four times the steps; `blend-…`, a quarter of a part of the reward beside the rating; `few`, 24 of
-the ratings; `few-pairs` these and pairs of the other answers, preferred by a judge that passed its audit;
+`qrpo-long`, four times the steps; `few`, 24 of the ratings; `few-pairs` these and pairs of the other answers, preferred by a judge that passed its audit;
 `few-liar` the same pairs turned around, by a judge that failed it.
 
 A row has the true mean rating of held-out answers before and after, its gain with a 95 % interval over questions,
@@ -86,12 +85,9 @@ VARIANTS: Final = {
     "shuffled-marks": Variant(training={"rater": None}, is_shuffled=True),
     "kto-fast": Variant(training={"objective": "kto", "learning_rate": 9e-4}, by_thumbs=True),
     "qrpo-long": Variant(training={}, n_times_steps=4),
-    "blend-length": Variant(training={"reward": {"length": 0.25, "length_words": 4}}),
-    "blend-style": Variant(training={"reward": {"style": 0.25}}),
     "few": Variant(training={}, is_few=True),
     "few-pairs": Variant(training={"preferences": True}, is_few=True, pairs="audited"),
     "few-liar": Variant(training={"preferences": True}, is_few=True, pairs="lying"),
-    "blend-similarity": Variant(training={"reward": {"similarity": 0.25}}),
 }
 
 

@@ -151,21 +151,22 @@ def export_interactions(  # noqa: PLR0917 - options of a command
             "--messages", help="Write the whole prompt as messages, not the last message only."
         ),
     ] = False,
-    parts: Annotated[
-        bool, typer.Option("--parts", help="Add training rewards, their parts and safety flags.")
+    training: Annotated[
+        bool, typer.Option("--training", help="Add the reward that trains, and safety flags.")
     ] = False,
     store: options.Store = None,
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
     """Write logged answers: timestamp, prompt, response, and reward (null without a rating)."""
-    from tasks.store.feedback.answer_rewards import answer_rewards, reward_columns  # noqa: PLC0415 - brings SQLite
+    from tasks.store.feedback.answer_rewards import answer_rewards  # noqa: PLC0415 - brings SQLite
     from tasks.store.feedback.dataset import interaction_row, interaction_rows  # noqa: PLC0415
 
     with locations.open_feedback(store, config) as feedback:
-        if parts:
+        if training:
             rows = [
-                interaction_row(feedback, answer, has_messages=messages) | reward_columns(reward)
+                interaction_row(feedback, answer, has_messages=messages)
+                | {"training_reward": reward.training, "safety_flags": [*reward.flags]}
                 for answer, reward in answer_rewards(feedback, role)
             ]
         else:

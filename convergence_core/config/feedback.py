@@ -10,28 +10,6 @@ RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 """Name of a role: small letters, digits, dashes and underscores."""
 
 
-class RewardConfig(Section):
-    """Weights of the parts that an answer's training reward is a blend of, each in [0, 1]."""
-
-    rating: float = Field(default=1.0, gt=0)
-    """Weight of the rating, or the raters' consensus."""
-    similarity: float = Field(default=0.0, ge=0)
-    """Weight of words shared with the prompt."""
-    style: float = Field(default=0.0, ge=0)
-    """Weight of words shared with answers the user liked."""
-    length: float = Field(default=0.0, ge=0)
-    """Weight of brevity: 1 up to `length_words`, then less."""
-    length_words: int = Field(default=150, ge=1)
-    """Words without penalty."""
-    mode: Literal["additive", "multiplicative"] = "additive"
-    """Weighted arithmetic or geometric mean."""
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """Name of each part → its weight."""
-        return self.model_dump(include={"rating", "similarity", "style", "length"})
-
-
 class LiveTestConfig(Section):
     """How a new adapter that passed every check is tried on live traffic."""
 
@@ -69,8 +47,6 @@ class TrainingConfig(Section):
     preferences: bool = False
     """Whether audited pairs of preferences train the role `assistant`
     too."""
-    reward: RewardConfig = Field(default_factory=RewardConfig)
-    """Parts of the training reward; flagged answers get the lowest."""
     rater: FunctionPath | None = None
     """Function that rates held-out answers from 1 to 5 for the gate. Absent: logged ratings,
     weighted by likelihood."""

@@ -39,12 +39,6 @@ def hashed_ngrams(text: str, n_features: int = N_FEATURES) -> Floats:
     return vector / length if length > 0.0 else vector
 
 
-def ngram_similarity(a: Floats, b: Floats) -> float:
-    """Return the cosine of two vectors, 0 where it is negative or either is all zeros."""
-    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return min(1.0, max(0.0, float(a @ b) / lengths)) if lengths > 0.0 else 0.0
-
-
 def _ngrams(words: Sequence[str]) -> Iterator[str]:
     for word in words:
         yield f"1 {word}"

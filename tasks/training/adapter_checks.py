@@ -1,4 +1,4 @@
-"""Verdicts and metrics of a new adapter on held-out prompts.
+"""Verdicts on a new adapter by held-out prompts.
 
 A repair is a prompt whose answer was marked low and that the adapter in service answers rightly, by
 its likeliest answer. Training on new marks may undo what earlier ones taught, so that each is asked again of
@@ -6,26 +6,19 @@ every new adapter.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.feedback.activation_gate import GateMeasures, gate_checks
 from convergence_core.feedback.adapter_records import GateCheck
 from convergence_core.feedback.held_out import HeldOutAnswer, compare_held_out
-from convergence_core.feedback.held_out_metrics import HeldOutMetric, held_out_metrics
 from convergence_core.feedback.objectives import DESIRABLE_FROM, desirability
 from convergence_core.feedback.offline_reward import offline_reward
 from convergence_core.feedback.records import HIGHEST, LOWEST, Interaction
-from convergence_core.feedback.safety import (
-    SafetyClassifier,
-    SafetyRule,
-    compare_flags,
-    n_new_flags,
-    safety_flags,
-)
+from convergence_core.feedback.safety import SafetyRule, n_new_flags, safety_flags
 from convergence_core.judges.report import Figure
 from convergence_core.records import Case, Estimate
 from convergence_core.result.number_text import plural
@@ -33,7 +26,7 @@ from tasks.functions.user_functions import load_function
 from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import LIKENESSES, Comparison, comparison, needs_expected
 from tasks.models.files import ModelFiles
-from tasks.training.judged_model import JudgedModel, Messages, SampledPrompt, prompt_of
+from tasks.training.judged_model import JudgedModel, SampledPrompt, prompt_of
 from tasks.training.marks import RoleMarks, prompt_key
 
 MAX_REPAIR_PROMPTS: Final = 200
@@ -188,10 +181,6 @@ REWARD_SPAN: Final = 2.0
 """From the lowest rating's reward, -1, to the highest's."""
 
 
-AdapterJudgement: TypeAlias = tuple[tuple[GateCheck, ...], tuple[HeldOutMetric, ...]]
-"""Verdicts on a new adapter, which decide, and metrics, which inform."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answered:
     """Prompts with the answers of the new adapter and of the one in service."""
@@ -220,8 +209,7 @@ def check_adapter(
     old: Path | None,
     old_version: str | None,
     weights_problem: str | None,
-    classifier: tuple[SafetyClassifier | None, str] = (None, ""),
-) -> AdapterJudgement:
+) -> tuple[GateCheck, ...]:
     """Judge a new adapter against the one in service.
 
     Args:
@@ -232,7 +220,6 @@ def check_adapter(
         old: folder of the one in service; ``None`` means the base model.
         old_version: of the one in service.
         weights_problem: what is wrong with its weights; ``None`` if nothing is.
-        classifier: of answers that people flagged, and how good it is in words.
 
     Raises:
         ConfigurationError: the rater of held-out answers cannot be loaded, or gave no rating.
@@ -241,7 +228,7 @@ def check_adapter(
     rater = _rater(loaded)
     if weights_problem is not None:  # it is not loaded at all
         measures = GateMeasures(n_held_out=0, weights_problem=weights_problem)
-        return gate_checks(measures), ()
+        return gate_checks(measures)
     prompts = tuple(
         prompt_of(prompt_key(prompt), prompt.chat_messages, prompt.sampling)
         for prompt in sorted(marks.held_out_prompts, key=prompt_key)[:MOST_PROMPTS]
@@ -255,8 +242,6 @@ def check_adapter(
         n_repairs, n_kept, repairs_rest_on = ask_repairs(
             model, marks, right, new=new, old=old, old_version=old_version
         )
-        liked = _liked(marks, prompts)
-        nats = [_nats(model, liked, marks) for marks in (new, old)]
     by_new = _rated(answered, answered.new, answered.log_ratios, rater)
     by_old = _rated(answered, answered.old, [None] * len(answered.old), rater)
     compared = compare_held_out(by_new, by_old) if prompts else None
@@ -266,8 +251,7 @@ def check_adapter(
             f"the rater's ratings of {plural(len(answered.new), 'answer')} of each to "
             f"{plural(compared.n_prompts, 'held-out prompt')}"
         )
-    n_flags, flags_rest_on = _new_flags(answered, *classifier)
-    checks = gate_checks(
+    return gate_checks(
         GateMeasures(
             n_held_out=len(prompts),
             weights_problem="",
@@ -276,17 +260,13 @@ def check_adapter(
             reward_difference=difference,
             reward_rests_on=rests_on,
             n_ratings=len(marks.answers) + len(marks.held_out) if rater is None else None,
-            n_new_flags=n_flags if prompts else None,
-            safety_rests_on=flags_rest_on,
+            n_new_flags=_new_flags(answered) if prompts else None,
             n_repairs=n_repairs,
             n_repairs_kept=n_kept,
             repairs_rest_on=repairs_rest_on,
             has_server_answered=bool(prompts) and all(answered.new),
         )
     )
-    texts = {key: [text for _, text in pairs] for key, pairs in liked.items()}
-    metrics = held_out_metrics(by_new, by_old, liked=texts, new_nats=nats[0], old_nats=nats[1])
-    return checks, metrics
 
 
 def _answered(
@@ -325,35 +305,6 @@ def _rated(
     ]
 
 
-def _liked(
-    marks: RoleMarks, prompts: Sequence[SampledPrompt]
-) -> dict[str, list[tuple[Messages, str]]]:
-    """Return prompt's key → its messages with each answer that people liked, once."""
-    keys = {prompt.key for prompt in prompts}
-    liked: dict[str, dict[str, Messages]] = {}
-    for mark in marks.held_out:
-        key = prompt_key(mark.interaction)
-        if key in keys and desirability(mark.rating) and not mark.is_unsafe:
-            liked.setdefault(key, {})[mark.interaction.response] = mark.interaction.chat_messages
-    return {
-        key: [(messages, text) for text, messages in texts.items()] for key, texts in liked.items()
-    }
-
-
-def _nats(
-    model: JudgedModel, liked: Mapping[str, Sequence[tuple[Messages, str]]], adapter: Path | None
-) -> dict[str, float]:
-    """Return prompt's key → mean of -log p over the tokens of its liked answers."""
-    scored = model.token_log_likelihoods(
-        [pair for pairs in liked.values() for pair in pairs], adapter
-    )
-    left, nats = iter(scored), {}
-    for key, pairs in liked.items():
-        tokens = [token for _ in pairs for token in next(left)]
-        nats[key] = -sum(tokens) / max(1, len(tokens))
-    return nats
-
-
 def _logged_reward(
     model: JudgedModel, marks: RoleMarks, new: Path, old: Path | None
 ) -> tuple[Figure | None, str]:
@@ -374,10 +325,8 @@ def _logged_reward(
     return Figure(value=estimate.difference, low=estimate.low, high=estimate.high), estimate.words
 
 
-def _new_flags(
-    answered: _Answered, classifier: SafetyClassifier | None, words: str
-) -> tuple[int, str]:
-    """Return the flags on new answers beyond those on old ones, and what they rest on."""
+def _new_flags(answered: _Answered) -> int:
+    """Return on how many answers the new adapter breaks a rule that the other keeps."""
 
     def flags(texts: Sequence[str]) -> list[tuple[SafetyRule, ...]]:
         return [
@@ -385,14 +334,7 @@ def _new_flags(
             for prompt, text in zip(answered.asked, texts, strict=True)
         ]
 
-    def by_prompt(texts: Sequence[str]) -> list[Sequence[str]]:
-        return [texts[i : i + answered.n] for i in range(0, len(texts), answered.n)]
-
-    n = n_new_flags(flags(answered.old), flags(answered.new))
-    if classifier is None:
-        return n, words
-    comparison = compare_flags(classifier, by_prompt(answered.old), by_prompt(answered.new))
-    return n + comparison.n_new, f"{words}; {comparison.words}"
+    return n_new_flags(flags(answered.old), flags(answered.new))
 
 
 def _rater(loaded: Loaded) -> Rate | None:

@@ -103,21 +103,11 @@ class JudgedModel:
         Raises:
             ModelProcessError: as ``answers``.
         """
-        return [sum(tokens) for tokens in self.token_log_likelihoods(answers, adapter)]
-
-    def token_log_likelihoods(
-        self, answers: Sequence[tuple[Messages, str]], adapter: Path | None
-    ) -> list[tuple[float, ...]]:
-        """Return the log-likelihoods of each given answer's tokens, its end the last, in nats.
-
-        Raises:
-            ModelProcessError: as ``answers``.
-        """
         requests: list[ModelRequest] = [
             ScoreRequest(messages=messages, response=text, adapter=adapter)
             for messages, text in answers
         ]
-        return [answer.logprobs or () for answer in self._answers(requests)]
+        return [sum(answer.logprobs or ()) for answer in self._answers(requests)]
 
     def close(self) -> None:
         """End the process; safe to call twice."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from convergence_core.config.feedback import RewardConfig
 from convergence_core.feedback.adapter_records import TrainedMark
 from convergence_core.feedback.objectives import balanced_weights, desirability, rating_quantiles
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating
@@ -26,8 +25,8 @@ class MarkedAnswer:
     interaction: Interaction
     rating: Rating
     reward: float
-    """What is trained on, in [-1, 1]: the blend of the rating, or of what several raters agree on, with the
-    other parts; that of an unsafe answer where a rule flags it, whatever its rating."""
+    """What is trained on, in [-1, 1]: the rating, or what several raters agree on; that of an unsafe answer
+    where a rule flags it, whatever its rating."""
     is_unsafe: bool
     mark: TrainedMark
     is_used: bool
@@ -89,7 +88,6 @@ def collect(
     role: str,
     models: Sequence[str],
     held_out: float,
-    blend: RewardConfig | None = None,
 ) -> RoleMarks:
     """Return the marks of one role's answers that count now.
 
@@ -98,11 +96,8 @@ def collect(
         role: persona that answered.
         models: names of the model that is trained. Answers of other models say nothing about it.
         held_out: share of the prompts that judge, in [0, 1).
-        blend: weights of a reward's parts; ``None`` means the rating alone.
     """
-    reward_of = {
-        answer.interaction_id: reward for answer, reward in answer_rewards(store, role, blend)
-    }
+    reward_of = {answer.interaction_id: reward for answer, reward in answer_rewards(store, role)}
     train: list[MarkedAnswer] = []
     kept: list[MarkedAnswer] = []
     pairs: list[ComparedAnswers] = []

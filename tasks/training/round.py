@@ -11,7 +11,6 @@ from convergence_core.config.feedback import TrainingConfig
 from convergence_core.errors import AdapterRefusedError
 from convergence_core.feedback.activation_gate import failed_words, lacks_power
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainedMark
-from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
 from convergence_core.feedback.roles import DEFAULT, persona_of
 from convergence_core.records import Json, fields_of
 from convergence_core.result.number_text import plural, whole_percent
@@ -21,12 +20,11 @@ from tasks.models.files import ModelProcessError
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.adapter_weights import weights_problem
-from tasks.store.feedback.answer_rewards import safety_classifier
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.store.layout import locked, make_folder, write_file
 from tasks.store.tables.parquet_store import ParquetStore
-from tasks.training.adapter_checks import AdapterJudgement, check_adapter
+from tasks.training.adapter_checks import check_adapter
 from tasks.training.jobs import (
     Objective,
     TrainingJob,
@@ -57,7 +55,6 @@ class RoundReport:
     version: str | None = None
     """The new adapter. ``None`` if there is none."""
     checks: tuple[GateCheck, ...] = ()
-    metrics: tuple[HeldOutMetric, ...] = ()
     n_rows: int = 0
     cpu_s: float = 0.0
     """CPU seconds of the training process, of this call."""
@@ -109,7 +106,6 @@ def train_role(
         role=role,
         models=base.names,
         held_out=options.held_out,
-        blend=options.reward,
     )
     folder = training_folder(feedback.root).parent
     make_folder(folder)
@@ -253,17 +249,16 @@ class _Round:
         return report
 
     def _end(self, round_id: str, report: RoundReport, metrics: dict[str, Json]) -> None:
-        stored_metrics = metrics | {"held_out": metrics_json(report.metrics)}
         self._rounds.end(
             round_id,
             "done",
             version=report.version,
-            metrics=stored_metrics,
+            metrics=metrics,
             reason=report.sentence,
         )
 
     def _judged(self, version: str) -> RoundReport:
-        judged = check_adapter(
+        checks = check_adapter(
             self._loaded,
             self._base.files,
             self._marks,
@@ -271,21 +266,19 @@ class _Round:
             old=self._parent,
             old_version=self._old_version,
             weights_problem=weights_problem(self._adapters.folder(version)),
-            classifier=safety_classifier(self._feedback, self._role),
         )
-        checks, _ = judged
         self._adapters.record_checks(version, checks)
         reason = failed_words(checks)
         if reason is not None:
             if lacks_power(checks):
-                return self._undecided(version, judged)
+                return self._undecided(version, checks)
             self._adapters.reject(version, reason, by=BY)
             failed = [check.name for check in checks if not check.passed]
             outcome = (
                 f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
                 f"{self._opponent} answers as before"
             )
-            return self._report("rejected", outcome, version, judged)
+            return self._report("rejected", outcome, version, checks)
         live_test = self._loaded.configuration.feedback.training.live_test
         rule = live_test if live_test.enabled else None
         self._adapters.activate(version, by=BY, live_rule=rule)
@@ -295,10 +288,10 @@ class _Round:
                 f"{version} passed every check and answers {whole_percent(rule.share)} of the conversations with "
                 f"{self._role} now, until their ratings decide"
             )
-        return self._report("activated", sentence, version, judged)
+        return self._report("activated", sentence, version, checks)
 
-    def _undecided(self, version: str, judged: AdapterJudgement) -> RoundReport:
-        more = next((check.n_more for check in judged[0] if check.n_more is not None), None)
+    def _undecided(self, version: str, checks: tuple[GateCheck, ...]) -> RoundReport:
+        more = next((check.n_more for check in checks if check.n_more is not None), None)
         settled = "more ratings settle it"
         settled = settled if more is None else f"about {plural(more, 'more rating')} settle it"
         self._adapters.defer(version, settled, by=BY)
@@ -306,19 +299,19 @@ class _Round:
             f"{settled}, and {self._opponent} answers as before. `convergence adapters activate {version}` tries it, "
             "blinded, on live traffic until they decide"
         )
-        return self._report("undecided", sentence, version, judged)
+        return self._report("undecided", sentence, version, checks)
 
     def _report(
         self,
         status: Status,
         sentence: str,
         version: str | None = None,
-        judged: AdapterJudgement = ((), ()),
+        checks: tuple[GateCheck, ...] = (),
     ) -> RoundReport:
         result = self._result
         return RoundReport(
             role=self._role, status=status, sentence=sentence, version=version,
-            checks=judged[0], metrics=judged[1],
+            checks=checks,
             n_rows=result.n_rows, cpu_s=result.cpu_s, losses=result.losses,
         )  # fmt: skip
 

@@ -18,10 +18,6 @@ def test_written_keys_are_read():
         "max_seq_length": 1024, "objective": "kto", "learning_rate": 1e-4, "beta": 0.2, "steps": 5,
         "min_ratings": 50, "held_out": 0.5, "preferences": True,
         "rater": "checks:rate",
-        "reward": {
-            "rating": 2.0, "similarity": 0.5, "style": 0.25, "length": 1.0, "length_words": 40,
-            "mode": "multiplicative",
-        },
         "live_test": {"enabled": False, "share": 0.25, "max_ratings": 30},
     }  # fmt: skip
     found = parse_mapping(edited(training(**written), MINIMAL)).feedback.training

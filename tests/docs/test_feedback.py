@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from convergence.service.server import Service, ServiceOptions
-from convergence_core.config.feedback import RewardConfig
 from convergence_core.feedback.records import LABELS, Rating
-from convergence_core.feedback.safety import LEAST_FLAGGED
 from tasks.serving.offers import offer_of
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.service.conftest import SECRETS, all_tokens
@@ -39,19 +37,3 @@ def test_the_example_runs_as_printed(
             code = example.replace("http://127.0.0.1:8700", service.url)
             exec(compile(code, "feedback.md", "exec"), {})  # noqa: S102 - the page's own example
     assert re.search(f"prints `{re.escape(capsys.readouterr().out.strip())}`", PAGE)
-
-
-def test_the_example_of_a_reward_prints_what_the_page_says(
-    capsys: pytest.CaptureFixture[str],
-):
-    (example,) = [block for block in blocks("python") if "feedback.answer_reward import" in block]
-    exec(compile(example, "feedback.md", "exec"), {})  # noqa: S102 - the page's own example
-    assert f"prints `{capsys.readouterr().out.strip()}`" in PAGE
-
-
-def test_the_weights_are_those_of_the_code():
-    for name, weight in RewardConfig().weights.items():
-        (row,) = re.findall(rf"^\| `{name}` \|.*\| (.*) \|$", PAGE, re.MULTILINE)
-        assert float(row) == weight
-    assert f"`length_words` ({RewardConfig().length_words})" in PAGE
-    assert f"at least {LEAST_FLAGGED} flagged answers" in PAGE

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from convergence.__main__ import run
-from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
 from convergence_core.feedback.records import Rating
 from tasks.serving.fold import fold_store
 from tasks.store.feedback.adapter_store import AdapterStore
@@ -34,39 +33,6 @@ def answered(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> 
     assert run(["adapters", *words]) == code
     found = capsys.readouterr()
     return found.out + found.err
-
-
-def test_metrics_of_the_round_that_an_adapter_came_from_are_shown_in_one_table(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert "Held-out metrics" not in answered(capsys, "show", "assistant-0001")
-    metrics = (
-        HeldOutMetric(
-            name="perplexity", before=3.5, after=2.1, change=0.6, low=0.5, high=0.72, n_prompts=24
-        ),
-        HeldOutMetric(
-            name="length", before=9.04, after=4.0, change=-5.04, low=None, high=None, n_prompts=1
-        ),
-    )
-    with FeedbackStore(path) as feedback:
-        rounds = TrainingRounds(feedback)
-        for version, told in (("assistant-0002", {}), ("assistant-0001", metrics_json(metrics))):
-            begun = rounds.begin("assistant", "qrpo", n_rows=1, settings={})
-            rounds.end(begun, "done", version=version, metrics={"held_out": told})
-    shown = [
-        " ".join(line.split()) for line in answered(capsys, "show", "assistant-0001").splitlines()
-    ]
-    assert "Held-out metrics (means over prompts; no check uses them):" in shown
-    assert "metric before after change [95 % interval] prompts unit" in shown
-    assert "perplexity 3.5 2.1 times 0.6 [0.5 to 0.72] 24 per token of liked answers" in shown
-    assert "length 9.04 4 -5.04 1 words" in shown
-    told = json.loads(answered(capsys, "show", "assistant-0001", "--json"))["held_out"]
-    assert [(one["name"], one["change"], one["low"]) for one in told] == [
-        ("perplexity", 0.6, 0.5),
-        ("length", -5.04, None),
-    ]
-    assert "Held-out metrics" not in answered(capsys, "show", "assistant-0002")
 
 
 def test_adapters_are_listed_shown_activated_and_taken_back(

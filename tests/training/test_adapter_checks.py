@@ -1,11 +1,10 @@
-"""Flags on the answers of a new adapter: those of rules, and those of the classifier."""
+"""Flags on the answers of a new adapter, by rules."""
 
-from convergence_core.feedback.safety import train_safety_classifier
 from tasks.training.adapter_checks import _Answered, _new_flags
 from tasks.training.judged_model import SampledPrompt
 
 MILD = "Take item {} back to the shop and ask for help."
-HARSH = "Pour bleach over item {} and breathe in deeply."
+MADE_UP = "Item {} costs 9. I made that up."
 
 
 def answered(new: str, old: str) -> _Answered:
@@ -19,19 +18,7 @@ def answered(new: str, old: str) -> _Answered:
     )
 
 
-def test_answers_like_flagged_ones_are_new_flags_with_their_evidence():
-    texts = [form.format(k) for k in range(30) for form in (MILD, HARSH)]
-    classifier, words = train_safety_classifier(texts, [False, True] * 30)
-    assert classifier is not None
-    n, rests_on = _new_flags(answered(HARSH, MILD), classifier, words)
-    assert n == 20
-    assert rests_on.startswith("safety classifier: AUC 1.00")
-    assert "more often at 20 prompts and less often at 0" in rests_on
-    assert _new_flags(answered(MILD, HARSH), classifier, words)[0] == 0
-    n, rests_on = _new_flags(answered(HARSH, MILD), None, "no safety classifier: too few")
-    assert (n, rests_on) == (0, "no safety classifier: too few")
-
-
-def test_rules_count_without_a_classifier():
-    made_up = "Item {} costs 9. I made that up."
-    assert _new_flags(answered(made_up, MILD), None, "") == (40, "")
+def test_each_answer_that_breaks_a_rule_anew_is_a_flag():
+    assert _new_flags(answered(MADE_UP, MILD)) == 40
+    assert _new_flags(answered(MILD, MADE_UP)) == 0
+    assert _new_flags(answered(MADE_UP, MADE_UP)) == 0

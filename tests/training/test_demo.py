@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.feedback.held_out_metrics import UNITS, metrics_of
 from tasks.models.files import missing_libraries
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -54,16 +53,6 @@ def test_the_demonstration_learns_refuses_and_rolls_back(tmp_path: Path):
         assert repaired.value == int(n[1]) / int(n[2])
         made = TrainingRounds(feedback).records()
         assert [one.status for one in made] == ["done", "done"]
-        metrics = {one.name: one for one in metrics_of(made[0].metrics["held_out"])}
-        assert list(metrics) == list(UNITS)
-        assert metrics["perplexity"].high is not None
-        assert metrics["perplexity"].high < 1  # liked answers became likelier
-        assert metrics["rating"].change > 0
-        assert metrics["length"].change < 0
-        # It answers more briefly than many of the liked answers: likeness may fall where ratings rise.
-        for name in ("chrf", "similarity"):
-            assert 0 < metrics[name].after <= 1
-            assert 20 <= metrics[name].n_prompts <= 60
         rows = feedback.fetch(
             "SELECT adapter_version, avg(r.rating) FROM interactions i JOIN ratings r "
             "ON r.interaction_id = i.interaction_id GROUP BY adapter_version ORDER BY 1"

@@ -105,7 +105,7 @@ def test_a_paused_round_goes_on_with_the_rows_it_began_with(
     base = BaseModel(name="tiny", files=None, names=("stand-in",))  # type: ignore[arg-type]
     monkeypatch.setattr(rounds, "run_training", train)
     monkeypatch.setattr(rounds, "base_model", lambda _: base)
-    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: ((PASSED,), ()))  # fmt: skip
+    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: (PASSED,))  # fmt: skip
     training = {"min_ratings": 5, "held_out": 0.5, "batch_size": 2, "objective": "kto"}
 
     def look(role: str = "assistant", *, preferences: bool) -> rounds.RoundReport:

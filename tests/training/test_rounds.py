@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from convergence_core.feedback.adapter_records import GateCheck
-from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_of
 from convergence_core.feedback.records import AnswerComparison, ChatMessage, Rating
 from tasks.inputs.loader import Loaded, load
 from tasks.models.files import ModelFiles
@@ -26,11 +25,6 @@ from tests.feedback.answers import answer
 FAILED = GateCheck(
     name="reward", passed=False, value=-9.0, low=-10.0, high=-8.0, threshold=0.0, unit="reward", words="Too far."
 )  # fmt: skip
-METRICS = (
-    HeldOutMetric(
-        name="length", before=9.0, after=4.0, change=-5.0, low=-6.0, high=-4.0, n_prompts=30
-    ),
-)
 
 
 class Trainer:
@@ -58,11 +52,7 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trainer:
     )
     monkeypatch.setattr(rounds, "run_training", made)
     monkeypatch.setattr(rounds, "base_model", lambda _loaded: base)
-    monkeypatch.setattr(
-        rounds,
-        "check_adapter",
-        lambda *_a, **_k: ((PASSED,), METRICS),
-    )
+    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: (PASSED,))
     return made
 
 
@@ -142,7 +132,6 @@ def test_a_round_trains_on_what_is_not_held_out_and_activates_what_passes(
     (record,) = TrainingRounds(feedback).records()
     assert (record.status, record.version, record.n_rows) == ("done", "assistant-0001", len(asked))
     assert record.metrics["losses"] == [0.5, 0.1]
-    assert metrics_of(record.metrics["held_out"]) == METRICS
     assert not (training_folder(feedback.root) / "assistant").exists()
     # The same marks train nothing again; new ones do, from the adapter in service and with the old ones.
     assert look(loaded, feedback).status == "waiting"
@@ -278,7 +267,7 @@ def test_what_fails_a_check_is_rejected_and_its_marks_stay_used(
     monkeypatch: pytest.MonkeyPatch,
 ):
     rate(feedback, 40)
-    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: ((PASSED, FAILED), ()))
+    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: (PASSED, FAILED))
     found = look(loaded, feedback)
     assert found.status == "rejected"
     assert (
@@ -308,14 +297,9 @@ def test_a_candidate_of_a_killed_round_is_judged_first(
         look(loaded, feedback)
     (left,) = AdapterStore(feedback).records()
     assert left.status == "candidate"
-    monkeypatch.setattr(
-        rounds,
-        "check_adapter",
-        lambda *_a, **_k: ((PASSED,), METRICS),
-    )
+    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: (PASSED,))
     found = look(loaded, feedback)
     assert (found.status, found.version) == ("activated", left.version)
     assert len(trainer.jobs) == 1
     (record,) = TrainingRounds(feedback).records()
     assert (record.status, record.version) == ("done", left.version)
-    assert metrics_of(record.metrics["held_out"]) == METRICS

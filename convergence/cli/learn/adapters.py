@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from convergence_core.feedback.adapter_records import AdapterRecord
-    from convergence_core.feedback.held_out_metrics import HeldOutMetric
     from convergence_core.feedback.live_test_records import LiveTest
     from tasks.store.feedback.adapter_store import AdapterStore
 
@@ -36,16 +35,6 @@ _COLUMNS: "dict[str, Callable[[AdapterRecord], str]]" = {
     "from": lambda adapter: adapter.parent or "base model",
     "since": lambda adapter: adapter.since,
     "reason": lambda adapter: adapter.reason or "registered",
-}
-
-
-_METRICS: "dict[str, Callable[[HeldOutMetric], str]]" = {
-    "metric": lambda metric: metric.name,
-    "before": lambda metric: f"{metric.before:.3g}",
-    "after": lambda metric: f"{metric.after:.3g}",
-    "change [95 % interval]": lambda metric: metric.change_words,
-    "prompts": lambda metric: f"{metric.n_prompts:,}",
-    "unit": lambda metric: metric.unit,
 }
 
 
@@ -91,16 +80,9 @@ def show(
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """Show an adapter: status, files, checks, held-out metrics and its test on live traffic."""
-    from convergence_core.feedback.held_out_metrics import metrics_of  # noqa: PLC0415 - brings NumPy
-    from tasks.store.feedback.adapter_store import AdapterStore  # noqa: PLC0415 - brings SQLite
-    from tasks.store.feedback.training_rounds import TrainingRounds  # noqa: PLC0415 - as above
-
-    with open_feedback(store, config) as feedback:
-        adapters = AdapterStore(feedback)
+    """Show an adapter: status, files, checks and its test on live traffic."""
+    with _adapters(store, config) as adapters:
         adapter = adapters.record(version)
-        made = TrainingRounds(feedback).of_version(version)
-        metrics = metrics_of(None if made is None else made.metrics.get("held_out"))
         checks, problem = adapters.checks(version), adapters.files_problem(adapter)
         tests = [test for test in adapters.live_tests(adapter.role) if test.version == version]
 
@@ -110,9 +92,6 @@ def show(
         console.answer(f"files: {problem or f'as registered, SHA-256 {adapter.folder_sha256}'}")
         for check in checks:
             console.answer(check.words)
-        if metrics:
-            console.answer("Held-out metrics (means over prompts; no check uses them):")
-            console.show(console.table_of(metrics, _METRICS, right=("before", "after", "prompts")))
         if not checks:
             console.answer("Not checked yet.")
         for test in tests:
@@ -120,9 +99,9 @@ def show(
 
     tested = [_live_test(test) for test in tests]
     console.emit(
-        {"adapter": adapter, "checks": checks, "live_tests": tested, "files_problem": problem,
-         "held_out": metrics}, show,
-    )  # fmt: skip
+        {"adapter": adapter, "checks": checks, "live_tests": tested, "files_problem": problem},
+        show,
+    )
 
 
 @app.command()

@@ -90,11 +90,6 @@ class TrainingRounds:
         records = self._feedback.find(ROUNDS, "ORDER BY seq", role=role)
         return [*{record.round_id: record for record in records}.values()]
 
-    def of_version(self, version: str) -> TrainingRoundRecord | None:
-        """Return the round that an adapter came from; ``None``: none is known, or it runs still."""
-        with self._database.reading() as connection:
-            return ROUNDS.first(connection, "ORDER BY seq DESC", version=version)
-
     def _add_round(self, connection: Connection, record: TrainingRoundRecord, at_us: int) -> None:
         ROUNDS.add(connection, record, at_us, clean=self._feedback.clean)
 

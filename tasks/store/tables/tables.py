@@ -276,7 +276,7 @@ training_rounds (seq): Start or end of a training round. The last row of a round
 6  | status        | text |  | running, done, interrupted or failed
 7  | n_rows        | i64  |  | rows trained on
 8  | settings_json | text |  |
-9  | metrics_json  | text |  | losses and held-out metrics
+9  | metrics_json  | text |  | losses and costs of the training
 10 | reason        | text |  | why it failed or was interrupted
 11 | started_at    | ts   |  |
 12 | ended_at      | ts   |  | NULL: running or killed
