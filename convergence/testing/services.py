@@ -108,6 +108,25 @@ class SimulatedRequest:
     query: Mapping[str, str]
     body: bytes
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Members of a JSON body, or fields of a form.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        if self.body[:1] == b"{":
+            return dict(json.loads(self.body))
+        return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
+
+    def limit(self, name: str, default: int, most: int) -> int:
+        """Return how many entries the query asks for, from 1 to ``most``.
+
+        Raises:
+            ValueError: it is no number.
+        """
+        return max(1, min(most, int(self.query.get(name, default))))
+
 
 Route: TypeAlias = Callable[..., Any]
 """(state of the token, request, groups of the pattern) → JSON body; ``None`` means status 204."""
@@ -116,11 +135,12 @@ Route: TypeAlias = Callable[..., Any]
 class SimulatedService:
     r"""HTTP API on 127.0.0.1 in place of a real one, with a state for each token; for several threads.
 
-    It starts with its first use and refuses every path without a route::
+    It starts with its first use. What a route does not find (``LookupError``) gets status 404, as a path
+    without a route; a request that it cannot read (``ValueError``, ``TypeError``) gets 400::
 
         service = SimulatedService(
             first_state=dict,
-            reads={r"GET /items/(\w+)": lambda state, request, name: {"found": state.get(name)}},
+            reads={r"GET /items/(\w+)": lambda state, request, name: state[name]},
             writes={},
             unauthorized={"error": "Unauthorized"},
             not_found={"error": "Not Found"},
@@ -131,7 +151,8 @@ class SimulatedService:
         reads: method and pattern of a path → its route.
         writes: the same, of routes that change something.
         unauthorized: body of status 401, for an unknown token.
-        not_found: body of status 404, for a path without a route.
+        not_found: body of status 404.
+        malformed: body of status 400.
         root: beginning of all paths.
     """
 
@@ -143,6 +164,7 @@ class SimulatedService:
         writes: Mapping[str, Route],
         unauthorized: Any,
         not_found: Any,
+        malformed: Any = None,
         root: str = "",
     ) -> None:
         self.states: OrderedDict[str, Any] = OrderedDict()
@@ -150,7 +172,8 @@ class SimulatedService:
         self.writes: list[tuple[str, str]] = []
         """Method and path of each request that changed a state."""
         self._first_state, self._reads, self._writes = first_state, reads, writes
-        self._unauthorized, self._not_found, self._root = unauthorized, not_found, root
+        self._bodies = {400: malformed, 401: unauthorized, 404: not_found}
+        self._root = root
         self._lock, self._tokens = threading.Lock(), count()
         self._server: ThreadingHTTPServer | None = None
 
@@ -184,12 +207,16 @@ class SimulatedService:
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         request = SimulatedRequest(token=token, query=query, body=raw)
         with self._lock:
+            if token not in self.states:
+                return 401, self._bodies[401]
             try:
-                if token not in self.states:
-                    raise RefusedError(401, self._unauthorized)
                 body = self._routed(method, parts.path.rstrip("/"), request)
             except RefusedError as refused:
                 return refused.status, refused.body
+            except LookupError:
+                return 404, self._bodies[404]
+            except (TypeError, ValueError):
+                return 400, self._bodies[400]
         return (204 if body is None else 200), body
 
     def _serve(self, method: str, path: str, headers: Message, raw: bytes) -> HostileAnswer:
@@ -205,7 +232,7 @@ class SimulatedService:
                 if pattern in self._writes:
                     self.writes.append((method, path))
                 return body
-        raise RefusedError(404, self._not_found)
+        raise LookupError(request_line)
 
 
 def _token_of(authorization: str) -> str:

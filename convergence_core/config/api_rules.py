@@ -1,15 +1,9 @@
-"""Rules of ``api``: what each kind of target needs, and what it does not read.
-
-Field names, choices and bounds are those of ``POST /v1/sessions`` as the provider's SDK 1.22 has them.
-"""
+"""Rules of ``api``: what each kind of target needs, and what it does not read."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Iterator
+from typing import Final
 from urllib.parse import parse_qsl, urlsplit
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
-from pydantic_core import PydanticCustomError
 
 from convergence_core.config.api import (
     CHAT_KINDS,
@@ -18,7 +12,7 @@ from convergence_core.config.api import (
     ApiConfig,
     AuthConfig,
 )
-from convergence_core.config.base import Text, unread_keys
+from convergence_core.config.base import unread_keys
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report, guessed, listing
 from convergence_core.config.schema import is_default
@@ -38,98 +32,46 @@ MIN_SESSION_S: Final = 60
 """Shortest time-out of a session, in seconds."""
 MAX_SESSION_S: Final = 21_600
 """Longest time-out of a session, in seconds."""
-REGIONS: Final = ("us-west-2", "us-east-1", "eu-central-1", "ap-southeast-1")
 
 _FIELD = re.compile(r"\{[A-Za-z_]")
-_SYSTEMS = Literal["windows", "mac", "linux", "mobile", "tablet"]
-
-
-def _without_password(proxies: Any) -> Any:
-    is_list = isinstance(proxies, list) and all(isinstance(item, Mapping) for item in proxies)
-    if not is_list and not isinstance(proxies, bool):
-        raise PydanticCustomError("proxies", "must be true, false or a list of proxies")
-    if is_list and any("password" in item for item in proxies):
-        rule = "must hold no password, which would be stored with the request"
-        raise PydanticCustomError("password", rule)
-    return proxies
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-def _part(**fields: Any) -> type[BaseModel]:
-    """Return the model of a mapping with some of these fields, and no others."""
-    optional: Any = {name: (kind, None) for name, kind in fields.items()}
-    return create_model("Part", __base__=_Part, **optional)
-
-
-_SESSION = _part(
-    browserSettings=_part(
-        **dict.fromkeys(("advancedStealth", "blockAds", "ignoreCertificateErrors"), bool),
-        **dict.fromkeys(("logSession", "recordSession", "solveCaptchas", "verified"), bool),
-        **dict.fromkeys(("captchaImageSelector", "captchaInputSelector", "extensionId"), Text),
-        allowedDomains=list[str],
-        context=_part(id=Text, persist=bool),
-        os=_SYSTEMS,
-        viewport=_part(
-            **dict.fromkeys(("width", "height"), Annotated[int, Field(ge=1, le=10_000)])
-        ),
-    ),
-    extensionId=Text,
-    keepAlive=bool,
-    projectId=Text,
-    proxies=Annotated[Any, AfterValidator(_without_password)],
-    proxySettings=_part(caCertificates=list[str]),
-    region=Literal[REGIONS],
-    timeout=Annotated[int, Field(ge=MIN_SESSION_S, le=MAX_SESSION_S)],
-)
-"""Request of a session; ``userMetadata`` holds the mark by which sessions are swept."""
 
 
 def session_problems(body: Json) -> Iterator[Problem]:
-    """Yield what is wrong with the request of a session; placeholders are taken for right.
+    """Yield what a run cannot take over into the request of a session; the provider checks the other fields.
 
     Args:
         body: as written, or with its placeholders filled.
     """
-    try:
-        _SESSION.model_validate({} if body is None else body)
-    except ValidationError as error:
-        for item in error.errors(include_url=False):
-            value, path = item["input"], tuple(map(str, item["loc"]))
-            key = ".".join(path)
-            if item["type"] == "extra_forbidden":
-                known = _known_fields(path[:-1])
-                fix = guessed(path[-1], known, f"Known are {listing(sorted(known))}.")
-                if path == ("userMetadata",):
-                    fix = "Remove it: a run marks its sessions there, to find and release them."
-                rule = "is not a field of a Browserbase session"
-                yield Problem(key=key, rule=rule, fix=fix)
-            elif isinstance(value, str) and _FIELD.search(value):
-                continue
-            elif item["type"] == "model_type":
-                fix = "Write fields of a session."
-                yield Problem(key=key, rule="must be a mapping", value=shown(value), fix=fix)
-            else:
-                rule = re.sub("^[A-Z][a-z]+ should ", "must ", item["msg"])
-                fix = "Correct or remove it."
-                yield Problem(key=key, rule=rule, value=shown(value), fix=fix)
-
-
-def _known_fields(path: tuple[str, ...]) -> list[str]:
-    model: Any = _SESSION
-    for part in path:
-        model = model.model_fields[part].annotation
-    return list(model.model_fields)
+    if not isinstance(body, dict | None):
+        fix = "Write fields of a session."
+        yield Problem(key="", rule="must be a mapping", value=shown(body), fix=fix)
+        return
+    fields = body or {}
+    if "userMetadata" in fields:
+        rule, fix = (
+            "is written by the run",
+            "Remove it: a run finds and releases its sessions by it.",
+        )
+        yield Problem(key="userMetadata", rule=rule, fix=fix)
+    timeout = fields.get("timeout", MIN_SESSION_S)
+    is_filled_later = isinstance(timeout, str) and _FIELD.search(timeout)
+    is_length = isinstance(timeout, int) and MIN_SESSION_S <= timeout <= MAX_SESSION_S
+    if not is_length and not is_filled_later:
+        rule = f"must be {MIN_SESSION_S} to {MAX_SESSION_S:,} seconds"
+        yield Problem(key="timeout", rule=rule, value=shown(timeout), fix="Correct or remove it.")
+    proxies = fields.get("proxies")
+    for proxy in proxies if isinstance(proxies, list) else ():
+        if isinstance(proxy, dict) and "password" in proxy:
+            rule = "must hold no password, which would be stored with the request"
+            fix = "Use a proxy that needs none."
+            yield Problem(key="proxies", rule=rule, value=HIDDEN, fix=fix)
 
 
 def check_session(api: ApiConfig, report: Report) -> None:
     """Check the session that a target of kind ``browserbase`` asks for."""
     for problem in session_problems(api.request.body):
-        path: Path = ("api", "request", "body", *filter(None, problem.key.split(".")))
-        is_key = not problem.value
-        report.add(path, problem.rule, problem.fix, value=problem.value, of_key=is_key)
+        path: Path = ("api", "request", "body", *filter(None, (problem.key,)))
+        report.add(path, problem.rule, problem.fix, value=problem.value, of_key=not problem.value)
 
 
 _UNUSED_FIX = {

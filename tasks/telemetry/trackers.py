@@ -1,109 +1,33 @@
 """Runs as runs of MLflow and of Weights & Biases.
 
-One run of MLflow for each run here, found again by its tag ``convergence.run_id``: a run that is
-resumed goes on in the same one.
-
-The id of the run there is the id of the run here, in small letters: a run that is resumed goes on
-in the same one.
+A run that is resumed goes on in the same run there: MLflow's has the tag ``convergence.run_id``, that
+of Weights & Biases the id of the run here in small letters.
 """
 
+import contextlib
 import importlib.util
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 from convergence_core.config.problems import guessed, listing
 from convergence_core.errors import ConfigurationError
 from convergence_core.events import Event, GenerationFinished, RunFinished, RunOutcome, RunStarted
-from convergence_core.records import Json, fields_of
+from convergence_core.records import fields_of
 from tasks.json_values import as_text
 from tasks.plugins.entry_points import PluginContext
 from tasks.secrets.redaction import shortened
 from tasks.version import install_command
 
-
-def read_options(
-    context: PluginContext, known: Mapping[str, tuple[str, ...] | None]
-) -> dict[str, str]:
-    """Return a listener's options, all of them texts.
-
-    Args:
-        context: holds them.
-        known: option → its values; ``None`` means any text.
-
-    Raises:
-        ConfigurationError: one is unknown, no text, or none of its values.
-    """
-    options: dict[str, str] = {}
-    for name, value in context.options.items():
-        key = f"{context.key}.{name}"
-        if name not in known:
-            fix = guessed(name, [*known], f"Known are {listing([*known])}.")
-            raise ConfigurationError.of(key, "is not a known option", fix)
-        values = known[name]
-        if not isinstance(value, str) or not value.strip():
-            raise ConfigurationError.of(key, "must be a string", "Write one, or remove it.")
-        if values is not None and value not in values:
-            raise ConfigurationError.of(key, f"must be one of {listing(values)}", "Choose one.")
-        options[name] = value
-    return options
-
-
-def check_installed(context: PluginContext, module: str) -> None:
-    """Check that the package behind a shipped listener is there.
-
-    Raises:
-        ConfigurationError: its extra is missing.
-    """
-    if importlib.util.find_spec(module) is None:
-        rule = f"needs the extra `{context.name}`, which is not installed"
-        fix = f"Run: {install_command(context.name)}"
-        raise ConfigurationError.of(context.key, rule, fix)
-
-
-def described(event: RunStarted) -> dict[str, str]:
-    """Return what describes a run, as texts."""
-    names = ("system", "algorithm", "seed", "n_generations", "n_search_cases", "n_holdout_cases")
-    return {name: str(value) for name, value in fields_of(event, *names).items()}
-
-
-def generation_numbers(event: GenerationFinished) -> dict[str, float]:
-    """Return the numbers of a generation that are known."""
-    low, high = event.best_interval or (None, None)
-    counts = fields_of(event, "best_mean", "n_evaluations", "n_failed", "n_calls", "cost_usd")
-    return _known({**counts, "best_low": low, "best_high": high})
-
-
-def outcome_numbers(outcome: RunOutcome) -> dict[str, float]:
-    """Return the final numbers that are known."""
-    low, high = outcome.interval or (None, None)
-    baseline_low, baseline_high = outcome.baseline_interval or (None, None)
-    return _known(
-        {
-            "recommended_mean": outcome.mean,
-            "recommended_low": low,
-            "recommended_high": high,
-            "default_mean": outcome.baseline_mean,
-            "default_low": baseline_low,
-            "default_high": baseline_high,
-            "total_calls": outcome.n_calls,
-            "total_cost_usd": outcome.cost_usd,
-        }
-    )
-
-
-def recommended_texts(outcome: RunOutcome) -> dict[str, str]:
-    """Return the recommended settings as texts."""
-    params = outcome.params or {}
-    return {f"recommended.{name}": as_text(value) for name, value in params.items()}
-
-
-def _known(numbers: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: float(number) for name, number in numbers.items() if number is not None}
-
-
+Options: TypeAlias = Mapping[str, tuple[str, ...] | None]
+"""Option → its values; ``None`` means any text."""
 RUN_TAG: Final = "convergence.run_id"
+_DESCRIPTION: Final = (
+    *("system", "algorithm", "seed", "n_generations", "n_search_cases"),
+    "n_holdout_cases",
+)
 _STATUS: Final = {
     "done": "FINISHED",
     "budget": "FINISHED",
@@ -114,35 +38,89 @@ _MAX_PARAM: Final = 6_000
 """Characters of a parameter's value that MLflow takes."""
 _MAX_TAG: Final = 5_000
 _MAX_PARAMS: Final = 100
-"""Parameters that MLflow takes at once."""
+"""Parameters that MLflow takes at once; further ones are left out."""
+
+
+def read_options(context: PluginContext, known: Options) -> dict[str, str]:
+    """Return a listener's options, all of them texts.
+
+    Raises:
+        ConfigurationError: one is unknown, no text, or none of its values.
+    """
+    for name, value in context.options.items():
+        key = f"{context.key}.{name}"
+        if name not in known:
+            fix = guessed(name, [*known], f"Known are {listing([*known])}.")
+            raise ConfigurationError.of(key, "is not a known option", fix)
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigurationError.of(key, "must be a string", "Write one, or remove it.")
+        if value not in (known[name] or (value,)):
+            rule = f"must be one of {listing(known[name] or ())}"
+            raise ConfigurationError.of(key, rule, "Choose one.")
+    return {name: str(value) for name, value in context.options.items()}
+
+
+def known_numbers(
+    counts: Mapping[str, float | None],
+    **estimates: tuple[float | None, tuple[float, float] | None],
+) -> dict[str, float]:
+    """Return what is known of counts, and of means with their intervals as ``…_mean``, ``…_low``, ``…_high``."""
+    numbers = dict(counts)
+    for name, (mean, ends) in estimates.items():
+        low, high = ends or (None, None)
+        numbers |= {f"{name}_mean": mean, f"{name}_low": low, f"{name}_high": high}
+    return {name: float(number) for name, number in numbers.items() if number is not None}
+
+
+def outcome_numbers(outcome: RunOutcome) -> dict[str, float]:
+    """Return the final numbers that are known."""
+    return known_numbers(
+        {"total_calls": outcome.n_calls, "total_cost_usd": outcome.cost_usd},
+        recommended=(outcome.mean, outcome.interval),
+        default=(outcome.baseline_mean, outcome.baseline_interval),
+    )
+
+
+def recommended_texts(outcome: RunOutcome) -> dict[str, str]:
+    """Return the recommended settings as texts."""
+    params = outcome.params or {}
+    return {f"recommended.{name}": as_text(value) for name, value in params.items()}
 
 
 class _Tracker(ABC):
-    """Listener that writes a run's numbers elsewhere, once it has begun there."""
+    """Listener that writes a run's numbers elsewhere, once it has begun there.
 
-    has_begun = False
+    Raises:
+        ConfigurationError: an option is unknown, or the extra is missing.
+    """
 
-    def __init__(
-        self, context: PluginContext, known: Mapping[str, tuple[str, ...] | None]
-    ) -> None:
-        self._options = read_options(context, known)
-        check_installed(context, context.name)
+    known: ClassVar[Options]
+
+    def __init__(self, context: PluginContext) -> None:
+        self._options = read_options(context, self.known)
+        self._folder = context.base_dir
+        self._run: Any = None
+        if importlib.util.find_spec(context.name) is None:
+            rule = f"needs the extra `{context.name}`, which is not installed"
+            fix = f"Run: {install_command(context.name)}"
+            raise ConfigurationError.of(context.key, rule, fix)
 
     def on_event(self, event: Event) -> None:
         """Write what an event tells."""
-        match event:
-            case RunStarted():
-                self._begin(event)
-                self.has_begun = True
-            case GenerationFinished() if self.has_begun:
-                self._measure(generation_numbers(event), event.generation)
-            case RunFinished() if self.has_begun:
-                self._end(event)
-            case _:
-                pass
+        if isinstance(event, RunStarted):
+            self._begin(
+                event,
+                {name: str(value) for name, value in fields_of(event, *_DESCRIPTION).items()},
+            )
+        elif isinstance(event, GenerationFinished) and self._run is not None:
+            counts = fields_of(event, "n_evaluations", "n_failed", "n_calls", "cost_usd")
+            best = event.best_mean, event.best_interval
+            self._measure(known_numbers(counts, best=best), event.generation)
+        elif isinstance(event, RunFinished) and self._run is not None:
+            self._end(event)
 
     @abstractmethod
-    def _begin(self, event: RunStarted) -> None:
+    def _begin(self, event: RunStarted, description: Mapping[str, str]) -> None:
         """Begin the run there."""
 
     @abstractmethod
@@ -157,105 +135,72 @@ class _Tracker(ABC):
 class MlflowRuns(_Tracker):
     """Listener that writes a run's numbers to MLflow (extra ``mlflow``).
 
-    Args:
-        context: options ``tracking_uri`` (absent: MLflow's own choice, e.g. ``MLFLOW_TRACKING_URI``)
-            and ``experiment`` (absent: ``convergence``).
-
-    Raises:
-        ConfigurationError: an option is unknown, or the extra is missing.
+    Options are ``tracking_uri`` (absent: MLflow's own choice, e.g. ``MLFLOW_TRACKING_URI``) and
+    ``experiment`` (absent: ``convergence``).
     """
 
-    def __init__(self, context: PluginContext) -> None:
-        super().__init__(context, {"tracking_uri": None, "experiment": None})
-        self._client: Any = None
-        self._run_id = ""
+    known: ClassVar[Options] = {"tracking_uri": None, "experiment": None}
+    _client: Any
 
     def close(self) -> None:
         """Do nothing: each event was written when it came."""
 
-    def _begin(self, event: RunStarted) -> None:
+    def _begin(self, event: RunStarted, description: Mapping[str, str]) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
         from mlflow import MlflowClient  # noqa: PLC0415 - an extra's, and takes seconds
-
-        self._client = MlflowClient(tracking_uri=self._options.get("tracking_uri"))
-        experiment_id = self._experiment()
-        query = f"tags.`{RUN_TAG}` = '{event.run_id}'"
-        runs = self._client.search_runs([experiment_id], query, max_results=1)
-        if runs:
-            self._run_id = runs[0].info.run_id
-            self._client.update_run(self._run_id, status="RUNNING")
-            return
-        tags = {RUN_TAG: event.run_id, "mlflow.source.name": "convergence"}
-        made = self._client.create_run(experiment_id, run_name=event.label, tags=tags)
-        self._run_id = made.info.run_id
-        self._describe(described(event))
-
-    def _experiment(self) -> str:
-        """Return the id of the experiment, which another run may make at the same moment."""
         from mlflow.exceptions import MlflowException  # noqa: PLC0415 - as above
 
+        client = self._client = MlflowClient(tracking_uri=self._options.get("tracking_uri"))
         name = self._options.get("experiment", "convergence")
-        experiment = self._client.get_experiment_by_name(name)
-        if experiment is None:
-            try:
-                return str(self._client.create_experiment(name))
-            except MlflowException:
-                experiment = self._client.get_experiment_by_name(name)
-                if experiment is None:
-                    raise
-        return str(experiment.experiment_id)
+        if client.get_experiment_by_name(name) is None:
+            with contextlib.suppress(MlflowException):  # another run made it at the same moment
+                client.create_experiment(name)
+        experiment_id = client.get_experiment_by_name(name).experiment_id
+        query = f"tags.`{RUN_TAG}` = '{event.run_id}'"
+        runs = client.search_runs([experiment_id], query, max_results=1)
+        if runs:
+            self._run = runs[0].info.run_id
+            client.update_run(self._run, status="RUNNING")
+            return
+        tags = {RUN_TAG: event.run_id, "mlflow.source.name": "convergence"}
+        self._run = client.create_run(experiment_id, run_name=event.label, tags=tags).info.run_id
+        self._log({}, 0, description)
+
+    def _measure(self, numbers: Mapping[str, float], step: int) -> None:
+        self._log(numbers, step, {})
 
     def _end(self, event: RunFinished) -> None:
         tags = {"convergence.reason": event.reason}
         if event.outcome is not None:
             tags["convergence.verdict"] = event.outcome.sentence
-            self._measure(outcome_numbers(event.outcome))
-            self._describe(recommended_texts(event.outcome))
+            self._log(outcome_numbers(event.outcome), 0, recommended_texts(event.outcome))
         for name, words in tags.items():
-            self._client.set_tag(self._run_id, name, shortened(words, _MAX_TAG, str))
-        self._client.set_terminated(self._run_id, _STATUS[event.status])
+            self._client.set_tag(self._run, name, shortened(words, _MAX_TAG, str))
+        self._client.set_terminated(self._run, _STATUS[event.status])
 
-    def _measure(self, numbers: Mapping[str, float], step: int = 0) -> None:
-        from mlflow.entities import Metric  # noqa: PLC0415 - as above
-        from mlflow.utils.time import get_current_time_millis  # noqa: PLC0415 - as above
+    def _log(self, numbers: Mapping[str, float], step: int, texts: Mapping[str, str]) -> None:
+        from mlflow.entities import Metric, Param  # noqa: PLC0415 - as above
 
-        now = get_current_time_millis()
+        now = time.time_ns() // 10**6
         metrics = [Metric(name, number, now, step) for name, number in numbers.items()]
-        self._client.log_batch(self._run_id, metrics=metrics)
-
-    def _describe(self, values: Mapping[str, str]) -> None:
-        from mlflow.entities import Param  # noqa: PLC0415 - as above
-
-        params = [Param(name, shortened(words, _MAX_PARAM, str)) for name, words in values.items()]
-        for first in range(0, len(params), _MAX_PARAMS):
-            self._client.log_batch(self._run_id, params=params[first : first + _MAX_PARAMS])
-
-
-_MODES: Final = ("online", "offline")
+        params = [Param(name, shortened(words, _MAX_PARAM, str)) for name, words in texts.items()]
+        self._client.log_batch(self._run, metrics=metrics, params=params[:_MAX_PARAMS])
 
 
 class WandbRuns(_Tracker):
     """Listener that writes a run's numbers to Weights & Biases (extra ``wandb``).
 
-    Args:
-        context: options ``project`` (absent: ``convergence``), ``entity`` (absent: the account's own),
-            and ``mode``: ``online``, or ``offline``, which writes to ``wandb/`` beside the
-            configuration and sends nothing.
-
-    Raises:
-        ConfigurationError: an option is unknown, or the extra is missing.
+    Options are ``project`` (absent: ``convergence``), ``entity`` (absent: the account's own), and ``mode``:
+    ``online``, or ``offline``, which writes to ``wandb/`` beside the configuration and sends nothing.
     """
 
-    def __init__(self, context: PluginContext) -> None:
-        super().__init__(context, {"project": None, "entity": None, "mode": _MODES})
-        self._folder = context.base_dir
-        self._run: Any = None
+    known: ClassVar[Options] = {"project": None, "entity": None, "mode": ("online", "offline")}
 
     def close(self) -> None:
         """Mark a run that nothing finished as failed."""
         self._finish(is_failed=True)
 
-    def _begin(self, event: RunStarted) -> None:
+    def _begin(self, event: RunStarted, description: Mapping[str, str]) -> None:
         import wandb  # noqa: PLC0415 - an extra's
 
         mode: Any = self._options.get("mode", "online")
@@ -271,7 +216,7 @@ class WandbRuns(_Tracker):
             name=event.label,
             resume="allow",
             reinit="create_new",
-            config={**described(event), "convergence_run_id": event.run_id},
+            config={**description, "convergence_run_id": event.run_id},
             settings=wandb.Settings(
                 console="off",
                 silent=True,
@@ -287,7 +232,7 @@ class WandbRuns(_Tracker):
         self._run.log(numbers, step=step)
 
     def _end(self, event: RunFinished) -> None:
-        summary: dict[str, Json] = {"status": event.status, "reason": event.reason}
+        summary: dict[str, object] = {"status": event.status, "reason": event.reason}
         if event.outcome is not None:
             summary |= {**outcome_numbers(event.outcome), "verdict": event.outcome.sentence}
             summary |= recommended_texts(event.outcome)

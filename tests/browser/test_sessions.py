@@ -207,19 +207,10 @@ def test_the_request_holds_what_shapes_the_answer_and_no_secret(url):
     }
 
 
-@pytest.mark.parametrize(
-    ("body", "named"),
-    [
-        ({"region": "{v}"}, "region"),
-        ({"timeout": "{v}"}, "timeout"),
-        ({"browserSettings": {"viewport": {"width": "{v}"}}}, "browserSettings.viewport.width"),
-        ({"browserSettings": "{v}"}, "browserSettings"),
-    ],
-)
 @pytest.mark.parametrize("value", ["mars", 10**9, True, None])
-def test_parameters_that_make_no_session_are_refused_before_anything_is_sent(body, named, value):
-    target = target_at("http://127.0.0.1:9", body=body)
-    with pytest.raises(CandidateFault, match=f"`{named}`") as found:
+def test_parameters_that_make_no_session_are_refused_before_anything_is_sent(value):
+    target = target_at("http://127.0.0.1:9", body={"timeout": "{v}"})
+    with pytest.raises(CandidateFault, match="`timeout`") as found:
         ask(target, {"v": value})
     assert found.value.error_type == "invalid_session"
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
-from convergence_core.config.api_rules import REGIONS, session_problems
+from convergence_core.config.api_rules import session_problems
 from tasks.mock.mock_server import MockEndpoint, MockServer
 from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage
 from tasks.mock.responder import Engine
@@ -110,7 +110,7 @@ class Session:
             "keepAlive": bool(self.body.get("keepAlive")),
             "projectId": "mock",
             "proxyBytes": 0,
-            "region": self.body.get("region", REGIONS[0]),
+            "region": self.body.get("region", "us-west-2"),
             "status": self.status,
             "userMetadata": self.body.get("userMetadata", {}),
         }

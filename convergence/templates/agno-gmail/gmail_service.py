@@ -7,10 +7,9 @@ what it is told. Each token has a mailbox of its own, which begins as ``LETTERS`
 import base64
 import email
 import email.policy
-import json
 from typing import Any, TypeAlias
 
-from convergence.testing import RefusedError, SimulatedRequest, SimulatedService
+from convergence.testing import SimulatedRequest, SimulatedService
 
 Mailbox: TypeAlias = list[dict[str, Any]]
 BEGUN_MS = 1_747_000_000_000
@@ -32,125 +31,84 @@ LETTERS = [
 """Sender, subject, text, and whether it is unread; the oldest first."""
 
 
-def first_letters() -> list[dict[str, Any]]:
+def first_letters() -> Mailbox:
     """Return the letters of a mailbox in Gmail's form, the newest first, as Gmail lists them."""
-    found = []
-    for n, (sender, subject, text, is_unread) in enumerate(LETTERS):
+    box: Mailbox = []
+    for sender, subject, text, is_unread in LETTERS:
         labels = ["INBOX", "UNREAD"] if is_unread else ["INBOX"]
-        found.append(
-            letter(
-                f"18f{n:05x}",
-                {"From": sender, "To": "me@example.com", "Subject": subject},
-                text,
-                labels,
-            )
-        )
-    return found[::-1]
+        add(box, {"From": sender, "To": "me@example.com", "Subject": subject}, text, labels)
+    return box
 
 
-def letter(
-    letter_id: str, headers: dict[str, str], text: str, labels: list[str]
-) -> dict[str, Any]:
-    """Return a message in Gmail's form."""
+def add(box: Mailbox, headers: dict[str, str], text: str, labels: list[str]) -> dict[str, Any]:
+    """Put a letter in Gmail's form into a mailbox; return its ids and labels."""
+    ids = {"id": f"18f{len(box):05x}", "threadId": f"18f{len(box):05x}", "labelIds": labels}
     data = base64.urlsafe_b64encode(text.encode()).decode()
-    listed = [{"name": name, "value": value} for name, value in headers.items()]
-    return {
-        "id": letter_id, "threadId": letter_id, "labelIds": labels, "snippet": text,
-        "internalDate": str(BEGUN_MS + int(letter_id[3:], 16)), "sizeEstimate": len(text),
+    dated = {**headers, "Date": "Mon, 12 May 2025"}
+    box.insert(0, {
+        **ids, "snippet": text, "internalDate": str(BEGUN_MS + len(box)), "sizeEstimate": len(text),
         "payload": {
-            "mimeType": "text/plain", "filename": "", "headers": [*listed, {"name": "Date", "value": "Mon, 12 May 2025"}],
+            "mimeType": "text/plain", "filename": "",
+            "headers": [{"name": name, "value": value} for name, value in dated.items()],
             "body": {"size": len(text), "data": data},
         },
-    }  # fmt: skip
-
-
-def text_of(found: dict[str, Any]) -> str:
-    """Return the text of a message."""
-    return base64.urlsafe_b64decode(found["payload"]["body"]["data"]).decode()
-
-
-def header_of(found: dict[str, Any], name: str) -> str:
-    """Return a header of a message; empty: it has none."""
-    return next((one["value"] for one in found["payload"]["headers"] if one["name"] == name), "")
-
-
-def refused(status: int, text: str, reason: str) -> RefusedError:
-    """Return a refusal in Google's form."""
-    return RefusedError(status, body_of(status, text, reason))
-
-
-def body_of(status: int, text: str, reason: str) -> dict[str, Any]:
-    """Return the body of a refusal."""
-    errors = [{"message": text, "domain": "global", "reason": reason}]
-    return {"error": {"code": status, "message": text, "errors": errors}}
+    })  # fmt: skip
+    return ids
 
 
 def search(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
     """Return ids of the letters in the inbox that a query means."""
-    limit = request.query.get("maxResults", "100")
-    if not limit.isdigit() or not 1 <= int(limit) <= 500:
-        raise refused(400, "Invalid maxResults", "invalidArgument")
-    query = request.query.get("q", "")
-    found = [one for one in box if "INBOX" in one["labelIds"] and is_meant(one, query)]
-    ids = [{"id": one["id"], "threadId": one["threadId"]} for one in found[: int(limit)]]
+    parts = request.query.get("q", "").lower().replace('"', "").split()
+    found = [
+        {name: letter[name] for name in ("id", "threadId")}
+        for letter in box
+        if "INBOX" in letter["labelIds"] and all(is_meant(letter, part) for part in parts)
+    ]
     # Gmail leaves the list out where nothing is found.
-    return {**({"messages": ids} if ids else {}), "resultSizeEstimate": len(found)}
+    messages = {"messages": found[: request.limit("maxResults", 100, 500)]} if found else {}
+    return {**messages, "resultSizeEstimate": len(found)}
 
 
-def is_meant(found: dict[str, Any], query: str) -> bool:
-    """Whether a letter has all that Gmail's query says: ``from:``, ``subject:``, ``is:unread`` and words."""
-    words = f"{header_of(found, 'From')} {header_of(found, 'Subject')} {text_of(found)}".lower()
-    for part in query.lower().replace('"', "").split():
-        operator, _, value = part.rpartition(":")
-        value = value.rstrip("*")
-        if operator == "from":
-            holds = value in header_of(found, "From").lower()
-        elif operator == "subject":
-            holds = value in header_of(found, "Subject").lower()
-        elif operator == "is":
-            holds = value.upper() in found["labelIds"]
-        else:
-            holds = value in words
-        if not holds:
-            return False
-    return True
+def is_meant(letter: dict[str, Any], part: str) -> bool:
+    """Whether a part of a query means a letter: ``from:``, ``subject:``, ``is:unread`` or a word."""
+    operator, _, value = part.rpartition(":")
+    if operator == "is":
+        return value.upper() in letter["labelIds"]
+    texts = {header["name"].lower(): header["value"] for header in letter["payload"]["headers"]}
+    whole = f"{texts['from']} {texts['subject']} {letter['snippet']}"
+    return value.rstrip("*") in texts.get(operator, whole).lower()
 
 
 def read(box: Mailbox, request: SimulatedRequest, letter_id: str) -> dict[str, Any]:
     """Return a letter."""
-    for one in box:
-        if one["id"] == letter_id:
-            return one
-    raise refused(404, "Requested entity was not found.", "notFound")
+    return {letter["id"]: letter for letter in box}[letter_id]
 
 
 def send(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
     """Keep a letter as sent."""
-    return keep(box, request.body, "SENT")
+    return keep(box, request.fields, "SENT")
 
 
 def draft(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
     """Keep a letter as a draft."""
-    made = keep(box, request.body, "DRAFT")
+    made = keep(box, request.fields.get("message", {}), "DRAFT")
     return {"id": f"r{made['id']}", "message": made}
 
 
-def keep(box: Mailbox, raw: bytes, label: str) -> dict[str, Any]:
+def keep(box: Mailbox, fields: dict[str, Any], label: str) -> dict[str, Any]:
     """Put the letter of a request into the mailbox."""
-    try:
-        told = json.loads(raw)
-        told = told.get("message", told)
-        data = base64.urlsafe_b64decode(told["raw"])
-        written = email.message_from_bytes(data, policy=email.policy.default)
-        text = written.get_content()
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise refused(400, "Missing or unreadable raw message", "invalidArgument") from None
-    if not written["to"] or "@" not in str(written["to"]):
-        raise refused(400, "Recipient address required", "invalidArgument")
+    data = base64.urlsafe_b64decode(fields.get("raw", ""))
+    written = email.message_from_bytes(data, policy=email.policy.default)
     headers = {name: str(written[name] or "") for name in ("From", "To", "Subject")}
-    made = letter(f"18f{0x100 + len(box):05x}", headers, str(text), [label])
-    box.insert(0, made)
-    return {name: made[name] for name in ("id", "threadId", "labelIds")}
+    if "@" not in headers["To"]:
+        raise ValueError("Recipient address required")
+    return add(box, headers, str(written.get_content()), [label])
+
+
+def refusal(status: int, text: str, reason: str) -> dict[str, Any]:
+    """Return a refusal in Google's form."""
+    errors = [{"message": text, "domain": "global", "reason": reason}]
+    return {"error": {"code": status, "message": text, "errors": errors}}
 
 
 service = SimulatedService(
@@ -163,6 +121,7 @@ service = SimulatedService(
         "POST /gmail/v1/users/me/messages/send": send,
         "POST /gmail/v1/users/me/drafts": draft,
     },
-    unauthorized=body_of(401, "Invalid Credentials", "authError"),
-    not_found=body_of(404, "Not Found", "notFound"),
+    unauthorized=refusal(401, "Invalid Credentials", "authError"),
+    not_found=refusal(404, "Requested entity was not found.", "notFound"),
+    malformed=refusal(400, "Missing or unreadable message", "invalidArgument"),
 )

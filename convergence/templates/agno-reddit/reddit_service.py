@@ -5,7 +5,6 @@ client has a Reddit of its own, which begins as ``SUBREDDITS`` says.
 """
 
 from typing import Any
-from urllib.parse import parse_qs
 
 from convergence.testing import RefusedError, SimulatedRequest, SimulatedService
 
@@ -42,40 +41,47 @@ USERS = {
 """User → karma of comments, and of posts."""
 
 
-def first_state() -> dict[str, Any]:
-    """Return subreddits by name, and posts and comments by their ids."""
-    posts, n = {}, 0
-    for name, (_, _, written) in SUBREDDITS.items():
-        for one in written:
-            posts[f"p{n:03d}"] = post(f"p{n:03d}", name, one)
-            n += 1
-    comments = {
-        "k000": comment("k000", posts["p000"], "t3_p000", "alan", "Is it a laser printer?")
-    }
-    return {"posts": posts, "comments": comments, "next": 0}
+State = dict[str, Any]
 
 
-def post(post_id: str, name: str, written: tuple[str, str, str, int]) -> dict[str, Any]:
-    """Return a post in Reddit's form; of what was written: author, title, text and score."""
-    author, title, text, score = written
+def first_state() -> State:
+    """Return posts and comments by their names."""
+    state: State = {"t3": {}, "t1": {}}
+    for name, (_, _, posts) in SUBREDDITS.items():
+        for author, title, text, score in posts:
+            post_id = f"p{len(state['t3']):03d}"
+            add_post(state, post_id, name, author=author, title=title, text=text, score=score)
+    add_comment(state, "k000", "t3_p000", "alan", "Is it a laser printer?")
+    return state
+
+
+def add_post(
+    state: State, post_id: str, name: str, *, author: str, title: str, text: str, score: int
+) -> dict[str, Any]:
+    """Write a post in Reddit's form, and return it."""
     link = f"/r/{name}/comments/{post_id}/"
-    return {
+    made = {
         "id": post_id, "name": f"t3_{post_id}", "title": title, "selftext": text, "score": score,
         "author": author, "subreddit": name, "subreddit_name_prefixed": f"r/{name}", "is_self": True,
         "permalink": link, "url": f"https://www.reddit.com{link}", "created_utc": BEGUN + score,
         "link_flair_text": None, "num_comments": 0, "over_18": False,
     }  # fmt: skip
+    state["t3"][f"t3_{post_id}"] = made
+    return made
 
 
-def comment(
-    comment_id: str, of: dict[str, Any], parent: str, author: str, text: str
+def add_comment(
+    state: State, comment_id: str, parent: str, author: str, text: str
 ) -> dict[str, Any]:
-    """Return a comment in Reddit's form."""
-    return {
+    """Write a comment on a post or a comment in Reddit's form, and return it."""
+    of = state["t3"][state["t1"][parent]["link_id"] if parent.startswith("t1_") else parent]
+    made = {
         "id": comment_id, "name": f"t1_{comment_id}", "body": text, "score": 1, "author": author,
         "subreddit": of["subreddit"], "link_id": of["name"], "parent_id": parent,
         "permalink": f"{of['permalink']}{comment_id}/", "created_utc": BEGUN, "replies": "",
     }  # fmt: skip
+    state["t1"][f"t1_{comment_id}"] = made
+    return made
 
 
 def subreddit(name: str) -> dict[str, Any]:
@@ -89,17 +95,13 @@ def subreddit(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def listing(kind: str, found: list[dict[str, Any]]) -> dict[str, Any]:
+def listing(kind: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Return things as a page of Reddit's."""
-    children = [{"kind": kind, "data": one} for one in found]
+    children = [{"kind": kind, "data": entry} for entry in entries]
     return {
         "kind": "Listing",
-        "data": {"children": children, "after": None, "before": None, "dist": len(found)},
+        "data": {"children": children, "after": None, "before": None, "dist": len(entries)},
     }
-
-
-NOT_FOUND = {"message": "Not Found", "error": 404}
-State = dict[str, Any]
 
 
 def token(state: State, request: SimulatedRequest) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def me(state: State, request: SimulatedRequest) -> dict[str, Any]:
 
 def user(state: State, request: SimulatedRequest, name: str) -> dict[str, Any]:
     """Return a user."""
-    of_comments, of_posts = USERS[known(name, USERS)]
+    of_comments, of_posts = USERS[name]
     data = {
         "id": f"u{sorted(USERS).index(name)}", "name": name, "comment_karma": of_comments, "link_karma": of_posts,
         "is_mod": False, "is_gold": False, "is_employee": False, "created_utc": BEGUN,
@@ -127,97 +129,65 @@ def user(state: State, request: SimulatedRequest, name: str) -> dict[str, Any]:
 def popular(state: State, request: SimulatedRequest) -> dict[str, Any]:
     """Return the subreddits with the most subscribers."""
     names = sorted(SUBREDDITS, key=lambda name: -SUBREDDITS[name][1])
-    return listing("t5", [subreddit(name) for name in names][: limit_of(request)])
+    return listing("t5", [subreddit(name) for name in names][: request.limit("limit", 25, 100)])
 
 
 def about(state: State, request: SimulatedRequest, name: str) -> dict[str, Any]:
     """Return a subreddit."""
-    return {"kind": "t5", "data": subreddit(known(name.lower(), SUBREDDITS))}
-
-
-def flairs(state: State, request: SimulatedRequest, name: str) -> list[Any]:
-    """Return the flairs of a subreddit: none has any."""
-    known(name.lower(), SUBREDDITS)
-    return []
+    return {"kind": "t5", "data": subreddit(name.lower())}
 
 
 def top(state: State, request: SimulatedRequest, name: str) -> dict[str, Any]:
     """Return the posts of a subreddit with the highest scores."""
-    place = known(name.lower(), SUBREDDITS)
-    posts = [one for one in state["posts"].values() if one["subreddit"] == place]
-    return listing("t3", sorted(posts, key=lambda one: -one["score"])[: limit_of(request)])
+    place = subreddit(name.lower())["display_name"]
+    posts = [post for post in state["t3"].values() if post["subreddit"] == place]
+    posts.sort(key=lambda post: -post["score"])
+    return listing("t3", posts[: request.limit("limit", 25, 100)])
 
 
 def thread(state: State, request: SimulatedRequest, post_id: str) -> list[Any]:
     """Return a post with its comments."""
-    of = state["posts"][known(post_id, state["posts"])]
-    replies = [one for one in state["comments"].values() if one["link_id"] == of["name"]]
+    of = state["t3"][f"t3_{post_id}"]
+    replies = [comment for comment in state["t1"].values() if comment["link_id"] == of["name"]]
     return [listing("t3", [of]), listing("t1", replies)]
 
 
 def info(state: State, request: SimulatedRequest) -> dict[str, Any]:
     """Return comments by their names."""
-    wanted = [name.removeprefix("t1_") for name in request.query.get("id", "").split(",")]
-    comments = state["comments"]
-    return listing("t1", [comments[one] for one in wanted if one in comments])
+    names = request.query.get("id", "").split(",")
+    return listing("t1", [state["t1"][name] for name in names if name in state["t1"]])
 
 
 def submit(state: State, request: SimulatedRequest) -> dict[str, Any]:
     """Write a post."""
-    form = form_of(request)
-    name, title, text = form.get("sr", "").lower(), form.get("title", ""), form.get("text", "")
+    form = request.fields
+    name, title = form.get("sr", "").lower(), form.get("title", "")
     if name not in SUBREDDITS:
         raise invalid("SUBREDDIT_NOEXIST", "that subreddit doesn't exist", "sr")
     check_length(title, 300, "title")
-    if len(text) > MOST_LETTERS:
-        raise invalid("TOO_LONG", "this is too long", "text")
-    state["next"] += 1
-    made = post(f"q{state['next']:03d}", name, ("helper", title, text, 1))
-    state["posts"][made["id"]] = made
-    data = {"url": made["url"], "id": made["id"], "name": made["name"]}
+    post_id = f"q{len(state['t3']):03d}"
+    text = form.get("text", "")
+    made = add_post(state, post_id, name, author="helper", title=title, text=text, score=1)
+    data = {key: made[key] for key in ("url", "id", "name")}
     return {"json": {"errors": [], "data": data}}
 
 
 def reply(state: State, request: SimulatedRequest) -> dict[str, Any]:
     """Write a comment on a post or a comment."""
-    form = form_of(request)
-    parent, text = form.get("thing_id", ""), form.get("text", "")
+    form = request.fields
+    text = form.get("text", "")
     check_length(text, MOST_LETTERS, "text")
-    post_name = parent
-    if parent.startswith("t1_"):
-        comment_id = known(parent.removeprefix("t1_"), state["comments"])
-        post_name = state["comments"][comment_id]["link_id"]
-    of = state["posts"][known(post_name.removeprefix("t3_"), state["posts"])]
-    state["next"] += 1
-    made = comment(f"m{state['next']:03d}", of, parent, "helper", text)
-    state["comments"][made["id"]] = made
+    comment_id = f"m{len(state['t1']):03d}"
+    made = add_comment(state, comment_id, form.get("thing_id", ""), "helper", text)
     return {"json": {"errors": [], "data": {"things": [{"kind": "t1", "data": made}]}}}
-
-
-def known(name: str, names: dict[str, Any]) -> str:
-    """Return a name that exists."""
-    if name not in names:
-        raise RefusedError(404, NOT_FOUND)
-    return name
-
-
-def limit_of(request: SimulatedRequest) -> int:
-    """Return the limit of a page, as Reddit reads it: 25 by default, 100 at most."""
-    text = request.query.get("limit", "")
-    return min(100, int(text)) if text.isdigit() and int(text) else 25
-
-
-def form_of(request: SimulatedRequest) -> dict[str, str]:
-    """Return the fields of a form."""
-    fields = parse_qs(request.body.decode("utf-8", "replace"))
-    return {name: values[0] for name, values in fields.items()}
 
 
 def check_length(text: str, most: int, field: str) -> None:
     """Refuse an empty field, and one that is too long."""
     if not text.strip() or len(text) > most:
-        code = "TOO_LONG" if text.strip() else "NO_TEXT"
-        raise invalid(code, "we need something here", field)
+        raise invalid(
+            "NO_TEXT" if len(text) <= most else "TOO_LONG", "we need something here", field
+        )
 
 
 def invalid(code: str, text: str, field: str) -> RefusedError:
@@ -234,11 +204,12 @@ service = SimulatedService(
         r"GET /user/([\w-]+)/about": user,
         r"GET /r/(\w+)/about": about,
         r"GET /r/(\w+)/top": top,
-        r"GET /r/(\w+)/api/link_flair_v2": flairs,
+        r"GET /r/(\w+)/api/link_flair_v2": lambda *_: [],
         r"GET /comments/(\w+)": thread,
         "GET /api/info": info,
     },
     writes={"POST /api/submit": submit, "POST /api/comment": reply},
     unauthorized={"message": "Unauthorized", "error": 401},
-    not_found=NOT_FOUND,
+    not_found={"message": "Not Found", "error": 404},
+    malformed={"message": "Bad Request", "error": 400},
 )
