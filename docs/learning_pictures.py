@@ -1,8 +1,8 @@
-"""Pictures of the pages Chat, Training and Review, from the demonstration of training.
+"""Pictures of the pages Chat, Training and Review, from a tiny model that learns capitals.
 
     python -m docs.learning_pictures
 
-Plays `convergence chat --demo`, serves its folder with `convergence serve --chat`, asks and marks there over
+Plays `tests.support.capitals_world`, serves its folder with `convergence serve --chat`, asks and marks there over
 HTTP, and photographs the pages in headless Chromium (`npm --prefix ui ci` first). It needs the extra
 `local`. Nothing outside is called.
 """
@@ -21,7 +21,7 @@ import httpx
 
 from docs.page_pictures import save_picture
 from docs.screenshots import ROOT
-from tasks.training import demo
+from tests.support import capitals_world
 
 USER = "synthetic-rater"
 CONVERSATION = "capitals"
@@ -58,15 +58,15 @@ def talk(url: str, token: str) -> None:
     messages: list[dict[str, str]] = []
     bearer = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=url, headers=bearer, timeout=120) as client:
-        for question in demo.questions()[:48:16]:
+        for question in capitals_world.questions()[:48:16]:
             messages.append({"role": "user", "content": question.text})
             body = {
-                "model": demo.ROLE, "messages": messages[-1:], "user": USER,
+                "model": capitals_world.ROLE, "messages": messages[-1:], "user": USER,
                 "metadata": {"conversation_id": CONVERSATION},
             }  # fmt: skip
             answer = client.post("/v1/chat/completions", json=body).raise_for_status().json()
             text = answer["choices"][0]["message"]["content"]
-            mark = {"user_id": USER, "rating": round(demo.deserved(question, text))}
+            mark = {"user_id": USER, "rating": round(capitals_world.deserved(question, text))}
             client.post(f"/v1/interactions/{answer['id']}/rating", json=mark).raise_for_status()
 
 
@@ -75,7 +75,7 @@ def main() -> None:
     token = secrets.token_urlsafe(32)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "demo"
-        for title, _ in demo.play(folder):
+        for title, _ in capitals_world.play(folder):
             print(title, flush=True)
         with served(folder, token) as (url, address):
             talk(url, token)

@@ -5,7 +5,7 @@
 
 `convergence serve --chat` answers each question several times over HTTP, a synthetic rater marks each answer
 over HTTP, the flow `train` makes an adapter and judges it, and the same server, still running, answers the
-held-out questions again. World `tiny`: a model of the demonstration, made anew for each seed; `real`:
+held-out questions again. World `tiny`: a model that speaks of capitals, made anew for each seed; `real`:
 SmolLM2-135M, asked for capitals.
 
 Variants: `ratings` as they are; `shuffled`, the marks dealt at random among the answers, judged by the rater
@@ -55,8 +55,8 @@ from tasks.inputs.storage import new_record, store_path
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.tables.parquet_store import ParquetStore
-from tasks.training.demo import MODEL
 from tasks.training.marks import is_held_out
+from tests.support.capitals_world import MODEL
 
 TOKEN: Final = "WHOLE_PATH_TOKEN"  # noqa: S105 - the name of a variable
 SECRET: Final = "whole-path-" + "0" * 40

@@ -9,8 +9,8 @@ from typing import Any, Final
 import yaml
 
 from tasks.models.files import PACKAGED
-from tasks.models.tiny_chat_model import make_tiny_chat_model
-from tasks.training import demo
+from tests.support import capitals_world
+from tests.support.spoken_chat_model import make_tiny_chat_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,25 +38,25 @@ class World:
 
 
 def tiny() -> World:
-    """Return the demonstration's world, whose model is made on the spot."""
+    """Return the world of eight capitals, whose model is made on the spot."""
 
     def deserved(question: str, answer: str) -> float:
-        asked = demo.question_of(question)
+        asked = capitals_world.question_of(question)
         assert asked is not None
-        return demo.deserved(asked, answer)
+        return capitals_world.deserved(asked, answer)
 
     def make(folder: Path, seed: int) -> None:
-        dialogues = list(demo.examples(random.Random(seed), 4_000))  # noqa: S311 - a simulation
+        dialogues = list(capitals_world.examples(random.Random(seed), 4_000))  # noqa: S311 - a simulation
         make_tiny_chat_model(folder, dialogues, seed=seed)
 
     return World(
-        questions=tuple(question.text for question in demo.questions()),
+        questions=tuple(question.text for question in capitals_world.questions()),
         deserved=deserved,
-        noise=demo.NOISE,
-        n_answers=demo.ANSWERS_PER_PROMPT,
-        n_held_out=demo.ANSWERS_PER_PROMPT,
-        rater=demo.RATER_FILE,
-        configuration=yaml.safe_load(demo.configuration_text()),
+        noise=capitals_world.NOISE,
+        n_answers=capitals_world.ANSWERS_PER_PROMPT,
+        n_held_out=capitals_world.ANSWERS_PER_PROMPT,
+        rater=capitals_world.RATER_FILE,
+        configuration=yaml.safe_load(capitals_world.configuration_text()),
         make_model=make,
     )
 
@@ -92,7 +92,7 @@ def deserved_capital(question: str, answer: str) -> float:
 
 def real() -> World:
     """Return the world of capitals that SmolLM2-135M is asked for."""
-    configuration = yaml.safe_load(demo.configuration_text())
+    configuration = yaml.safe_load(capitals_world.configuration_text())
     configuration["api"]["request"]["options"] = {"model": PACKAGED, "max_tokens": 32}
     configuration["feedback"]["roles"] = {"assistant": PERSONA}
     configuration["feedback"]["training"] = {

@@ -1,6 +1,5 @@
 """``chat``: conversation with a configuration's model, whose answers get ratings."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,13 +20,6 @@ def chat(
         str | None, typer.Option(help="Name of the user. Default: this account's.")
     ] = None,
     offline: options.Offline = False,
-    demo: Annotated[
-        bool,
-        typer.Option(
-            "--demo",
-            help="Show how a tiny model learns from ratings, in ./convergence-demo; needs the extra `local`.",
-        ),
-    ] = False,
 ) -> None:
     """Talk to the model of a configuration, and rate its answers with one key.
 
@@ -36,9 +28,6 @@ def chat(
 
     Exit code 1: a line of a pipe got no answer.
     """
-    if demo:
-        _show_demo(Path("convergence-demo"))
-        return
     import asyncio  # noqa: PLC0415 - loads when asked for
 
     from convergence.cli.chat_session import ChatSession  # noqa: PLC0415 - as above
@@ -78,37 +67,6 @@ def chat(
             runner.run(talk.aclose())
     if session.n_failures and not keys.is_terminal:
         raise typer.Exit(1)
-
-
-def _show_demo(folder: Path) -> None:
-    """Play the demonstration, and print what to try next.
-
-    Raises:
-        ConfigurationError: the extra is not installed, or the folder exists.
-    """
-    from convergence_core.errors import ConfigurationError  # noqa: PLC0415 - with its only user
-    from tasks.models.files import EXTRA, missing_libraries  # noqa: PLC0415 - as above
-    from tasks.training.demo import play  # noqa: PLC0415 - brings NumPy
-    from tasks.version import install_command  # noqa: PLC0415 - as above
-
-    if missing := missing_libraries():
-        rule = f"needs packages that are not installed: {', '.join(missing)}"
-        raise ConfigurationError.of("--demo", rule, f"Run `{install_command(EXTRA)}`.")
-    if folder.exists():
-        rule, fix = "needs a new folder", "Remove it, or change the folder."
-        raise ConfigurationError.of("--demo", rule, fix, value=f"{folder} exists")
-    console.say("The demonstration takes a minute or two; each step prints its result.")
-    for number, (title, lines) in enumerate(play(folder), 1):
-        console.answer(f"{number}. {title}", style="bold")
-        for line in lines:
-            console.answer(f"   {line}")
-    console.answer("\nNow rate answers yourself:", style="bold")
-    console.answer(f"   cd {folder}")
-    console.answer(
-        "   convergence chat             # ask for a capital, and rate each answer with one key"
-    )
-    console.answer("   convergence train --now      # learn from your ratings")
-    console.answer("   convergence adapters list")
 
 
 MOCK_ANSWERS = (

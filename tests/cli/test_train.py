@@ -1,4 +1,4 @@
-"""`convergence train` and `chat --demo`, up to where PyTorch would begin."""
+"""`convergence train`, up to where PyTorch would begin."""
 
 import re
 from pathlib import Path

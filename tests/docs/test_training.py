@@ -10,7 +10,6 @@ from convergence_core.config.feedback import TrainingConfig
 from convergence_core.feedback.activation_gate import LEAST_HELD_OUT
 from deployments.nightly.plan import TRAINING_CRON, plan
 from tasks.models.files import PACKAGE_COMMAND
-from tasks.training import demo
 from tests.docs.test_documents import ROOT, blocks
 
 PAGE = (ROOT / "docs/training.md").read_text(encoding="utf-8")
@@ -62,14 +61,3 @@ def test_the_deployment_looks_as_often_as_the_page_says():
     assert "every quarter of an hour" in PAGE
     without = {one.full_name for one in plan(Path("/c"), Path("/s"), system="x")}
     assert "train/idle" not in without
-
-
-def test_the_figures_of_the_demonstration_are_those_of_the_code():
-    n = len(demo.questions()) * demo.ANSWERS_PER_PROMPT
-    assert f"marks {n} answers" in PAGE.replace("\n", " ")
-    assert (
-        20 * yaml.safe_load(demo.configuration_text())["feedback"]["training"]["learning_rate"]
-        == demo.DEGRADED_RATE
-    )
-    assert "twenty times the rate" in PAGE
-    parse_mapping(yaml.safe_load(demo.configuration_text()))

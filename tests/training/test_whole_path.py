@@ -1,4 +1,4 @@
-"""The demonstration: a tiny model learns from a synthetic rater, through the whole path."""
+"""A tiny model learns from a synthetic rater, through the whole path."""
 
 import re
 from pathlib import Path
@@ -18,8 +18,8 @@ pytestmark = [
 ]
 
 
-def test_the_demonstration_learns_refuses_and_rolls_back(tmp_path: Path):
-    from tasks.training.demo import play
+def test_a_tiny_model_learns_refuses_and_rolls_back(tmp_path: Path):
+    from tests.support.capitals_world import play
 
     said = list(play(tmp_path / "demo"))
     assert len(said) == 8

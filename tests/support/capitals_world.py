@@ -1,4 +1,4 @@
-"""Demonstration of training from ratings: a tiny model, a synthetic rater.
+"""World of capitals: a tiny model learns from a synthetic rater.
 
 Everything is the real path: answers are logged, marks stored, an adapter trained, judged and activated.
 
@@ -20,11 +20,11 @@ from convergence_core.feedback.records import ChatMessage, Interaction, Rating
 from convergence_core.result.number_text import plural, whole_percent
 from tasks.inputs.loader import load
 from tasks.models.files import ModelFiles
-from tasks.models.tiny_chat_model import make_tiny_chat_model
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore, new_interaction_id
 from tasks.training.judged_model import JudgedModel, SampledPrompt
 from tasks.training.round import RoundReport, train_role
+from tests.support.spoken_chat_model import make_tiny_chat_model
 
 CAPITALS: Final[Mapping[str, str]] = {
     "Peru": "Lima",
@@ -129,7 +129,7 @@ SEED: Final = 0
 
 RATER_FILE = '''"""Rates answers of the demonstration by what they deserve: right ones, and brief ones a little."""
 
-from tasks.training.demo import deserved, question_of
+from tests.support.capitals_world import deserved, question_of
 
 
 def rate(prompt: str, answer: str) -> float:
@@ -192,7 +192,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Step]:
     folder.mkdir(parents=True)
     (folder / "rater.py").write_text(RATER_FILE, "utf-8")
     (folder / "optimization.yaml").write_text(configuration_text(), "utf-8")
-    dialogues = list(examples(random.Random(SEED), 4_000))  # noqa: S311 - a demonstration
+    dialogues = list(examples(random.Random(SEED), 4_000))
     yield (
         "Make a tiny model",
         (
@@ -258,7 +258,7 @@ def _rated(
     folder: Path, feedback: FeedbackStore, version: str | None, *, n: int, seed: int
 ) -> Step:
     """Let a version answer every question, and the rater mark each answer."""
-    rng = random.Random(seed)  # noqa: S311 - as above
+    rng = random.Random(seed)
     adapter = None if version is None else AdapterStore(feedback).folder(version)
     asked_questions = [question for question in questions() for _ in range(n)]
     with JudgedModel(ModelFiles(folder=folder / MODEL, gguf=None)) as model:

@@ -36,9 +36,9 @@ def make_tiny_chat_model(
         dialogues: questions with answers.
         seed: of the weights and of the order.
     """
-    import torch  # noqa: PLC0415 - takes seconds
-    from transformers import LlamaConfig, LlamaForCausalLM  # noqa: PLC0415 - as above
-    from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415 - as above
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
 
@@ -70,8 +70,8 @@ def make_tiny_chat_model(
 
 def _tokenizer(texts: Sequence[str]) -> Any:
     """Return a byte-level tokenizer of some texts."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
-    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 - takes seconds
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
 
     bare = Tokenizer(models.BPE(unk_token=None))
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -96,7 +96,7 @@ def _tokenizer(texts: Sequence[str]) -> Any:
 
 def _train(model: Any, tokenizer: Any, dialogues: Sequence[tuple[str, str]], seed: int) -> None:
     """Train all weights on the answers."""
-    import torch  # noqa: PLC0415 - takes seconds
+    import torch
 
     rows = []
     for question, answer in dialogues:
