@@ -233,11 +233,7 @@ def environments(n_runs: int) -> None:
 
 
 def _plays() -> tuple[Callable[..., Ended], ...]:
-    return (
-        partial(contested, mode="even"),
-        partial(contested, mode="verdict"),
-        plugged_in,
-    )
+    return partial(contested, mode="even"), partial(contested, mode="verdict"), plugged_in
 
 
 def main() -> None:

@@ -21,17 +21,8 @@ def installed(extra: str) -> tuple[float, int]:
     """Install the project with an extra ("": none); return MiB of all files, and distributions."""
     name = f"{ROOT}[{extra}]" if extra else str(ROOT)
     with tempfile.TemporaryDirectory() as folder:
-        install = [
-            "install",
-            "-q",
-            "--no-compile",
-            "--target",
-            folder,
-            "-c",
-            "constraints.txt",
-            name,
-        ]
-        subprocess.run([sys.executable, "-m", "pip", *install], check=True, cwd=ROOT)
+        install = f"install -q --no-compile --target {folder} -c constraints.txt".split()
+        subprocess.run([sys.executable, "-m", "pip", *install, name], check=True, cwd=ROOT)
         sizes = [path.lstat().st_size for path in Path(folder).rglob("*") if path.is_file()]
         return sum(sizes) / MIB, len(list(Path(folder).glob("*.dist-info")))
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import binomtest, t as student
 
+ONE_SEED = " (one seed)"
+
 
 def row(*cells: object) -> str:
     """Return the line of some cells."""
@@ -32,21 +34,27 @@ def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float, float]
     return mean, mean - half, mean + half
 
 
+def plus_minus(half: float, form: str) -> str:
+    """Return what stands after a mean: half an interval, or that there is none."""
+    return ONE_SEED if math.isnan(half) else f" ± {half:{form.strip('+')}}"
+
+
 def with_error(values: Sequence[float] | np.ndarray, form: str = ".3f") -> str:
     """Return a mean and its standard error."""
-    return f"{float(np.mean(values)):{form}} ± {error_of(values):{form.strip('+')}}"
+    return f"{float(np.mean(values)):{form}}{plus_minus(error_of(values), form)}"
 
 
 def with_half(values: Sequence[float] | np.ndarray, form: str = ".3f") -> str:
     """Return a mean and half of its 95 % interval."""
     mean, low, _ = interval(values)
-    return f"{mean:{form}} ± {mean - low:{form.strip('+')}}"
+    return f"{mean:{form}}{plus_minus(mean - low, form)}"
 
 
 def with_ends(values: Sequence[float] | np.ndarray, form: str = "+.3f", unit: str = "") -> str:
     """Return a mean and the ends of its 95 % interval."""
     mean, low, high = interval(values)
-    return f"{mean:{form}}{unit} [{low:{form}}, {high:{form}}]"
+    ends = ONE_SEED if math.isnan(low) else f" [{low:{form}}, {high:{form}}]"
+    return f"{mean:{form}}{unit}{ends}"
 
 
 def share_ends(n_hits: int, n: int) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from benchmarks.optimizer.running import NOISE_SEED, Progress, step
 from benchmarks.optimizer.spaces import Point, Space, real
 from benchmarks.optimizer.tasks.base import Task
 from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
-from benchmarks.tables import header, row
+from benchmarks.tables import header, plus_minus, row
 
 Noise = Callable[[float, np.random.Generator], float]
 """(true value, generator) → what one evaluation shows."""
@@ -147,7 +147,7 @@ def main() -> None:
             result = calibrate(rows)  # type: ignore[arg-type]  # the product claims all four
             width = float(np.mean([high - low for _, low, high, _ in rows]))  # type: ignore[operator]
             cells.append(
-                f"{result.coverage:.2f}, {100 * result.bias:+.1f} ± {100 * result.error:.1f}, {width:.3f}"
+                f"{result.coverage:.2f}, {100 * result.bias:+.1f}{plus_minus(100 * result.error, '.1f')}, {width:.3f}"
             )
         print(row(kind, *cells), flush=True)
 

@@ -5,7 +5,6 @@ of a task and 1 a median random one. ``best`` and ``median`` are true values, fr
 """
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import numpy as np
 from benchmarks.optimizer.tasks.base import DATA
 from benchmarks.optimizer.tasks.functions import FUNCTIONS, FunctionTask
 from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
+from benchmarks.tables import error_of
 
 _EQUAL = 1e-12
 """Difference of means that is rounding."""
@@ -89,8 +89,7 @@ def over_seeds(runs: Runs) -> Estimate:
     tasks = sorted({task for task, _ in complete})
     seeds = sorted({seed for _, seed in complete})
     means = np.array([np.mean([runs[task, seed] for task in tasks]) for seed in seeds])
-    error = float(means.std(ddof=1)) / math.sqrt(len(seeds)) if len(seeds) > 1 else math.nan
-    return Estimate(mean=float(means.mean()), error=error, n_seeds=len(seeds))
+    return Estimate(mean=float(means.mean()), error=error_of(means), n_seeds=len(seeds))
 
 
 def _complete(runs: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -119,6 +118,10 @@ class Comparison:
     """Opponent less reference, paired by task and seed; below 0: the opponent is better."""
     n_wins: int
     """Tasks on which its mean regret is lower."""
+    n_clear_wins: int
+    """Of these, those where it is lower by two standard errors; none with a single seed."""
+    n_clear_losses: int
+    """Tasks on which it is higher by two."""
     n_tasks: int
     by_suite: Mapping[str, float]
     """Suite → mean difference."""
@@ -139,17 +142,20 @@ def compare(runs: Runs, reference: Runs, suite_of: Mapping[str, str]) -> Compari
         raise ValueError("they share no task and seed")
     shared = _complete(runs.keys() & reference.keys())
     differences = {run: runs[run] - reference[run] for run in shared}
-    by_task: dict[str, list[float]] = defaultdict(list)
-    for (task, _), difference in differences.items():
-        by_task[task].append(difference)
+    by_task = {
+        task: over_seeds({run: d for run, d in differences.items() if run[0] == task})
+        for task, _ in shared
+    }
     by_suite: dict[str, list[float]] = defaultdict(list)
-    for task, values in by_task.items():
-        by_suite[suite_of[task]].append(float(np.mean(values)))
+    for task, found in by_task.items():
+        by_suite[suite_of[task]].append(found.mean)
     return Comparison(
         own=over_seeds({run: runs[run] for run in shared}),
         reference=over_seeds({run: reference[run] for run in shared}),
         difference=over_seeds(differences),
-        n_wins=sum(float(np.mean(values)) < -_EQUAL for values in by_task.values()),
+        n_wins=sum(one.mean < -_EQUAL for one in by_task.values()),
+        n_clear_wins=sum(one.mean < -2.0 * one.error - _EQUAL for one in by_task.values()),
+        n_clear_losses=sum(one.mean > 2.0 * one.error + _EQUAL for one in by_task.values()),
         n_tasks=len(by_task),
         by_suite={suite: float(np.mean(values)) for suite, values in by_suite.items()},
     )
@@ -186,7 +192,7 @@ def calibrate(claims: Sequence[tuple[float, float, float, float]]) -> Calibratio
     is_covered = (low <= true + slack) & (true <= high + slack)
     return Calibration(
         bias=float(bias.mean()),
-        error=float(bias.std(ddof=1) / math.sqrt(len(bias))) if len(bias) > 1 else math.nan,
+        error=error_of(bias),
         coverage=float(is_covered.mean()),
         n=len(bias),
     )

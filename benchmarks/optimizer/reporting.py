@@ -20,6 +20,7 @@ from benchmarks.optimizer.regret import (
     read_scales,
 )
 from benchmarks.optimizer.tasks import get_task
+from benchmarks.tables import header, row
 
 _NOTHING = "-"
 
@@ -39,18 +40,16 @@ class Results:
     def of(cls, rows: Iterable[Row], scales: Mapping[str, Scale]) -> "Results":
         """Compute regrets; scales are raised to the best true value that any row holds."""
         kept = tuple(rows)
-        seen = [
-            (row.task, v) for row in kept for v in (row.true, row.true_best_seen) if v is not None
-        ]
+        seen = [(r.task, v) for r in kept for v in (r.true, r.true_best_seen) if v is not None]
         raised = raise_scales(scales, seen)
         regrets: dict[tuple[str, int], dict[tuple[str, int], float]] = defaultdict(dict)
         evaluated: dict[tuple[str, int], dict[tuple[str, int], float]] = defaultdict(dict)
-        for row in kept:
-            arm, job, scale = (row.opponent, row.budget), (row.task, row.seed), raised[row.task]
-            regrets[arm][job] = scale.regret(row.true)
-            if row.true_best_seen is not None:
-                evaluated[arm][job] = scale.regret(row.true_best_seen)
-        suite_of = {row.task: row.suite for row in kept}
+        for r in kept:
+            arm, job, scale = (r.opponent, r.budget), (r.task, r.seed), raised[r.task]
+            regrets[arm][job] = scale.regret(r.true)
+            if r.true_best_seen is not None:
+                evaluated[arm][job] = scale.regret(r.true_best_seen)
+        suite_of = {r.task: r.suite for r in kept}
         return cls(rows=kept, regrets=regrets, evaluated=evaluated, suite_of=suite_of)
 
     @classmethod
@@ -65,17 +64,17 @@ class Results:
     @property
     def opponents(self) -> list[str]:
         """All opponents, as the files have them."""
-        return list(dict.fromkeys(row.opponent for row in self.rows))
+        return list(dict.fromkeys(r.opponent for r in self.rows))
 
     @property
     def tasks(self) -> list[str]:
         """All tasks, as the files have them."""
-        return list(dict.fromkeys(row.task for row in self.rows))
+        return list(dict.fromkeys(r.task for r in self.rows))
 
     @property
     def budgets(self) -> list[int]:
         """All budgets, ascending."""
-        return sorted({row.budget for row in self.rows})
+        return sorted({r.budget for r in self.rows})
 
     def runs(self, opponent: str, budget: int, tasks: Sequence[str]) -> Runs:
         """Return an opponent's regrets on some tasks."""
@@ -90,21 +89,21 @@ def task_table(
     """Return mean regrets by task and opponent, then means per suite, of all, and of the best evaluated."""
     cells = {o: _by_task(results.runs(o, budget, tasks)) for o in opponents}
     present = [task for task in tasks if any(task in cells[o] for o in opponents)]
-    lines = _header(["task", *opponents])
+    lines = [header("task", *opponents)]
     for task in present:
         values = [cells[o].get(task, math.nan) for o in opponents]
         least = np.nanmin(values)
         shown = [_show(v, bold=v <= least + 1e-12) for v in values]
-        lines.append(_line([task, *shown]))
+        lines.append(row(task, *shown))
     suites = dict.fromkeys(results.suite_of[task] for task in present)
     for suite in suites:
         members = [task for task in present if results.suite_of[task] == suite]
         means = [_mean(cells[o], members) for o in opponents]
-        lines.append(_line([f"mean of {suite} ({len(members)})", *map(_show, means)]))
+        lines.append(row(f"mean of {suite} ({len(members)})", *map(_show, means)))
     means = [_mean(cells[o], present) for o in opponents]
-    lines.append(_line([f"**mean of all {len(present)}**", *map(_show, means)]))
+    lines.append(row(f"**mean of all {len(present)}**", *map(_show, means)))
     best = (_by_task(results.evaluated.get((o, budget), {})) for o in opponents)
-    lines.append(_line(["mean of the best evaluated", *(_show(_mean(b, present)) for b in best)]))
+    lines.append(row("mean of the best evaluated", *(_show(_mean(b, present)) for b in best)))
     return "\n".join(lines)
 
 
@@ -117,12 +116,12 @@ def summary(
     where runs are absent.
     """
     base = results.runs(reference, budget, tasks)
-    lines = _header(
-        [
+    lines = [
+        header(
             "opponent", "mean", "s.e.", f"{reference} on the same", "difference", "s.e.",
-            "better on", "seeds", "difference by suite",
-        ]
-    )  # fmt: skip
+            "better on", "by two s.e.: better, worse", "seeds", "difference by suite",
+        )
+    ]  # fmt: skip
     for opponent in opponents:
         runs = results.runs(opponent, budget, tasks)
         if not runs:
@@ -131,28 +130,29 @@ def summary(
             found = compare(runs, base, results.suite_of) if opponent != reference else None
             own = over_seeds(runs) if found is None else found.own
         except ValueError as error:
-            lines.append(_line([opponent, f"({error})", *[_NOTHING] * 7]))
+            lines.append(row(opponent, f"({error})", *[_NOTHING] * 8))
             continue
-        row = [opponent, _show(own.mean), _show(own.error)]
+        cells = [opponent, _show(own.mean), _show(own.error)]
         if found is None:
-            row += [_NOTHING] * 4 + [str(own.n_seeds), _NOTHING]
+            cells += [_NOTHING] * 5 + [str(own.n_seeds), _NOTHING]
         else:
-            row += [
+            cells += [
                 _show(found.reference.mean),
                 f"{100 * found.difference.mean:+.1f}",
                 _show(found.difference.error),
                 f"{found.n_wins}/{found.n_tasks}",
+                f"{found.n_clear_wins}, {found.n_clear_losses}",
                 str(found.difference.n_seeds),
                 ", ".join(f"{s} {100 * d:+.1f}" for s, d in found.by_suite.items()),
             ]
-        lines.append(_line(row))
+        lines.append(row(*cells))
     return "\n".join(lines)
 
 
 def cost_table(results: Results, opponents: Sequence[str]) -> str:
     """Return CPU at the largest budget."""
     budget = max(results.budgets)
-    lines = _header(["opponent", "ask", "tell", "worst batch", "recommend", "runs"])
+    lines = [header("opponent", "ask", "tell", "worst batch", "recommend", "runs")]
     for opponent in opponents:
         rows = [r for r in results.rows if r.opponent == opponent and r.budget == budget]
         if rows:
@@ -160,7 +160,7 @@ def cost_table(results: Results, opponents: Sequence[str]) -> str:
             worst = max(r.worst_batch_ms for r in rows)
             final = np.mean([r.recommend_ms for r in rows])
             shown = [f"{x:.1f}" for x in (*means, worst, final)]
-            lines.append(_line([opponent, *shown, str(len(rows))]))
+            lines.append(row(opponent, *shown, len(rows)))
     return "\n".join(lines)
 
 
@@ -170,25 +170,21 @@ def claims_table(results: Results, opponents: Sequence[str]) -> str:
     ``came true``: how often nothing evaluated was truly worth more than delta more, beside the
     mean probability that was stated; only where true values of all evaluated points are known.
     """
-    lines = _header(
-        [
+    lines = [
+        header(
             "opponent", "budget", "suite", "claimed - true", "s.e.", "coverage", "level",
             "P(within delta)", "came true", "runs",
-        ]
-    )  # fmt: skip
-    n_before = len(lines)
+        )
+    ]  # fmt: skip
     for opponent in opponents:
         for budget in results.budgets:
-            rows = [
-                r
-                for r in results.rows
-                if r.opponent == opponent and r.budget == budget and r.claimed is not None
-            ]
+            rows = [r for r in results.rows if (r.opponent, r.budget) == (opponent, budget)]
+            rows = [r for r in rows if r.claimed is not None]
             suites = sorted({r.suite for r in rows})
             for suite in [*suites, "all"] if rows else []:
                 chosen = rows if suite == "all" else [r for r in rows if r.suite == suite]
-                lines.append(_line([opponent, str(budget), suite, *_claims(chosen)]))
-    return "\n".join(lines) if len(lines) > n_before else ""
+                lines.append(row(opponent, budget, suite, *_claims(chosen)))
+    return "\n".join(lines) if lines[1:] else ""
 
 
 def _claims(rows: Sequence[Row]) -> list[str]:
@@ -211,7 +207,7 @@ def _claims(rows: Sequence[Row]) -> list[str]:
     ]
     return [
         f"{found.bias:+.4f}",
-        f"{found.error:.4f}",
+        _NOTHING if math.isnan(found.error) else f"{found.error:.4f}",
         f"{found.coverage:.2f}",
         f"{rows[0].level:g}",
         f"{np.mean(stated):.2f}" if stated else _NOTHING,
@@ -236,11 +232,3 @@ def _show(value: float, *, bold: bool = False) -> str:
     if math.isnan(value):
         return _NOTHING
     return f"**{100 * value:.1f}**" if bold else f"{100 * value:.1f}"
-
-
-def _header(names: Sequence[str]) -> list[str]:
-    return [_line(names), "|" + "---|" * len(names)]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

@@ -79,15 +79,21 @@ def step(
     """Ask, evaluate and tell one batch worth ``n`` evaluations."""
     if isinstance(opponent, CellOpponent):
         assert isinstance(task, CaseTask)
-        _step_cells(opponent, task, n, rng, progress)
+        n_cells = n * task.cases_per_evaluation
+        at_once = opponent.cells_at_once or n_cells
+        for n_done in range(0, n_cells, at_once):
+            _step_cells(opponent, task, min(at_once, n_cells - n_done), rng, progress)
     else:
         _step_points(opponent, task, n, rng, progress)
 
 
 def _step_cells(
-    opponent: CellOpponent, task: CaseTask, n: int, rng: np.random.Generator, progress: Progress
+    opponent: CellOpponent,
+    task: CaseTask,
+    n_cells: int,
+    rng: np.random.Generator,
+    progress: Progress,
 ) -> None:
-    n_cells = n * task.cases_per_evaluation
     began = opponent.cpu_s()
     asked = opponent.ask_cells(n_cells)
     progress.ask_s.append(opponent.cpu_s() - began)

@@ -9,8 +9,7 @@ held-out questions again. World `tiny`: a model that speaks of capitals, made an
 SmolLM2-135M, asked for capitals.
 
 Variants: `ratings` as they are; `shuffled`, the marks dealt at random among the answers, judged by the rater
-or (`shuffled-marks`) by the held-out marks alone; `kto-fast`, thumbs at three times KTO's rate of 3e-4;
-`qrpo-long`, four times the steps; `few`, 24 of the ratings; `few-pairs` these and pairs of the other answers, preferred by a judge that passed its audit;
+or (`shuffled-marks`) by the held-out marks alone; `few`, 24 of the ratings; `few-pairs` these and pairs of the other answers, preferred by a judge that passed its audit;
 `few-liar` the same pairs turned around, by a judge that failed it.
 
 A row has the true mean rating of held-out answers before and after, its gain with a 95 % interval over questions,
@@ -71,8 +70,6 @@ class Variant:
     training: dict[str, Any]
     """Keys of `feedback.training` beside the world's; `None` takes one away."""
     is_shuffled: bool = False
-    by_thumbs: bool = False
-    n_times_steps: int = 1
     is_few: bool = False
     """Whether only ``N_FEW`` answers that train are rated."""
     pairs: Literal["none", "audited", "lying"] = "none"
@@ -83,8 +80,6 @@ VARIANTS: Final = {
     "ratings": Variant(training={}),
     "shuffled": Variant(training={}, is_shuffled=True),
     "shuffled-marks": Variant(training={"rater": None}, is_shuffled=True),
-    "kto-fast": Variant(training={"objective": "kto", "learning_rate": 9e-4}, by_thumbs=True),
-    "qrpo-long": Variant(training={}, n_times_steps=4),
     "few": Variant(training={}, is_few=True),
     "few-pairs": Variant(training={"preferences": True}, is_few=True, pairs="audited"),
     "few-liar": Variant(training={"preferences": True}, is_few=True, pairs="lying"),
@@ -92,7 +87,6 @@ VARIANTS: Final = {
 
 
 WORLDS: Final = {"tiny": tiny, "real": real}
-MIDDLE: Final = 3
 MOST_TRIES: Final = 5
 N_FEW: Final = 24
 STEEP: Final = 2.0
@@ -111,7 +105,6 @@ class Answer:
 def write_configuration(folder: Path, world: World, variant: Variant) -> None:
     """Write a world's configuration with a variant's keys."""
     training = {**world.configuration["feedback"]["training"], **variant.training}
-    training["steps"] *= variant.n_times_steps
     kept = {key: value for key, value in training.items() if value is not None}
     feedback = {**world.configuration["feedback"], "training": kept}
     made = {**world.configuration, "feedback": feedback}
@@ -172,16 +165,8 @@ def rate(
 
     def one(pair: tuple[Answer, int]) -> None:
         answer, mark = pair
-        path = f"/v1/interactions/{answer.interaction_id}"
-        if variant.by_thumbs:
-            if mark == MIDDLE:  # no thumb
-                return
-            body = {"user_id": RATER, "thumbs": "up" if mark > MIDDLE else "down"}
-            client.post(f"{path}/thumbs", json=body).raise_for_status()
-        else:
-            client.post(
-                f"{path}/rating", json={"user_id": RATER, "rating": mark}
-            ).raise_for_status()
+        path = f"/v1/interactions/{answer.interaction_id}/rating"
+        client.post(path, json={"user_id": RATER, "rating": mark}).raise_for_status()
 
     at_once(one, list(zip(answers, marks, strict=True)))
 

@@ -17,7 +17,7 @@ from benchmarks.optimizer.regret import (
 )
 from benchmarks.optimizer.reporting import Results, summary, task_table
 from benchmarks.optimizer.tasks import SETS, TASKS
-from benchmarks.tables import append
+from benchmarks.tables import append, with_ends, with_error, with_half
 
 SCALE = Scale(best=0.9, median=0.5)
 SUITES = {"a": "one", "b": "two"}
@@ -61,7 +61,19 @@ def test_differences_are_paired_by_task_and_seed():
     assert found.difference.mean == pytest.approx(0.025)  # seeds' means: 0 and .05
     assert found.difference.error == pytest.approx(0.025)
     assert (found.n_wins, found.n_tasks) == (1, 2)
+    assert (found.n_clear_wins, found.n_clear_losses) == (1, 1)  # -.1 and -.1; +.1 and +.2
     assert found.by_suite == pytest.approx({"one": -0.1, "two": 0.15})
+
+
+def test_a_single_seed_has_no_interval():
+    assert with_error([0.25], "+.2f") == "+0.25 (one seed)"
+    assert with_half([0.25]) == "0.250 (one seed)"
+    assert with_ends([0.25], "+.1f", " %") == "+0.2 % (one seed)"
+    assert with_error([0.1, 0.3]) == "0.200 ± 0.100"
+    results = Results.of([row(), row(opponent="y", true=0.9)], {"a": SCALE})
+    assert "| x | 50.0 | - | 0.0 | +50.0 | - | 0/1 | 0, 0 | 1 | one +50.0 |" in summary(
+        results, ["x", "y"], ["a"], 20, "y"
+    )
 
 
 def test_claims_are_judged_by_bias_and_coverage():
@@ -91,7 +103,10 @@ def test_tables_show_means_and_paired_differences():
     assert "| **mean of all 2** | 37.5 | 75.0 |" in table
     assert "| mean of the best evaluated | 25.0 | 25.0 |" in table  # .8 on both tasks
     lines = summary(results, ["x", "y"], ["a", "b"], 20, "y").splitlines()
-    assert "| x | 37.5 | 12.5 | 75.0 | -37.5 | 12.5 | 2/2 | 2 | one -50.0, two -25.0 |" in lines
+    assert (
+        "| x | 37.5 | 12.5 | 75.0 | -37.5 | 12.5 | 2/2 | 0, 0 | 2 | one -50.0, two -25.0 |"
+        in lines
+    )
 
 
 def test_the_last_row_of_a_job_counts(tmp_path: Path):

@@ -101,6 +101,9 @@ class PointOpponent(Opponent):
 class CellOpponent(Opponent):
     """An opponent that chooses cases; on a task without cases it is not run."""
 
+    cells_at_once: ClassVar[int | None] = None
+    """Most cells it wants between two tellings; ``None``: those of a batch."""
+
     @abstractmethod
     def ask_cells(self, n_cells: int) -> list[Asked]:
         """Return what to evaluate: at most ``n_cells`` cases in all."""

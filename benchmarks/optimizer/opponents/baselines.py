@@ -10,8 +10,8 @@ from benchmarks.optimizer.spaces import Point
 
 FIRST_CASES = 5
 """Cases of every candidate in the first round; each round doubles them."""
-N_ROUNDS = 6
-"""Rounds that share the budget evenly."""
+MOST_ROUNDS = 6
+"""Rounds that share the budget evenly; fewer where a candidate has had every case by then."""
 _COMPLETE = 0.8
 """Share of the most cases that a candidate needs to be handed over."""
 
@@ -51,13 +51,17 @@ class SequentialHalving(CellOpponent):
     """
 
     is_budget_aware = True
+    cells_at_once = FIRST_CASES
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         assert setup.n_cases is not None
         self._n_cases = setup.n_cases
         self._rng = np.random.default_rng(setup.seed)
-        n_runners = setup.budget * setup.cases_per_evaluation // (FIRST_CASES * N_ROUNDS)
+        # As many as spend the whole budget.
+        ends = [min(setup.n_cases, FIRST_CASES * (2**r - 1)) for r in range(MOST_ROUNDS + 1)]
+        each = sum(n / 2**r for r, n in enumerate(np.diff(ends)))
+        n_runners = int(setup.budget * setup.cases_per_evaluation / each)
         found: dict[object, _Runner] = {}
         for _ in range(20 * n_runners):
             if len(found) == n_runners:
@@ -67,7 +71,6 @@ class SequentialHalving(CellOpponent):
         self._alive = list(found.values())
         self._round = 0
         self._open: list[tuple[_Runner, list[int]]] = []
-        self._asked: list[_Runner] = []
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -77,33 +80,23 @@ class SequentialHalving(CellOpponent):
         self._open = [(runner, cases) for runner, cases in fresh if cases]
 
     def ask_cells(self, n_cells: int) -> list[Asked]:
-        """Return the next cells of the round; a round ends before the next one is asked."""
-        asked: list[Asked] = []
-        self._asked = []
-        n_left = n_cells
-        while n_left > 0:
-            if not self._open:
-                if asked:
-                    break
-                self._alive = sorted(self._alive, key=lambda r: r.mean, reverse=True)
-                self._alive = self._alive[: max(1, len(self._alive) // 2)]
-                self._round += 1
-                self._begin_round()
-                if not self._open:
-                    break
-            runner, cases = self._open.pop(0)
-            if len(cases) > n_left:
-                self._open.insert(0, (runner, cases[n_left:]))
-                cases = cases[:n_left]
-            asked.append(Asked(point=runner.point, cases=tuple(cases)))
-            self._asked.append(runner)
-            n_left -= len(cases)
-        return asked
+        """Return the next cells of a runner; a round ends before the next one begins."""
+        if not self._open:
+            self._alive = sorted(self._alive, key=lambda r: r.mean, reverse=True)
+            self._alive = self._alive[: max(1, len(self._alive) // 2)]
+            self._round += 1
+            self._begin_round()
+        if not self._open:
+            return []
+        self._asked, cases = self._open.pop(0)
+        if cases[n_cells:]:
+            self._open.insert(0, (self._asked, cases[n_cells:]))
+        return [Asked(point=self._asked.point, cases=tuple(cases[:n_cells]))]
 
     def tell_cells(self, asked: Sequence[Asked], rewards: Sequence[Sequence[float]]) -> None:
         """Keep the rewards."""
-        for runner, cells, values in zip(self._asked, asked, rewards, strict=True):
-            runner.rewards.update(zip(cells.cases, values, strict=True))
+        for cells, values in zip(asked, rewards, strict=True):
+            self._asked.rewards.update(zip(cells.cases, values, strict=True))
 
     def recommend(self) -> Claim:
         """Return the best mean among candidates of the last round."""

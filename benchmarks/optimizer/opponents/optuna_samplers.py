@@ -1,44 +1,56 @@
-"""Optuna's samplers with their defaults: TPE, NSGA-II and CMA-ES."""
+"""Optuna's samplers with their defaults, TPE and CMA-ES, and TPE under its pruners over test cases."""
 
 import warnings
-from abc import abstractmethod
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from benchmarks.optimizer.imports import need
-from benchmarks.optimizer.opponents.base import BestSeen, Setup
+from benchmarks.optimizer.opponents.base import Asked, BestSeen, CellOpponent, Claim, Setup
 from benchmarks.optimizer.spaces import Key, Parameter, Point, Value
+
+warnings.filterwarnings("ignore", module="optuna")
+CASES_AT_ONCE = 5
+"""Cases between two questions to a pruner."""
+
+
+def make_study(sampler: Any, **settings: Any) -> Any:
+    """Return a silent study that maximises."""
+    optuna = need("optuna")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.create_study(direction="maximize", sampler=sampler, **settings)
+
+
+def make_tpe(setup: Setup) -> Any:
+    """Return TPE as Optuna 5 has it; groups make it multivariate on conditional spaces too."""
+    return need("optuna").samplers.TPESampler(
+        seed=setup.seed, multivariate=True, group=setup.space.is_conditional, constant_liar=True
+    )
+
+
+def make_cmaes(setup: Setup) -> Any:
+    """Return the covariance matrix adaptation of the `cmaes` package, which knows numbers only."""
+    return need("optuna").samplers.CmaEsSampler(seed=setup.seed)
 
 
 class OptunaOpponent(BestSeen):
     """A study that is asked a whole batch before it is told."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, make_sampler: Callable[[Setup], Any], setup: Setup) -> None:
         super().__init__(setup)
-        optuna = need("optuna")
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._study = optuna.create_study(
-                direction="maximize", sampler=self.make_sampler(optuna.samplers)
-            )
+        self._study = make_study(make_sampler(setup))
         self._open: dict[Key, list[Any]] = {}
-
-    @abstractmethod
-    def make_sampler(self, samplers: ModuleType) -> Any:
-        """Return the sampler."""
 
     def ask(self, n: int) -> list[Point]:
         """Return points of ``n`` new trials."""
         points = []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for _ in range(n):
-                trial = self._study.ask()
-                point = self.setup.space.fill(lambda p, trial=trial: _suggest(trial, p))  # type: ignore[misc]  # binds the loop's trial
-                points.append(point)
-                self._open.setdefault(self.setup.space.key(point), []).append(trial)
+        for _ in range(n):
+            trial = self._study.ask()
+            points.append(self.setup.space.fill(partial(_suggest, trial)))
+            self._open.setdefault(self.setup.space.key(points[-1]), []).append(trial)
         return points
 
     def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
@@ -61,23 +73,60 @@ def _suggest(trial: Any, p: Parameter) -> Value:
     return value
 
 
-class Tpe(OptunaOpponent):
-    """TPE as Optuna 5 has it by default; groups make it multivariate on conditional spaces too."""
-
-    def make_sampler(self, samplers: ModuleType) -> Any:
-        """Return a multivariate TPE whose batches spread by the constant liar."""
-        return samplers.TPESampler(
-            seed=self.setup.seed,
-            multivariate=True,
-            group=self.setup.space.is_conditional,
-            constant_liar=True,
-            warn_independent_sampling=False,
-        )
+def make_median(setup: Setup) -> Any:
+    """Return Optuna's median pruner with its defaults."""
+    del setup
+    return need("optuna").pruners.MedianPruner()
 
 
-class CmaEs(OptunaOpponent):
-    """The covariance matrix adaptation of the `cmaes` package, which knows numbers only."""
+def make_hyperband(setup: Setup) -> Any:
+    """Return Hyperband whose resource is cases."""
+    return need("optuna").pruners.HyperbandPruner(CASES_AT_ONCE, setup.n_cases)
 
-    def make_sampler(self, samplers: ModuleType) -> Any:
-        """Return CMA-ES."""
-        return samplers.CmaEsSampler(seed=self.setup.seed, warn_independent_sampling=False)
+
+class PrunedTpe(CellOpponent):
+    """TPE, one trial after the other, each asked all cases in one order unless it is pruned.
+
+    The running mean is reported after every few cases; the best complete trial is handed over.
+    """
+
+    cells_at_once = CASES_AT_ONCE
+
+    def __init__(self, make_pruner: Callable[[Setup], Any], setup: Setup) -> None:
+        super().__init__(setup)
+        assert setup.n_cases is not None
+        # Hyperband's brackets go by the study's name, which is random by default.
+        name = str(setup.seed)
+        self._study = make_study(make_tpe(setup), pruner=make_pruner(setup), study_name=name)
+        order = np.random.default_rng(setup.seed).permutation(setup.n_cases)
+        self._order = tuple(int(case) for case in order)
+        self._begin()
+        self._best = (-1.0, self._point)
+
+    def _begin(self) -> None:
+        self._trial, self._rewards = self._study.ask(), list[float]()
+        self._point = self.setup.space.fill(partial(_suggest, self._trial))
+
+    def ask_cells(self, n_cells: int) -> list[Asked]:
+        """Return the next cases of the running trial."""
+        n = len(self._rewards)
+        return [Asked(point=self._point, cases=self._order[n : n + n_cells])]
+
+    def tell_cells(self, asked: Sequence[Asked], rewards: Sequence[Sequence[float]]) -> None:
+        """Report the running mean; end the trial if it is pruned or complete."""
+        del asked
+        self._rewards += rewards[0]
+        mean, n = float(np.mean(self._rewards)), len(self._rewards)
+        self._trial.report(mean, n)
+        if n == len(self._order):
+            self._study.tell(self._trial, mean)
+            self._best = max(self._best, (mean, self._point), key=itemgetter(0))
+        elif self._trial.should_prune():
+            self._study.tell(self._trial, state=need("optuna").trial.TrialState.PRUNED)
+        else:
+            return
+        self._begin()
+
+    def recommend(self) -> Claim:
+        """Return the best complete trial."""
+        return Claim(point=self._best[1])

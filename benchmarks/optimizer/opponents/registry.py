@@ -1,10 +1,18 @@
 """Opponents by name."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from benchmarks.optimizer.opponents.base import CellOpponent, PointOpponent, Setup
 from benchmarks.optimizer.opponents.baselines import RandomSearch, SequentialHalving
-from benchmarks.optimizer.opponents.optuna_samplers import CmaEs, Tpe
+from benchmarks.optimizer.opponents.optuna_samplers import (
+    OptunaOpponent,
+    PrunedTpe,
+    make_cmaes,
+    make_hyperband,
+    make_median,
+    make_tpe,
+)
 from benchmarks.optimizer.opponents.ours import make_ours
 from benchmarks.optimizer.opponents.remote import Hebo, Smac
 from benchmarks.optimizer.spaces import Space, real
@@ -14,14 +22,16 @@ AnyOpponent = PointOpponent | CellOpponent
 
 OPPONENTS: Mapping[str, Callable[[Setup], AnyOpponent]] = {
     "random": RandomSearch,
-    "tpe": Tpe,
-    "cmaes": CmaEs,
+    "tpe": partial(OptunaOpponent, make_tpe),
+    "cmaes": partial(OptunaOpponent, make_cmaes),
     "halving": SequentialHalving,
+    "median": partial(PrunedTpe, make_median),
+    "hyperband": partial(PrunedTpe, make_hyperband),
     "hebo": Hebo,
     "smac": Smac,
 }
 """All but ``ours``, which takes settings."""
-ONLY_WITH_CASES = frozenset({"halving"})
+ONLY_WITH_CASES = frozenset({"halving", "median", "hyperband"})
 
 
 def runs_on(name: str, *, has_cases: bool) -> bool:
