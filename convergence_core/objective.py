@@ -165,7 +165,7 @@ class RewardModel:
         """
         known = [(name, metric, metrics.get(name)) for name, metric in self.metrics.items()]
         for name, _, value in known:
-            if value is not None and not math.isfinite(value):
+            if value is not None and not math.isfinite(value) and self.depends_on(name):
                 return _missing(f"metric {name} is {value}, not a finite number")
         for name, metric, value in known:
             reason = None if value is None else _broken(name, metric, value)
@@ -189,6 +189,11 @@ class RewardModel:
         if not weights:
             return _missing("no metric with a weight applies to this test case")
         return Scored(reward=min(1.0, max(0.0, math.fsum(parts) / math.fsum(weights))))  # (eq. 1)
+
+    def depends_on(self, name: str) -> bool:
+        """Return whether a metric can change the reward: it has a weight or a hard constraint."""
+        metric = self.metrics.get(name)
+        return metric is not None and (metric.weight > 0 or metric.is_constrained)
 
     def worst(self, names: Iterable[str]) -> dict[str, float]:
         """Return metric → value worth 0, of those that have a weight."""

@@ -87,9 +87,10 @@ class Scorer:
     async def score(self, reply: Reply, case: Case, params: Params, asker: Asker) -> CellScore:
         """Measure a reply; faults of metrics become scores.
 
-        A metric that cannot read the answer has the worst value of its scale, or none if its weight is 0;
-        the other metrics count. With a hard constraint it makes the reward 0, as a broken one does. An answer
-        that one metric cannot read is why a function of the user's raises, too.
+        A metric that cannot read the answer has the worst value of its scale; the other metrics count. With a
+        hard constraint it makes the reward 0, as a broken one does. An answer that one metric cannot read is
+        why a function of the user's raises, too. A metric without weight and constraint never changes the
+        reward: its fault is noted, and its value is unknown.
 
         Args:
             reply: the answer, redacted.
@@ -100,6 +101,7 @@ class Scorer:
         metrics: dict[str, float] = {}
         left_out: set[str] = set()
         faults: dict[str, EvaluationFault] = {}
+        noted: list[EvaluationFault] = []
         for metric in self._metrics:
             if isinstance(metric, PaidMetric) and self._decided(faults, metrics) is not None:
                 break
@@ -112,15 +114,21 @@ class Scorer:
                 elif (value := await metric.measure(reply, case, params)) is not None:
                     metrics[metric.name] = value
             except EvaluationFault as fault:
-                faults[metric.name] = fault
+                if self._rewards.depends_on(metric.name):
+                    faults[metric.name] = fault
+                else:
+                    noted.append(fault)
         decided = self._decided(faults, metrics)
         if decided is not None:
             return decided
-        unread = self._unread(faults)
-        metrics |= self._rewards.worst(unread)
+        unread = list(self._unread(faults).values())
+        metrics |= self._rewards.worst(faults)
         score = self._rewards.score(metrics, left_out)
-        if unread and score.fault is None:
-            return self._without(unread, score.reward, metrics)
+        noted.sort(key=lambda fault: not isinstance(fault, CandidateFault))
+        if score.fault is None and (unread or noted):
+            failed = self.score_of_fault((unread or noted)[0])
+            cause: FaultName | None = "candidate" if unread else None
+            return replace(failed, metrics=metrics, reward=score.reward, fault=cause)
         kinds: dict[FaultName | None, str] = {"candidate": CONSTRAINT, "evaluator": "no_reward"}
         return CellScore(
             metrics=metrics,
@@ -158,20 +166,3 @@ class Scorer:
             if name not in unread:
                 return replace(self.score_of_fault(fault), metrics=dict(metrics))
         return None
-
-    def _without(
-        self,
-        unread: Mapping[str, EvaluationFault],
-        reward: float | None,
-        metrics: dict[str, float],
-    ) -> CellScore:
-        """Return the score of an answer that some metrics could not read.
-
-        It is the candidate's fault if such a metric counts, and only noted if all have weight 0.
-        """
-        rules = [self._rewards.metrics.get(name) for name in unread]
-        failed = self.score_of_fault(next(iter(unread.values())))
-        counts = any(rule is not None and rule.weight for rule in rules)
-        return replace(
-            failed, metrics=metrics, reward=reward, fault="candidate" if counts else None
-        )

@@ -252,6 +252,11 @@ OF_BAD = {"scale": {"good": 0, "bad": 10}}
             (None, "evaluator", RAISED),
         ),
         ({"a": {}, "b": {}}, (1.0, RAISED, 1.0), (None, "evaluator", RAISED)),
+        ({"a": {}, "b": {"weight": 0}}, (0.0, RAISED, 1.0), (0.5, None, RAISED)),
+        ({"a": {"weight": 0}, "b": {}}, (UNREAD, RAISED, 1.0), (None, "evaluator", RAISED)),
+        ({"a": {"weight": 0}, "b": {}}, (DOWN, 0.0, 1.0), (0.5, None, DOWN)),
+        ({"a": {}, "b": {}, "c": {"weight": 0}}, (1.0, 0.0, DOWN), (0.5, None, DOWN)),
+        ({"a": {}, "b": {"weight": 0, "max": 1}}, (1.0, RAISED, 1.0), (None, "evaluator", RAISED)),
         ({"a": {}, "b": {}}, (UNREAD, 1.0, DOWN), (None, "infrastructure", DOWN)),
         ({"a": {"max": 5, **OF_BAD}, "b": {}}, (UNREAD, 1.0, 1.0), (0.0, "candidate", UNREAD)),
         ({"a": {"max": 50, **OF_BAD}, "b": {}}, (UNREAD, 1.0, DOWN), (0.0, "candidate", UNREAD)),
@@ -268,7 +273,7 @@ def test_an_answer_that_one_metric_cannot_read_is_why_a_function_raises(
     (a, b, c), (reward, fault, error) = outcomes, expected
     judge = FixedJudge("c", c)
     metrics = [Fixed("a", a), Fixed("b", b), judge][::order]
-    every = {name: metric(**rule) for name, rule in {**rules, "c": {}}.items()}
+    every = {name: metric(**rule) for name, rule in {"c": {}, **rules}.items()}
     with session(ScriptedTarget(right), metrics=metrics, rules=every) as s:
         (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
     assert (evaluation.reward, evaluation.fault) == (
