@@ -62,8 +62,26 @@ _BAD_ADDRESS: Final = ("unknown url type", "no host given", "file ")
 """Beginnings of the reasons of ``URLError`` that no network caused."""
 _EXCHANGE: Final = frozenset({"headers", "response", "url"})
 """Attributes of exceptions that tell of an HTTP exchange."""
-_AWS_BUSY: Final = re.compile(r"throttl|limitexceeded|throughputexceeded|slowdown", re.IGNORECASE)
-"""Error codes of services that refuse for their rate with status 400."""
+_AWS: Final = {
+    r"throttl|limitexceeded|throughputexceeded|slowdown|toomanyrequests": 429,
+    r"serviceunavailable|modelnotready": 503,
+    r"internal(server|service)?(error|exception|failure)|modelstreamerror": 500,
+    r"(model|request)timeout": 408,
+}
+"""Parts of AWS's error codes → status they mean, for some come with 400, and all within a stream."""
+_GRPC: Final = {
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+    "RESOURCE_EXHAUSTED": 429,
+    "ABORTED": 409,
+    "INTERNAL": 500,
+    "UNKNOWN": 500,
+    "DATA_LOSS": 500,
+    "CANCELLED": 499,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+}
+"""gRPC's status → HTTP's that means as much; the others are the candidate's."""
 _MOST_WRAPPED: Final = 16
 
 
@@ -120,8 +138,8 @@ def _is_network(error: Exception) -> bool | None:
 def _statuses(error: Exception) -> Iterator[int]:
     """Yield the HTTP statuses of 300 or more that an exception names, the surest first."""
     response = _attribute(error, "response")
-    code = _item(response, "Error", "Code")
-    busy = 429 if isinstance(code, str) and _AWS_BUSY.search(code) else None
+    code = f"{_item(response, 'Error', 'Code')}"
+    busy = next((value for part, value in _AWS.items() if re.search(part, code, re.I)), None)
     values: Iterable[object]
     if _is_aws(response):
         values = (busy or _item(response, "ResponseMetadata", "HTTPStatusCode"),)
@@ -132,11 +150,24 @@ def _statuses(error: Exception) -> Iterator[int]:
         is_http = not _EXCHANGE.isdisjoint(dir(error))
         codes = ((error, "code"),) if is_http else ()
         attributes = (_attribute(holder, name) for holder, name in (*names, *more, *codes))
-        values = chain(attributes, (busy,))  # a code speaks only where no status does
+        # A code speaks only where no status does.
+        values = chain(attributes, (_grpc_status(error), busy))
     for value in values:
         is_number = isinstance(value, int | str)
         if is_number and re.fullmatch(r"[345]\d\d", text := f"{value}"):
             yield int(text)
+
+
+def _grpc_status(error: Exception) -> int | None:
+    """Return the HTTP status that means what an error of ``grpcio`` or ``grpclib`` does."""
+    roots = {str(base.__module__).partition(".")[0] for base in type(error).__mro__}
+    if roots.isdisjoint({"grpc", "grpclib"}):
+        return None
+    try:
+        status = getattr(error, "status", None) or error.code()  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001 - a user's exception may derive from one of them
+        return None
+    return _GRPC.get(str(_attribute(status, "name")))
 
 
 def _headers(error: Exception) -> httpx.Headers:

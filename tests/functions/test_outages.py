@@ -5,6 +5,7 @@ import errno
 import http.client
 import socket
 from email.message import Message
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError, URLError
 
@@ -45,6 +46,15 @@ def wrapped(outer: Exception, inner: BaseException, *, is_cause: bool = True) ->
 def aws(code: str, status: int, **headers: str) -> dict[str, dict[str, Any]]:
     metadata = {"HTTPStatusCode": status, "HTTPHeaders": headers}
     return {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": metadata}
+
+
+def grpc(name: str, *, is_lib: bool = False) -> Any:
+    """Return an error of a call as ``grpcio`` or ``grpclib`` raises it."""
+    status = SimpleNamespace(name=name)
+    if is_lib:
+        return shaped("GRPCError", module="grpclib.exceptions", status=status)
+    base = shaped("RpcError", module="grpc").__class__
+    return shaped("_InactiveRpcError", (base,), module="grpc._channel", code=lambda: status)
 
 
 def outage(error: BaseException) -> InfrastructureFault:
@@ -110,6 +120,16 @@ OUTAGES = {
     "aws rate without metadata": lambda: of(
         "botocore.exceptions.ClientError", {"Error": {"Code": "ThrottlingException"}}, "C"
     ),
+    "aws stream": lambda: of(
+        "botocore.exceptions.EventStreamError", aws("serviceUnavailableException", 400), "C"
+    ),
+    "aws stream's server": lambda: shaped("E", response=aws("internalServerException", 400)),
+    "aws stream's model": lambda: shaped("E", response=aws("modelTimeoutException", 400)),
+    "grpc down": lambda: grpc("UNAVAILABLE"),
+    "grpc time": lambda: grpc("DEADLINE_EXCEEDED"),
+    "grpc rate": lambda: grpc("RESOURCE_EXHAUSTED"),
+    "grpc server": lambda: grpc("INTERNAL"),
+    "grpclib": lambda: grpc("UNAVAILABLE", is_lib=True),
     "aws rate of any class": lambda: shaped("E", response={"Error": {"Code": "SlowDown"}}),
     "its own 503 beside a body": lambda: shaped("E", status=503, response={"error": "e"}),
     "its own 503 beside an error": lambda: shaped(
@@ -158,6 +178,14 @@ CANDIDATES = {
         "E", status=422, response={"Error": {"Code": "LengthLimitExceeded"}}
     ),
     "aws number": lambda: shaped("E", response={"Error": {"Code": 503}}),
+    "grpc argument": lambda: grpc("INVALID_ARGUMENT"),
+    "grpc exists": lambda: grpc("ALREADY_EXISTS"),
+    "grpc not found": lambda: grpc("NOT_FOUND"),
+    "grpclib": lambda: grpc("INVALID_ARGUMENT", is_lib=True),
+    "a user's error of a grpc class": lambda: shaped("E", module="grpc.x", code=14),
+    "a code of another library": lambda: shaped(
+        "E", code=lambda: SimpleNamespace(name="UNAVAILABLE")
+    ),
     "psycopg slow": lambda: of("psycopg.errors.QueryCanceled", "statement timeout"),
     "psycopg syntax": lambda: of("psycopg.errors.SyntaxError", "x"),
     "openai length": lambda: of("openai.OpenAIError", "x"),
