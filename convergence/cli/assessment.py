@@ -14,7 +14,7 @@ from convergence.cli.optimize import EXIT_BUDGET, EXIT_ERROR, limits_of, mock_se
 from convergence_core.errors import RunInterruptedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from convergence.optimize.progress import ProgressDisplay
     from convergence_core.events import Event
@@ -249,29 +249,17 @@ def _means(assessment: "Assessment") -> str:
 
 
 def means_of(assessment: "Assessment") -> dict[str, Any]:
-    """Return mean metrics, latency (ms) and price (USD) of the current settings' answers, by case weight.
+    """Return mean metrics, latency (ms) and price (USD) of the current settings' answers, by case weight."""
+    from tasks.report.answers import per_answer  # noqa: PLC0415 - brings DuckDB
+    from tasks.report.evidence import mean_of_known  # noqa: PLC0415 - as above
 
-    A metric of the name ``latency_ms`` or ``cost_usd`` says the latency or the price where there is one.
-    """
-    from tasks.report.evidence import mean_of_known  # noqa: PLC0415 - brings DuckDB
-
-    cases = [case for case in assessment.cases if case.second is not None]
-    answers = [case.second for case in cases if case.second is not None]
-    names = sorted({name for answer in answers for name in answer.metrics})
-    weights = [case.weight for case in cases]
-
-    def mean(values: "Iterable[float | None]") -> float | None:
-        return mean_of_known(values, weights)
-
-    metrics = {name: mean(answer.metrics.get(name) for answer in answers) for name in names}
-    measured = {
-        "latency_ms": mean(answer.latency_ms for answer in answers),
-        "cost_usd": mean(answer.cost_usd for answer in answers),
+    known = [(case.second, case.weight) for case in assessment.cases if case.second is not None]
+    weights = [weight for _, weight in known]
+    metrics = {
+        name: mean_of_known((answer.metrics.get(name) for answer, _ in known), weights)
+        for name in sorted({name for answer, _ in known for name in answer.metrics})
     }
-    return {
-        "metrics": metrics,
-        **{name: metrics.get(name, value) for name, value in measured.items()},
-    }
+    return {"metrics": metrics, **per_answer(known)}
 
 
 def _row(assessment: "Assessment", checks: "Sequence[Check]", code: int) -> dict[str, Any]:

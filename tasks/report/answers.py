@@ -118,6 +118,19 @@ def _evaluated_case(rows: Sequence[Mapping[str, Any]]) -> EvaluatedCase:
     )
 
 
+def per_answer(answers: Iterable[tuple[CaseAnswer | None, float]]) -> dict[str, float | None]:
+    """Return mean latency (ms) and price (USD) of answers, each given with the weight of its case.
+
+    A metric of the name says it where there is one; ``None`` if nothing is known.
+    """
+    known = [(answer, weight) for answer, weight in answers if answer is not None]
+    weights = [weight for _, weight in known]
+    return {
+        name: mean_of_known((a.metrics.get(name, getattr(a, name)) for a, _ in known), weights)
+        for name in ("latency_ms", "cost_usd")
+    }
+
+
 def paired_cases(
     first: Mapping[tuple[str, Role], EvaluatedCase],
     second: Mapping[tuple[str, Role], EvaluatedCase],

@@ -38,35 +38,36 @@ class Final:
 
     def rewards(self, candidate_id: str | None, role: Role) -> dict[str, float]:
         """Return case → mean reward over repeats; cases without a reward are absent."""
-        seen: dict[str, list[float]] = {}
-        for trial in self.trials:
-            if trial.candidate.candidate_id != candidate_id:
-                continue
-            for evaluation in trial.evaluations:
-                if evaluation.cell.role == role and evaluation.reward is not None:
-                    seen.setdefault(evaluation.cell.case_id, []).append(evaluation.reward)
-        return {case: sum(rewards) / len(rewards) for case, rewards in seen.items()}
+        return _by_case(
+            (evaluation, evaluation.reward)
+            for evaluation in self._evaluations(candidate_id)
+            if evaluation.cell.role == role
+        )
 
     def answer_usd(self, candidate_id: str) -> float | None:
-        """Return the mean price of an answer of a candidate; ``None`` if none is known.
+        """Return the mean price of an answer of a candidate, by case weight; ``None`` if none is known.
 
         A metric of the name ``cost_usd`` says it where there is one, else what was paid. Answers that
         had been paid for before say nothing of a price.
         """
-        return mean_of_known(
-            evaluation.metrics.get("cost_usd", evaluation.cost_usd)
+        return self._mean(
+            (evaluation, evaluation.metrics.get("cost_usd", evaluation.cost_usd))
             for evaluation in self._evaluations(candidate_id)
             if not evaluation.cached
         )
 
     def answer_ms(self, candidate_id: str) -> float | None:
-        """Return the mean latency of an answer, by the metric ``latency_ms`` where there is one."""
-        return mean_of_known(
-            evaluation.metrics.get("latency_ms", evaluation.latency_ms)
+        """Return the mean latency of an answer, by case weight and by the metric ``latency_ms`` where there is one."""
+        return self._mean(
+            (evaluation, evaluation.metrics.get("latency_ms", evaluation.latency_ms))
             for evaluation in self._evaluations(candidate_id)
         )
 
-    def _evaluations(self, candidate_id: str) -> Iterator[Evaluation]:
+    def _mean(self, values: "Iterable[tuple[Evaluation, float | None]]") -> float | None:
+        means = _by_case(values)
+        return mean_of_known(means.values(), (self.weights.get(case, 1.0) for case in means))
+
+    def _evaluations(self, candidate_id: str | None) -> Iterator[Evaluation]:
         for trial in self.trials:
             if trial.candidate.candidate_id == candidate_id:
                 yield from trial.evaluations
@@ -84,6 +85,15 @@ class Final:
         rewards = self.rewards(a, role), self.rewards(b, role)
         weights, groups = self.weights, self.groups
         return paired_difference(*rewards, level=self.level, weights=weights, groups=groups)
+
+
+def _by_case(values: Iterable[tuple[Evaluation, float | None]]) -> dict[str, float]:
+    """Return case → mean of the known values; cases without one are absent."""
+    seen: dict[str, list[float]] = {}
+    for evaluation, value in values:
+        if value is not None:
+            seen.setdefault(evaluation.cell.case_id, []).append(value)
+    return {case: sum(known) / len(known) for case, known in seen.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from tasks.report.answers import (
     cases_of,
     evaluated_cases,
     paired_cases,
+    per_answer,
     with_judges_reasons,
 )
 from tasks.report.answers_section import prompt_blocks
@@ -45,7 +46,6 @@ from tasks.report.blocks import (
     marked,
     table,
 )
-from tasks.report.evidence import mean_of_known
 from tasks.report.phrases import clean, short
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -101,7 +101,8 @@ class PairComparison:
     shared: tuple[SharedCases, ...]
     """Most trustworthy first."""
     per_answer: tuple[Mapping[str, float | None], Mapping[str, float | None]]
-    """Means of ``latency_ms`` and ``cost_usd`` over the answers to the shared cases; ``None`` if unknown."""
+    """Means of ``latency_ms`` and ``cost_usd`` over the answers to the shared cases, by case weight; ``None`` if
+    unknown."""
     cases: tuple[CaseAnswers, ...]
     """Where the second loses most first."""
     notes: tuple[str, ...] = ()
@@ -195,8 +196,8 @@ def compared(store: ParquetStore, first: Subject, second: Subject) -> PairCompar
         parameters={name: pair for name, pair in values.items() if not same_value(*pair)},
         shared=tuple(_judged(_shared(pairs, cases or (), level), first, second, records[1])),
         per_answer=(
-            _per_answer(case.first for case in pairs),
-            _per_answer(case.second for case in pairs),
+            per_answer((case.first, case.weight) for case in pairs),
+            per_answer((case.second, case.weight) for case in pairs),
         ),
         cases=worst_first(pairs),
         notes=tuple(notes),
@@ -269,14 +270,6 @@ def _reward(answer: CaseAnswer | None) -> float:
 
 def _weighted(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
     return sum(weights[case] * reward for case, reward in rewards.items()) / sum(weights.values())
-
-
-def _per_answer(answers: Iterable[CaseAnswer | None]) -> dict[str, float | None]:
-    known = [answer for answer in answers if answer is not None]
-    return {
-        "latency_ms": mean_of_known(answer.latency_ms for answer in known),
-        "cost_usd": mean_of_known(answer.cost_usd for answer in known),
-    }
 
 
 # -- showing

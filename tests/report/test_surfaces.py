@@ -127,6 +127,33 @@ def test_the_view_ranks_as_the_result_does(run):
     assert (default["posterior_high"], default["n_cases"]) == (search.high, search.n_cases)
 
 
+def weighted_ms(run: Finished, candidate_id: str, *roles: str) -> float:
+    """Return a candidate's mean latency by hand: over repeats, then by the cases' weights."""
+    rows = run.store.rows("SELECT * FROM evaluations WHERE latency_ms IS NOT NULL")
+    by_case: dict[tuple[str, float], list[float]] = {}
+    for row in rows:
+        if row["candidate_id"] == candidate_id and row["role"] in roles:
+            by_case.setdefault((row["case_id"], row["weight"]), []).append(row["latency_ms"])
+    assert len({weight for _, weight in by_case}) > 1
+    means = [(weight, sum(known) / len(known)) for (_, weight), known in by_case.items()]
+    return sum(w * mean for w, mean in means) / sum(w for w, _ in means)
+
+
+def test_latencies_are_weighed_by_case_on_every_surface(run):
+    winner, default = run.result.winner, run.result.baseline
+    for report in (winner, default):
+        by_hand = weighted_ms(run, report.candidate_id, "holdout", "fresh")
+        assert report.answer_ms == pytest.approx(by_hand)
+    for row in board(run):
+        by_hand = weighted_ms(run, row["candidate_id"], "search")
+        assert row["latency_ms"] == pytest.approx(by_hand)
+    told = json.loads(run.command("compare", "default", "recommended", "--json"))
+    for name, means in zip(("first", "second"), told["per_answer"], strict=True):
+        total = sum(case["weight"] for case in told["cases"])
+        by_hand = sum(case["weight"] * case[name]["latency_ms"] for case in told["cases"]) / total
+        assert means["latency_ms"] == pytest.approx(by_hand)
+
+
 def test_result_files_hold_the_same_numbers(run):
     winner = run.result.winner
     best = json.loads(run.read("best_config.json"))

@@ -16,7 +16,7 @@ _PER_CASE = """per_case AS (
           SELECT run_id, candidate_id, role, case_id, avg(reward) AS reward,
                  CASE WHEN count(reward) > 0 THEN coalesce(max(weight), 1.0) ELSE 0.0 END AS w,
                  count(*) AS n, count(*) FILTER (WHERE status <> 'ok') AS n_failed,
-                 avg(latency_ms) AS latency_ms
+                 avg(latency_ms) AS latency_ms, coalesce(max(weight), 1.0) AS weight
           FROM evaluations WHERE status <> 'skipped' GROUP BY ALL)"""
 """Rewards by case; a case without any weighs nothing."""
 
@@ -24,7 +24,8 @@ _MEANS = """means AS (
           SELECT run_id, candidate_id, role,
                  sum(w * reward) / nullif(sum(w), 0) AS raw_mean_reward,
                  count(reward) AS n_cases, sum(n)::BIGINT AS n_evaluations,
-                 sum(n_failed)::BIGINT AS n_failed, avg(latency_ms) AS latency_ms
+                 sum(n_failed)::BIGINT AS n_failed, sum(weight * latency_ms)
+                 / nullif(sum(weight) FILTER (WHERE latency_ms IS NOT NULL), 0) AS latency_ms
           FROM per_case GROUP BY run_id, candidate_id, role)"""
 
 DERIVED: Mapping[str, tuple[str, str]] = {
