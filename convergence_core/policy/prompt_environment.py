@@ -1,6 +1,6 @@
 """Episodes of prompt changes in a world: rewards, legal actions, where they end.
 
-    r_t = score_t - score_(t-1) - price(a_t)                                                       (1)
+    r_t = score_t - score_(t-1)                                                                    (1)
 
 with both scores on the same cases (T. Zhang et al., "TEMPERA", 2023, section 3.3), so that the rewards of an
 episode add up to what its prompt has gained. ``stop`` ends an episode, as does the last of its steps, and an
@@ -45,10 +45,6 @@ class PromptWorld(Protocol):
     def embedding_dim(self) -> int:
         """Numbers in an embedding."""
 
-    @property
-    def excluded(self) -> Sequence[str]:
-        """Actions that this world cannot apply."""
-
     def start(self, rng: np.random.Generator) -> PromptSituation:
         """Draw a prompt to begin with."""
 
@@ -61,25 +57,14 @@ class PromptWorld(Protocol):
 class PromptEnvironment:
     """One prompt at a time, changed step by step."""
 
-    def __init__(
-        self, world: PromptWorld, *, max_steps: int = 5, prices: Sequence[float] | None = None
-    ) -> None:
+    def __init__(self, world: PromptWorld, *, max_steps: int = 5) -> None:
         """Begin over a world.
 
         Args:
             world: prompts and what changes make of them.
             max_steps: changes in one episode.
-            prices: reward that each action costs, in the order of ``PROMPT_ACTIONS``; ``None``: nothing.
-
-        Raises:
-            ValueError: there is not one price for each action.
         """
         self._world, self._max_steps = world, max_steps
-        self._prices = tuple(prices or [0.0] * len(PROMPT_ACTIONS))
-        if len(self._prices) != len(PROMPT_ACTIONS):
-            raise ValueError(
-                f"`prices` must have {len(PROMPT_ACTIONS)} numbers, but got {len(self._prices)}"
-            )
         self._situation: PromptSituation | None = None
 
     @property
@@ -112,8 +97,7 @@ class PromptEnvironment:
         if name == STOP or not self.legal()[action]:
             return 0.0, True
         after = self._situation = self._world.changed(before, name, rng)
-        reward = after.score - before.score - self._prices[action]  # (eq. 1)
-        return reward, len(after.history) == self._max_steps
+        return after.score - before.score, len(after.history) == self._max_steps  # (eq. 1)
 
     @property
     def episode(self) -> PromptEpisode:
@@ -127,7 +111,7 @@ class PromptEnvironment:
 
     def legal(self) -> Bools:
         """Return which actions are legal now, (n_actions,)."""
-        return self.episode.legal(self._world.excluded)
+        return self.episode.legal()
 
 
 class PromptEnvironments:

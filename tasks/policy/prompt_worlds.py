@@ -1,16 +1,11 @@
-"""Worlds of prompts for an environment, simulated or scored by a function."""
+"""Simulated world of prompts for an environment."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 
-from convergence_core.config.prompts import OperatorName
-from convergence_core.judges.text_features import hashed_ngrams
 from convergence_core.policy.prompt_environment import PromptSituation
-from convergence_core.policy.prompt_state import PROMPT_ACTIONS, REFLECT, STOP
-from convergence_core.prompts.twins import written_by_rules
+from convergence_core.policy.prompt_state import PROMPT_ACTIONS, STOP
 
 _CHANGES = tuple(name for name in PROMPT_ACTIONS if name != STOP)
 
@@ -43,7 +38,6 @@ class SimulatedPrompts:
         rng = np.random.default_rng([77, seed])
         n = len(_CHANGES)
         self.embedding_dim = embedding_dim
-        self.excluded: tuple[str, ...] = ()
         self.gains = rng.normal(0.03, 0.08, size=(n_categories, n))
         """Of a change by itself, (n_categories, n_changes)."""
         self.pairs = order_effect * rng.normal(size=(n_categories, n, n))
@@ -83,74 +77,3 @@ class SimulatedPrompts:
 
     def _measured(self, worth: float, rng: np.random.Generator) -> float:
         return min(1.0, max(0.0, worth + self.noise * float(rng.normal())))
-
-
-class ScoredPrompts:
-    """Prompts of yours, changed by rules or a function, and scored by a function."""
-
-    def __init__(
-        self,
-        prompts: Sequence[str],
-        score: Callable[[str], float],
-        *,
-        change: Callable[[str, str], str | None] | None = None,
-        embed: Callable[[str], Sequence[float]] | None = None,
-        embedding_dim: int = 1536,
-    ) -> None:
-        """Keep the prompts.
-
-        Args:
-            prompts: those to begin with.
-            score: prompt → its mean score on the same cases each time, in [0, 1]; asked once for each text.
-            change: (prompt, action) → the text after it, ``None``: there is none; by default rules.
-            embed: prompt → its embedding; by default hashed n-grams, which know no meanings.
-            embedding_dim: numbers in an embedding.
-
-        Raises:
-            ValueError: no prompt is given.
-        """
-        if not prompts:
-            raise ValueError("`prompts` must hold at least one prompt, but is empty")
-        self.embedding_dim = embedding_dim
-        # Rules have no failures to look at.
-        self.excluded: tuple[str, ...] = (REFLECT,) if change is None else ()
-        self._prompts, self._score = tuple(prompts), score
-        self._change, self._embed = change, embed
-        self._scores: dict[str, float] = {}
-
-    @property
-    def n_evaluations(self) -> int:
-        """Texts that were scored so far."""
-        return len(self._scores)
-
-    def start(self, rng: np.random.Generator) -> PromptSituation:
-        """See ``PromptWorld``."""
-        return self._situation(self._prompts[int(rng.integers(len(self._prompts)))], ())
-
-    def changed(
-        self, situation: PromptSituation, action: str, rng: np.random.Generator
-    ) -> PromptSituation:
-        """See ``PromptWorld``; a change that gives no text leaves the prompt as it is."""
-        text: str | None
-        if self._change is not None:
-            text = self._change(situation.prompt, action)
-        else:
-            operator = cast("OperatorName", action)
-            text = written_by_rules(operator, (situation.prompt,), (), rng).text
-        return self._situation(text or situation.prompt, (*situation.history, action))
-
-    def _situation(self, prompt: str, history: tuple[str, ...]) -> PromptSituation:
-        score = self._scores.get(prompt)
-        if score is None:
-            score = self._scores[prompt] = float(self._score(prompt))
-        embedding: Any = (
-            hashed_ngrams(prompt, self.embedding_dim)
-            if self._embed is None
-            else self._embed(prompt)
-        )
-        return PromptSituation(
-            prompt=prompt,
-            embedding=np.asarray(embedding, dtype=np.float64),
-            score=score,
-            history=history,
-        )
