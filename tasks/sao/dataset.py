@@ -4,7 +4,6 @@ Not every pair is worth training on: the export holds pairs that all filters kep
 items vouch for. Without any it says why and writes nothing, unless you insist.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,24 +22,6 @@ from tasks.store.tables.parquet_store import ParquetStore
 WantedSplit: TypeAlias = Split | Literal["all"]
 
 EVIDENCE_SUFFIX: Final = ".evidence.jsonl"
-TRAINING_SUFFIX: Final = ".training.json"
-TRAINING: Final[Json] = {
-    "dpo": {
-        "trainer": "trl.DPOTrainer",
-        "beta": 0.1,
-        "learning_rate": 1e-6,
-        "num_train_epochs": 1,
-    },
-    "reward": {"trainer": "trl.RewardTrainer"},
-    "simpo": {
-        "trainer": "trl.experimental.cpo.CPOTrainer",
-        "loss_type": "simpo",
-        "cpo_alpha": 0.0,
-        "beta": 10.0,
-        "simpo_gamma": 3.0,
-    },
-}
-"""Numbers of the papers, for trainers; nothing here trains."""
 
 _ROUNDS = """
     SELECT q.run_id, q.generation, q.dropped, q.trust, r.config_json
@@ -164,7 +145,6 @@ def export(
     files = {
         "rows": path,
         "evidence": path.with_name(path.name + EVIDENCE_SUFFIX),
-        "training": path.with_name(path.name + TRAINING_SUFFIX),
     }
     texts = {
         "rows": write(
@@ -172,7 +152,6 @@ def export(
             as_array=path.suffix == ".json" if as_array is None else as_array,
         ),
         "evidence": write(dataset.evidence, as_array=False),
-        "training": json.dumps(TRAINING, indent=2) + "\n",
     }
     make_folder(path.parent)
     for name, file in files.items():

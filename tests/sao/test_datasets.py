@@ -203,5 +203,3 @@ def test_the_command_refuses_what_nobody_should_train_on(tmp_path: Path):
     told = json.loads(done.stdout)
     assert told["rows"] == len(lines) > 0
     assert out.with_name(out.name + EVIDENCE_SUFFIX).is_file()
-    training = json.loads(Path(told["files"]["training"]).read_text("utf-8"))
-    assert training["dpo"]["beta"] == 0.1
