@@ -1,7 +1,6 @@
 """``export`` and ``import``: settings, test cases, answers, ratings, preferences."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,14 +128,6 @@ def export_games(  # noqa: PLR0917 - options of a command
     _write(rows, output or Path("games.jsonl"), "rows")
 
 
-class RatingFile(StrEnum):
-    """Formats of files of ratings."""
-
-    JSONL = "jsonl"
-    OPEN_WEBUI = "open-webui"
-    LANGFUSE = "langfuse"
-
-
 JSON_LINES = "File of JSON lines."
 Role = Annotated[str | None, typer.Option(help="Role of the answers. Default: all.")]
 
@@ -193,29 +184,21 @@ def export_ratings(
 @importing.command("ratings")
 def import_ratings(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="File that the other tool exported.")
+        Path, typer.Argument(metavar="FILE", help="JSON lines, as of `export interactions`.")
     ],
-    form: Annotated[
-        RatingFile, format_option(help="JSON lines, or an export of these tools.")
-    ] = RatingFile.JSONL,
-    scale: Annotated[
-        str | None,
-        typer.Option(metavar="LOW,HIGH", help="Lowest and highest score in Langfuse."),
-    ] = None,
     store: options.Store = None,
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """Read ratings of other tools; a rating read twice counts once."""
+    """Read answers and ratings; a rating read twice counts once."""
     from tasks.store.feedback.dataset import read_ratings  # noqa: PLC0415 - brings SQLite
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - as above
 
-    ends = None if scale is None else _scale(scale)
     with FeedbackStore(locations.store_path(store, config)) as feedback:
         try:
-            report = read_ratings(feedback, file, form.value, scale=ends)
+            report = read_ratings(feedback, file)
         except (OSError, ValueError) as error:
-            fix = "Name a file in the format of --format."
+            fix = "Name a file of JSON lines."
             raise ConfigurationError.of(str(file), str(error), fix) from error
     head = f"Read {report.n_logged:,} answers and {report.n_rated:,} ratings"
     lines = [f"{head}; {report.n_known:,} ratings were known."]
@@ -229,17 +212,6 @@ def import_ratings(
         },
         "\n".join(lines),
     )
-
-
-def _scale(text: str) -> tuple[float, float]:
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError:
-        low = high = 0.0
-    if not low < high < float("inf"):
-        rule = "must be two numbers, the lower one first"
-        raise ConfigurationError.of("--scale", rule, "Write e.g. `--scale 0,1`.", value=text)
-    return low, high
 
 
 def _write(rows: "list[dict[str, Any]]", output: Path, noun: str) -> None:

@@ -1,4 +1,4 @@
-"""Files of answers and ratings: written for trainers, read from other tools."""
+"""Files of answers and ratings, written and read."""
 
 import json
 from collections import Counter
@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from convergence_core.errors import FeedbackRefusedError, RequestReusedError
-from convergence_core.feedback.foreign_ratings import (
-    ForeignRating,
-    RatingForm,
-    SkippedRatingError,
-    read_rating,
-    rows_of,
-)
+from convergence_core.feedback.rating_rows import SkippedRatingError, read_rating
 from convergence_core.feedback.records import Interaction
 from convergence_core.records import fields_of
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -77,26 +71,22 @@ def rating_rows(store: FeedbackStore, *, role: str | None = None) -> Iterator[di
             }
 
 
-def read_ratings(
-    store: FeedbackStore, file: Path, form: RatingForm, *, scale: tuple[float, float] | None = None
-) -> RatingImport:
-    """Read ratings of another tool; a row that was read before counts once.
+def read_ratings(store: FeedbackStore, file: Path) -> RatingImport:
+    """Read ratings of a file of JSON lines; a row that was read before counts once.
 
     Args:
         store: the feedback.
-        file: what the tool exported.
-        form: of which tool.
-        scale: lowest and highest value of numeric scores.
+        file: rows as of ``read_rating``.
 
     Raises:
-        ValueError: the file is not of this form; nothing is stored.
+        ValueError: a line is not JSON; nothing is stored.
     """
-    rows = list(_rows(file, form))
+    rows = list(_rows(file))
     n: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     for row in rows:
         try:
-            _take_in(store, read_rating(row, form, scale=scale), n)
+            _take_in(store, row, n)
         except SkippedRatingError as error:
             skipped[str(error)] += 1
         except (FeedbackRefusedError, RequestReusedError) as error:
@@ -109,38 +99,17 @@ def read_ratings(
     )
 
 
-def _take_in(store: FeedbackStore, given: ForeignRating, n: "Counter[str]") -> None:
-    answer = _answer(store, given, n)
-    if given.rating is None:
-        return
-    user_id = given.rating.user_id or answer.user_id
-    mark = replace(given.rating, interaction_id=answer.interaction_id, user_id=user_id)
-    n[store.rate(mark, any_user=True).status] += 1
+def _take_in(store: FeedbackStore, row: Any, n: "Counter[str]") -> None:
+    answer, mark = read_rating(row)
+    if store.interaction(answer.interaction_id) is None:
+        store.log(replace(answer, created_us=answer.created_us or store.now_us()))
+        n["logged"] += 1
+    if mark is not None:
+        n[store.rate(mark, any_user=True).status] += 1
 
 
-def _answer(store: FeedbackStore, given: ForeignRating, n: "Counter[str]") -> Interaction:
-    if given.answer is not None:
-        at = given.answer.created_us or store.now_us()
-        known = store.interaction(given.answer.interaction_id)
-        n["logged"] += known is None
-        return known or store.log(replace(given.answer, created_us=at))
-    for name in given.names:
-        rows = store.fetch(
-            "SELECT interaction_id FROM interactions WHERE interaction_id = ? OR event_id = ? "
-            "ORDER BY seq LIMIT 1",
-            (name, name),
-        )
-        interaction = store.interaction(rows[0][0]) if rows else None
-        if interaction is not None:
-            return interaction
-    raise SkippedRatingError("the trace of a score is not an answer logged here")
-
-
-def _rows(file: Path, form: RatingForm) -> Iterator[Any]:
+def _rows(file: Path) -> Iterator[Any]:
     text = file.read_text(encoding="utf-8-sig")
-    if form != "jsonl":
-        yield from rows_of(json.loads(text), form)
-        return
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:

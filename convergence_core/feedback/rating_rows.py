@@ -1,0 +1,118 @@
+"""Rows of ratings in JSON.
+
+A row that says nothing we can keep is a ``SkippedRatingError`` with its reason, never a guess.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from convergence_core.feedback.records import LABELS, ChatMessage, Interaction, Rating, Thumbs
+from convergence_core.records import canonical_json, sha256_hex
+
+SOURCE = "import"
+
+
+class SkippedRatingError(ValueError):
+    """A row has no rating that can be kept."""
+
+
+def read_rating(row: Any) -> tuple[Interaction, Rating | None]:
+    """Return the answer of a row ``{timestamp, prompt, response, reward}``, and its own user's mark.
+
+    Args:
+        row: as JSON; ``rating`` from 1 to 5 or ``thumbs`` may stand in place of the reward. Without any of
+            them the answer is not rated.
+
+    Raises:
+        SkippedRatingError: it has no rating that can be kept; the reason is its text.
+    """
+    if not isinstance(row, Mapping):
+        raise SkippedRatingError("a row is not an object")
+    response = row.get("response")
+    if not isinstance(response, str):
+        raise SkippedRatingError("a row has no response")
+    event_id = _name(row.get("id")) or sha256_hex(canonical_json(dict(row)))
+    answer = Interaction(
+        interaction_id=sha256_hex(f"{SOURCE} {event_id}")[:32],
+        source=SOURCE,
+        event_id=event_id,
+        role=_name(row.get("role")) or "assistant",
+        user_id=_name(row.get("user_id")) or "imported",
+        model=_name(row.get("model")) or "unknown",
+        messages=_messages(row.get("prompt")),
+        response=response,
+        created_us=_time(row.get("timestamp")),
+    )
+    rating, thumbs = row.get("rating"), _thumbs(row.get("thumbs"))
+    if rating is None and row.get("thumbs") is None and row.get("reward") is not None:
+        rating = 2 * _number(row["reward"]) + 3
+    if rating is None and thumbs is None:
+        return answer, None
+    mark = Rating(
+        interaction_id=answer.interaction_id,
+        user_id=answer.user_id,
+        source=SOURCE,
+        rating=None if rating is None else _whole(rating),
+        thumbs=thumbs,
+        reason=_text(row.get("reason")),
+        event_id=event_id,
+        created_us=answer.created_us,
+    )
+    return answer, mark
+
+
+def _messages(prompt: Any) -> tuple[ChatMessage, ...]:
+    if isinstance(prompt, str):
+        return (ChatMessage(role="user", content=prompt),)
+    if not isinstance(prompt, Sequence) or not prompt:
+        raise SkippedRatingError("a row has no prompt")
+    messages = []
+    for message in prompt:
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if not isinstance(content, str):
+            raise SkippedRatingError("a message has no text")
+        messages.append(ChatMessage(role=str(message.get("role")), content=content))
+    return tuple(messages)
+
+
+def _thumbs(value: Any) -> Thumbs | None:
+    return value if value in {"up", "down"} else None
+
+
+def _whole(value: Any) -> int:
+    number = _number(value)
+    if number != int(number) or int(number) not in LABELS:
+        raise SkippedRatingError("a rating is not from 1 to 5")
+    return int(number)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    raise SkippedRatingError("a rating is not a number")
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _name(value: Any) -> str | None:
+    text = _text(value)
+    return text if text is None or len(text) <= 200 else sha256_hex(text)
+
+
+def _seconds(value: Any) -> int:
+    return int(value * 1e6) if isinstance(value, int | float) and 0 < value < 1e11 else 0
+
+
+def _time(value: Any) -> int:
+    """Microseconds of a time as text (ISO 8601) or seconds; 0: unknown."""
+    if not isinstance(value, str):
+        return _seconds(value)
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return 0
+    return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e6))
