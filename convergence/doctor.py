@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from convergence_core.errors import ConfigurationError
+from convergence_core.errors import ConfigurationError, StoreError
 
 FEW_BYTES = 1 << 30
 NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"})
@@ -36,13 +36,12 @@ def examine(*, store: Path, config: Path | None) -> Iterator[Finding]:
 
 
 def _sqlite() -> Finding:
-    from tasks.store.sqlite import library_version, wal_is_sound  # noqa: PLC0415 - a native library
+    from tasks.store.sqlite import checked_version  # noqa: PLC0415 - a native library
 
-    version = library_version()
-    if wal_is_sound(version):
-        return Finding("sqlite", "ok", f"{version} (apsw), WAL is sound")
-    state = f"{version} (apsw) can lose committed calls in WAL mode"
-    return Finding("sqlite", "failed", state, 'pip install "apsw>=3.51.3"')
+    try:
+        return Finding("sqlite", "ok", f"{checked_version()} (apsw), WAL is sound")
+    except StoreError as error:
+        return Finding("sqlite", "failed", str(error), 'pip install "apsw>=3.51.3"')
 
 
 def _store(path: Path) -> Finding:

@@ -85,8 +85,7 @@ For everyone who asks a results store questions in SQL: after this page you know
 convergence query "select label, rank, posterior_mean, posterior_low, posterior_high from leaderboard join runs using (run_id) where rank <= 3"
 ```
 
-`--format csv`, `json` or `parquet` writes the rows to a file. Start with the [views](#views). DuckDB reads both
-views and tables: `duckdb convergence-data/catalog.duckdb`.
+`--format csv`, `json` or `parquet` writes the rows to a file. Start with the [views](#views).
 
 NULL means unknown, never zero. Money is in USD, times are UTC; `_ms`, `_s` and `_usd` name units, `_json` holds JSON.
 Rewards, means and intervals lie in [0, 1]. Readers see a generation whole or not at all.

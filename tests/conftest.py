@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -93,28 +93,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Save what each test would make anew: the tree of commands, and views for DuckDB's shell.
-
-    A store writes those when its first run begins, in .3 s of CPU; here only for the tests of a file
-    that speaks of the catalog.
-    """
+    """Save what each test would make anew: the tree of commands."""
     if "typer.main" in sys.modules:
         typer = sys.modules["typer.main"]
         typer.get_command = cache(typer.get_command)  # type: ignore[attr-defined]
-    if "tasks.store.tables.parquet_store" in sys.modules:
-        stores = sys.modules["tasks.store.tables.parquet_store"]
-        renew: Callable[[Path], None] = stores.renew_catalog
-
-        def renew_where_read(root: Path) -> None:
-            if _speaks_of_catalogs(os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0]):
-                renew(root)
-
-        stores.renew_catalog = renew_where_read  # type: ignore[attr-defined]
-
-
-@cache
-def _speaks_of_catalogs(file: str) -> bool:
-    return not file or "catalog" in (Path(__file__).parents[1] / file).read_text("utf-8")
 
 
 @pytest.fixture(autouse=True)

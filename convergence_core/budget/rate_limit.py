@@ -389,27 +389,11 @@ class TokenBucket:
         self._rate, self._filled_s = per_second, now_s
         self._capacity = self._level = max(1.0, per_second)
 
-    def take(self, now_s: float, n: float = 1.0) -> float:
-        """Take ``n`` tokens if they are there and return 0, else the seconds until they are."""
-        wanted = min(n, self._capacity)
-        if self._filled(now_s) >= wanted - 1e-9:
-            self._level -= wanted
-            return 0.0
-        return (wanted - self._level) / self._rate
-
-    def drain(self, now_s: float, n: float) -> None:
-        """Take ``n`` tokens, or all there are."""
-        self._level = max(0.0, self._filled(now_s) - n)
-
-    def remaining(self, now_s: float) -> int:
-        """Return the whole tokens in it."""
-        return int(self._filled(now_s))
-
-    def reset_s(self, now_s: float) -> float:
-        """Return the seconds until it is full."""
-        return (self._capacity - self._filled(now_s)) / self._rate
-
-    def _filled(self, now_s: float) -> float:
+    def take(self, now_s: float) -> float:
+        """Take a token if there is one and return 0, else the seconds until there is."""
         level = self._level + (now_s - self._filled_s) * self._rate
         self._level, self._filled_s = min(self._capacity, level), now_s
-        return self._level
+        if self._level >= 1.0 - 1e-9:
+            self._level -= 1.0
+            return 0.0
+        return (1.0 - self._level) / self._rate

@@ -116,11 +116,6 @@ class EvaluationSession:
         self._thread = threading.Thread(target=self._serve, name="evaluations", daemon=True)
         self._thread.start()
 
-    @property
-    def calls_used(self) -> int:
-        """Calls of the run so far, retries included, journal hits not."""
-        return self._budget.spent.calls
-
     def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
         """Evaluate a candidate's cells and return its trial; blocks until all have ended.
 

@@ -16,9 +16,6 @@
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     final/<table>/day=<day>/seq-<time>-<id>.parquet  audits of tasks, by UTC day
     final/attempts/day=<day>/<hash>.parquet          calls of a service's answers, a file per system
-    catalog.duckdb                                   views only, disposable
-    catalog/<table>/none/none.parquet                a file without rows, for the views
-    catalog/views.sha256                             which views were written last
 
 Files and folders that a store, a report or an export makes are for their owner alone: they hold texts.
 A file that is replaced at a user's wish keeps the mode the user gave it.
@@ -45,8 +42,6 @@ SCHEMA_VERSION = 6
 
 MARKER_FILE = "store.json"
 JOURNAL_FILE = "journal.sqlite"
-CATALOG_FILE = "catalog.duckdb"
-CATALOG_FOLDER = "catalog"
 RUN_FILE = "run.parquet"
 PART_FILE = "part-0.parquet"
 FINAL_GENERATION = -1

@@ -5,23 +5,21 @@ statements, COMMIT with ``synchronous=NORMAL``, release the lock, then ``fsync``
 only now return. The commit survives kill -9, the sync adds power loss; as it happens outside the
 lock, others commit meanwhile and one sync serves many.
 
-SQLite comes from apsw, since the one of many systems (3.7.0 to 3.51.2, but for 3.44.6 and
-3.50.7 of those lines) can lose committed transactions when writes and checkpoints race. On such
-a version the journal falls back to a rollback journal, which is slower and sound.
+SQLite comes from apsw, since the one of many systems (3.7.0 to 3.51.2) can lose committed transactions
+in WAL mode when writes and checkpoints race. Such a version is refused.
 """
 
 import contextlib
 import fcntl
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
-from convergence_core.errors import StoreDamagedError
+from convergence_core.errors import StoreDamagedError, StoreError
 from tasks.store.database import Closing, Schema, check_usable
 from tasks.store.layout import sync_folder, write_error, writing
 
@@ -44,20 +42,19 @@ _STATEMENTS = 512
 requests is parsed again each time."""
 
 
-def library_version() -> str:
-    """Return the version of the SQLite library in use."""
-    return apsw.sqlite_lib_version()
+def checked_version() -> str:
+    """Return the version of the SQLite library in use.
 
-
-def wal_is_sound(version: str) -> bool:
-    """Return whether this SQLite keeps committed transactions in WAL mode."""
-    parts = tuple(int(part) for part in version.split(".")[:3])
-    line = parts[:2]
-    if line == (3, 44):
-        return parts >= (3, 44, 6)
-    if line == (3, 50):
-        return parts >= (3, 50, 7)
-    return parts >= (3, 51, 3) or parts < (3, 7, 0)
+    Raises:
+        StoreError: it can lose committed transactions.
+    """
+    version = apsw.sqlite_lib_version()
+    if tuple(map(int, version.split("."))) < (3, 51, 3):
+        raise StoreError(
+            f"SQLite must be of version 3.51.3 or later, but is {version}, which can lose commits in "
+            'WAL mode. Install one: pip install --force-reinstall "apsw>=3.51.3"'
+        )
+    return version
 
 
 class SqliteDatabase(Closing):
@@ -68,9 +65,11 @@ class SqliteDatabase(Closing):
 
         Raises:
             StoreDamagedError: the file is no SQLite database.
+            StoreError: the SQLite library can lose commits.
             StoreFormatError: a newer version wrote it.
             StoreWriteError: it cannot be created or written.
         """
+        checked_version()
         self.path = path
         self._schema = schema
         self._pid = os.getpid()
@@ -80,7 +79,6 @@ class SqliteDatabase(Closing):
         self._wal_inode = -1
         self._sync_mutex = threading.Lock()
         self._failure: str | None = None
-        self._wal = wal_is_sound(library_version())
         self._explained = _Explained(path, self._schema)
         with writing(path):
             with contextlib.suppress(FileExistsError):
@@ -111,18 +109,8 @@ class SqliteDatabase(Closing):
                 database=f"the {self._schema.noun} {self.path}",
                 setting="`storage.path` to another folder",
             )
-            if self._wal:
-                self._connection.pragma("journal_mode", "wal")
-                self._connection.pragma("synchronous", "normal")
-            else:
-                warnings.warn(
-                    f"SQLite {library_version()} can lose commits in WAL mode, so the "
-                    f"{self._schema.noun} uses a slower rollback journal. Install apsw>=3.51.3.",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
-                self._connection.pragma("journal_mode", "delete")
-                self._connection.pragma("synchronous", "extra")
+            self._connection.pragma("journal_mode", "wal")
+            self._connection.pragma("synchronous", "normal")
             if updates:
                 with self._connection:
                     for script in updates:
@@ -196,8 +184,6 @@ class SqliteDatabase(Closing):
         self._check_usable()
         with self._mutex, self._explained, self._file_lock():
             self._connection.execute("VACUUM")
-            if not self._wal:
-                return
             (is_busy, _, _), *_ = self._connection.execute(
                 "PRAGMA wal_checkpoint(TRUNCATE)"
             ).fetchall()
@@ -232,8 +218,6 @@ class SqliteDatabase(Closing):
             fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
 
     def _sync(self) -> None:
-        if not self._wal:
-            return  # COMMIT has synced
         with self._sync_mutex:
             # The -wal is made again when the last connection had closed.
             try:

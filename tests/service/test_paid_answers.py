@@ -17,7 +17,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import httpx
 import openai
 import pytest
@@ -238,11 +237,9 @@ def test_a_fold_shows_answers_where_runs_show_their_money(tmp_path):
         ledger = journal.totals("answers/a/b/2027-01-15")
     assert (ledger.n_attempts, ledger.n_unpriced, ledger.cost_usd) == (3, 1, 0.75)
     assert store.check() == {}
-    with duckdb.connect(store.write_catalog(), read_only=True) as shell:
-        assert shell.execute("SELECT sum(cost_usd), count(*) FROM attempts").fetchone() == (
-            0.75,
-            3,
-        )
+    assert store.rows("SELECT sum(cost_usd) AS usd, count(*) AS n FROM attempts") == [
+        {"usd": 0.75, "n": 3}
+    ]
     page = overview(PageSource(store))
     assert column(page, "system", of="Systems") == ["a/b"]
     assert column(page, "paid answers", of="Systems") == ["3 calls, $0.75"]

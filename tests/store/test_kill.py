@@ -75,7 +75,7 @@ def test_tables_of_a_killed_try_do_not_outlive_it(tmp_path):
     store = ParquetStore(tmp_path)
     broken = generation_tables()
     broken["generations"] = [{**broken["generations"][0], "raw_best_reward": "high"}]
-    with pytest.raises(TypeError, match="raw_best_reward"):
+    with pytest.raises(ValueError, match="raw_best_reward"):
         store.publish(RUN, 0, broken)
     tables = generation_tables()
     tables["payloads"] = []

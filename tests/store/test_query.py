@@ -7,7 +7,6 @@ import shutil
 import signal
 import threading
 
-import duckdb
 import pytest
 
 from convergence_core.errors import QueryError, StoreWriteError
@@ -16,7 +15,6 @@ from tasks.store.tables.csv_cells import csv_writer
 from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.tables import TABLES
 from tasks.store.tables.views import VIEW_NAMES
-from tests.support.catalogs import check_catalog
 from tests.support.store_rows import (
     RUN,
     ahead_tables,
@@ -326,42 +324,6 @@ def test_an_export_is_its_owners_and_replaces_no_pipe(store, tmp_path):
     with pytest.raises(StoreWriteError, match="not a regular file"):
         store.export("SELECT 1 AS n", tmp_path / "out")
     assert (tmp_path / "out").is_fifo()
-
-
-def test_the_catalog_has_all_views_and_an_open_one_disturbs_nobody(store):
-    with duckdb.connect(str(store.path / "catalog.duckdb")) as held:
-        store.write_catalog()
-        assert held.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
-    with duckdb.connect(str(store.path / "catalog.duckdb"), read_only=True) as catalog:
-        for name in VIEW_NAMES:
-            catalog.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 - a name of the registry
-        assert catalog.execute("SELECT count(*) FROM evaluations").fetchall() == [(22,)]
-        version = catalog.execute(
-            "SELECT tags['storage_version'] FROM duckdb_databases() WHERE NOT internal"
-        ).fetchall()[0][0]
-    assert version.startswith("v1.0.0")
-
-
-@pytest.mark.slow
-def test_the_catalog_is_what_a_query_reads_at_every_step_of_a_run(tmp_path):
-    store = ParquetStore(tmp_path)
-    store.save_run(run_record())
-    store.publish(RUN, 0, generation_tables(generation=0))
-    n_rows = [check_catalog(tmp_path)]
-    store.publish(RUN, 1, generation_tables(generation=1))
-    store.publish(RUN, -1, final_tables())
-    store.finish_run(run_record(status="done", n_generations=2))
-    n_rows.append(check_catalog(tmp_path))
-    later = "01J8ZC0000000000000000WXYZ"
-    store.save_run(run_record(later))
-    store.continue_run(RUN, later)
-    n_rows.append(check_catalog(tmp_path))
-    store.finish_run(run_record(later, status="done", n_generations=2))
-    store.sweep(2**62)
-    n_rows.append(check_catalog(tmp_path))
-    first, finished = n_rows[:2]
-    assert n_rows == [first, finished, finished + 2 * first, finished + 2 * first]
-    assert 0 < 2 * first < finished
 
 
 def test_a_signal_during_a_query_reaches_the_caller_as_what_its_handler_raised(built):

@@ -52,7 +52,7 @@ def half_published(tmp_path):
     store.publish(RUN, 0, generation_tables())
     tables = generation_tables(generation=1)
     tables["generations"] = [{**tables["generations"][0], "n_evaluations": "many"}]
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="n_evaluations"):
         store.publish(RUN, 1, tables)
     return store
 

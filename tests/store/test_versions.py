@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from convergence_core.errors import StoreFormatError, StoreWriteError
+from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
 from convergence_core.ports import CallIntent
 from convergence_core.records import sha256_hex
 from tasks.store import sqlite
@@ -29,36 +29,17 @@ INTENT = CallIntent(
 )
 
 
-@pytest.mark.parametrize(
-    ("version", "sound"),
-    [
-        ("3.40.1", False),
-        ("3.44.5", False),
-        ("3.44.6", True),
-        ("3.45.0", False),
-        ("3.50.6", False),
-        ("3.50.7", True),
-        ("3.51.2", False),
-        ("3.51.3", True),
-        ("3.52.0", True),
-        ("3.54.1", True),
-        ("4.0.0", True),
-    ],
-)
-def test_versions_that_can_lose_commits_in_wal_mode_are_known(version, sound):
-    assert sqlite.wal_is_sound(version) is sound
+@pytest.mark.parametrize("version", ["3.7.0", "3.40.1", "3.51.2"])
+def test_a_sqlite_that_can_lose_commits_is_refused(tmp_path, monkeypatch, version):
+    monkeypatch.setattr("apsw.sqlite_lib_version", lambda: version)
+    with pytest.raises(StoreError, match=rf"3\.51\.3 or later, but is {version}.*apsw"):
+        SqliteJournal(tmp_path)
 
 
-def test_an_unsound_sqlite_falls_back_to_a_rollback_journal(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite, "library_version", lambda: "3.40.1")
-    with pytest.warns(RuntimeWarning, match=r"SQLite 3\.40\.1 can lose commits.*apsw"):
-        journal = SqliteJournal(tmp_path)
-    assert [claim.state for claim in journal.claim([INTENT], "me")] == ["granted"]
-    with journal._database.reading() as connection:
-        assert connection.pragma("journal_mode") == "delete"
-        assert connection.pragma("synchronous") == 3
-    assert not (tmp_path / "journal.sqlite-wal").exists()
-    journal.close()
+@pytest.mark.parametrize("version", ["3.51.3", "3.52.0", "4.0.0"])
+def test_a_sound_sqlite_is_accepted(monkeypatch, version):
+    monkeypatch.setattr("apsw.sqlite_lib_version", lambda: version)
+    assert sqlite.checked_version() == version
 
 
 def test_a_store_of_a_newer_format_is_refused_by_name(tmp_path):

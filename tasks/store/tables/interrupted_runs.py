@@ -46,7 +46,7 @@ def with_current_status(store: ParquetStore, records: Sequence[RunRecord]) -> li
 
 
 def settle_interrupted(store: ParquetStore) -> None:
-    """Write what `with_current_status` finds into the rows, so that queries and the catalog show it.
+    """Write what `with_current_status` finds into the rows, so that queries show it.
 
     A process that is about to take a lease waits meanwhile. Nothing is written at an address of object
     storage, where the row may be another machine's, nor where the store can only be read.

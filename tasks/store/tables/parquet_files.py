@@ -7,14 +7,16 @@ DuckDB 2 and a hundred times slower on 1.5).
 """
 
 import json
-import operator
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
+from typing import Annotated, Any
 
 import duckdb
+from pydantic import BeforeValidator, Field, StrictBool, TypeAdapter, ValidationError
 
 from convergence_core.ports import Row
 from tasks.store.layout import SCHEMA_VERSION, make_folder, whole_file, write_error, writing
@@ -77,8 +79,7 @@ class ParquetFiles:
             committed: of a commit marker: table → digest of the file that it makes visible.
 
         Raises:
-            ValueError: a row has a column the table lacks, or a number out of its range.
-            TypeError: a value is not of its column's type.
+            ValueError: a row has a column the table lacks, or a value that is none of its column.
             StoreWriteError: the file cannot be written.
         """
         columns = ", ".join(_column_sql(column) for column in table.columns)
@@ -194,75 +195,40 @@ def _json_types(table: Table) -> str:
 
 
 def _json_rows(table: Table, rows: Sequence[Row]) -> str:
-    converters = {column.name: (column, _CONVERT[column.type]) for column in table.columns}
-    converted = []
-    for row in rows:
-        values = {}
-        for name, value in row.items():
-            if name not in converters:
-                raise ValueError(
-                    f"table {table.name} has no column {name!r}. "
-                    f"Its columns are {', '.join(converters)}."
-                )
-            if value is not None:
-                column, convert = converters[name]
-                try:
-                    values[name] = convert(value)
-                except (TypeError, ValueError) as error:
-                    where = f"column {column.name} ({column.type}) of {table.name}"
-                    raise type(error)(f"{where}: {error}") from error
-        converted.append(values)
-    return json.dumps(converted)
+    columns = {column.name: column for column in table.columns}
+    if unknown := sorted({name for row in rows for name in row} - columns.keys()):
+        raise ValueError(
+            f"table {table.name} has no column {unknown[0]!r}. Its columns are {', '.join(columns)}."
+        )
+    return json.dumps([{name: _value(columns[name], row[name]) for name in row} for row in rows])
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, but got {value!r}")
+def _value(column: Column, value: object) -> object:
+    try:
+        return _CHECKED[column.type].validate_python(value)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"]
+        raise ValueError(f"column {column.name} ({column.type}): {reason}") from None
+
+
+def _text(value: object) -> object:
     # Parquet text is UTF-8, which has no lone surrogates.
-    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    is_plain = not isinstance(value, str) or value.isascii()
+    return value if is_plain else str(value).encode("utf-8", "replace").decode("utf-8")
 
 
-def _number(value: object) -> float:
-    if not isinstance(value, int | float):
-        raise TypeError(f"expected a number, but got {value!r}")
-    return float(value)
-
-
-def _integer(bits: int) -> Callable[[object], int]:
-    def convert(value: object) -> int:
-        number = operator.index(value)  # type: ignore[arg-type]  # raises TypeError itself
-        if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-            raise ValueError(f"{number} does not fit into {bits} bits")
-        return number
-
-    return convert
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"expected a bool, but got {value!r}")
-    return value
-
-
-def _map(value: object) -> dict[str, float | None]:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"expected a mapping of numbers, but got {value!r}")
-    return {_text(k): None if v is None else _number(v) for k, v in value.items()}
-
-
-def _texts(value: object) -> list[str | None]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise TypeError(f"expected a list of texts, but got {value!r}")
-    return [None if text is None else _text(text) for text in value]
-
-
-_CONVERT: Mapping[ColumnType, Callable[[object], object]] = {
-    "text": _text,
-    "map": _map,
-    "i32": _integer(32),
-    "i64": _integer(64),
-    "f64": _number,
-    "bool": _flag,
-    "ts": _integer(64),
-    "text[]": _texts,
+_TEXT = Annotated[str, Field(strict=True), BeforeValidator(_text)]
+_FLOAT = Annotated[float, BeforeValidator(lambda x: float(x) if isinstance(x, Real) else None)]
+_INTEGER = Annotated[int, BeforeValidator(lambda n: int(n) if isinstance(n, Integral) else None)]
+_LONG = Annotated[_INTEGER, Field(ge=-(2**63), lt=2**63)]
+_VALUES: Mapping[ColumnType, Any] = {
+    "text": _TEXT,
+    "map": dict[_TEXT, _FLOAT | None],
+    "i32": Annotated[_INTEGER, Field(ge=-(2**31), lt=2**31)],
+    "i64": _LONG,
+    "f64": _FLOAT,
+    "bool": StrictBool,
+    "ts": _LONG,
+    "text[]": list[_TEXT | None],
 }
+_CHECKED = {kind: TypeAdapter[Any](value | None) for kind, value in _VALUES.items()}

@@ -30,7 +30,6 @@ from tasks.store.layout import (
     live_row,
     store_root,
 )
-from tasks.store.tables.catalog import renew_catalog, write_catalog
 from tasks.store.tables.damage import digest_in
 from tasks.store.tables.integrity import check_store
 from tasks.store.tables.object_storage import mirror_of
@@ -223,14 +222,7 @@ class ParquetStore(Reader):
         """Delete live files of runs finished longer ago than the grace; return how many."""
         if not self.exists:
             return 0
-        n_deleted = sweep(self.path, now_us, grace_us, self.mirror)
-        write_catalog(self.path)
-        return n_deleted
-
-    def write_catalog(self) -> Path:
-        """Write ``catalog.duckdb`` for the ``duckdb`` shell and return its path."""
-        self._ensure()
-        return write_catalog(self.path)
+        return sweep(self.path, now_us, grace_us, self.mirror)
 
     # -- reading
 
@@ -302,10 +294,9 @@ class ParquetStore(Reader):
             self._exists = True
 
     def _tidy(self, record: RunRecord) -> None:
-        """Sweep and renew the catalog: useful, but no reason for a run to fail."""
+        """Sweep what is due: useful, but no reason for a run to fail."""
         try:
             sweep(self.path, record.ended_us or record.started_us, GRACE_US, self.mirror)
-            renew_catalog(self.path)
         except StoreError as error:
             _LOGGER.warning("%s", error)
 

@@ -259,13 +259,7 @@ def view_statements(
         files: paths by table.
         names: of views, with all that they use.
     """
-    return views_over(
-        {name: table.files_sql(files.get(name, ())) for name, table in TABLES.items()}, names
-    )
-
-
-def views_over(tables: Mapping[str, str], names: Collection[str] = VIEW_NAMES) -> dict[str, str]:
-    """Return the statement that creates each of these views over tables that are SELECTs."""
+    tables = {name: table.files_sql(files.get(name, ())) for name, table in TABLES.items()}
     selects = {**tables, **_SELECTS}
     return {
         name: f"CREATE OR REPLACE VIEW {name} AS {select}"
