@@ -1,8 +1,10 @@
 """Tests of a promptfoo configuration, with all that they inherit and refer to."""
 
 import itertools
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,12 @@ from tasks.json_values import as_text
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
-_KNOWN = (
-    *("equals", "contains", "icontains", "regex", "similar", "grade", "llm-rubric", "starts-with"),
-    *("levenshtein", "javascript", "fn", "eval", "python", "file", "latency", "cost"),
+_ASSERTION = re.compile(
+    r"(?s)((?:not-)?(?:equals|i?contains(?:-\w+)?|starts-with|regex|is-[\w-]+|latency|cost|grade|llm-rubric"
+    r"|factuality|model-graded-[\w-]+|similar|levenshtein|javascript|fn|eval|python|file|context-[\w-]+))"
+    r"(?:\((\d+(?:\.\d+)?)\))?(?::\s*(.*))?"
 )
-"""Assertions that a cell of CSV may begin with, besides families such as ``not-…``."""
-_ASSERTION = re.compile(r"(?s)((?:not-)?[a-z][a-z-]*)(?:\((\d+(?:\.\d+)?)\))?(?::\s*(.*))?")
+"""Cell of CSV that is an assertion: its kind, threshold and value."""
 _CODE_SUFFIXES = (".js", ".ts", ".mjs", ".cjs", ".py")
 VARIABLE = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)((?:\.\w+)*)\s*-?\}\}")
 """A variable, or a field of one."""
@@ -31,11 +33,7 @@ MAX_EXPANSION = 10_000
 
 
 class SkippedTestError(ValueError):
-    """A test cannot be read; the text is the reason, which is counted."""
-
-
-Row = Mapping[str, Any] | SkippedTestError
-"""A test, or why one cannot be read."""
+    """A test or an assertion cannot be carried; the text is the reason, which is counted."""
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
@@ -54,27 +52,28 @@ def read_document(path: Path) -> Mapping[str, Any]:
 
 
 def expanded_tests(
-    document: Mapping[str, Any], folder: Path
-) -> Iterator[tuple[dict[str, Any], dict[str, Json]] | SkippedTestError]:
-    """Yield each test with what is set for all, and its variables; or why it cannot be read."""
-    default = _mapping(document.get("defaultTest"))
-    rows = itertools.chain(_tests(document.get("tests"), folder), _scenarios(document, folder))
-    for row in rows:
+    document: Mapping[str, Any], folder: Path, lost: Counter[str]
+) -> Iterator[tuple[dict[str, Any], dict[str, Json]]]:
+    """Yield each test with what is set for all, and its variables; count those that cannot be read."""
+    default = mapping_of(document.get("defaultTest"))
+    for test in _tests(document.get("tests"), folder, lost):
+        whole = {
+            **default,
+            **test,
+            "vars": {**mapping_of(default.get("vars")), **mapping_of(test.get("vars"))},
+            "assert": [*(default.get("assert") or ()), *(test.get("assert") or ())],
+        }
         try:
-            if isinstance(row, SkippedTestError):
-                raise row
-            whole = _merged(default, row)
             for variables in _expanded(whole, folder):
                 yield whole, variables
         except SkippedTestError as error:
-            yield error
+            lost[str(error)] += 1
 
 
 def _load(path: Path) -> Any:
     text = path.read_text(encoding="utf-8-sig")
     if path.suffix == ".csv":
-        wrong = SkippedTestError("a line has another number of columns than the first")
-        return [wrong if row is None else _of_table(row) for row in csv_mappings(text)]
+        return [None if row is None else _of_table(row) for row in csv_mappings(text)]
     if path.suffix in (".jsonl", ".ndjson"):
         return [orjson.loads(line) for line in text.split("\n") if line.strip()]
     if path.suffix not in (".yaml", ".yml", ".json"):
@@ -91,30 +90,28 @@ def _load(path: Path) -> Any:
     return source.data
 
 
-def _tests(tests: Any, folder: Path) -> Iterator[Row]:
+def _tests(tests: Any, folder: Path, lost: Counter[str]) -> Iterator[Mapping[str, Any]]:
     """Yield tests: a list of them, or files that hold them."""
-    if tests is None:
-        return
     for entry in tests if isinstance(tests, list) else [tests]:
         if isinstance(entry, Mapping) and "path" not in entry:
             yield entry
             continue
-        name = entry.get("path") if isinstance(entry, Mapping) else entry
-        if not isinstance(name, str):
-            yield SkippedTestError("a test is neither a mapping nor a file")
-            continue
-        files = _files(name.removeprefix("file://"), folder)
+        name = str(entry["path"] if isinstance(entry, Mapping) else entry)
+        name = name.removeprefix("file://")
+        files = [] if "://" in name else matching_files(name, folder)
         if not files:
-            yield SkippedTestError(f"tests in {shortened(name)}, which does not exist here")
+            lost[f"tests in {shortened(name)}, which does not exist here"] += 1
         for file in files:
             try:
                 loaded = _load(file)
             except (OSError, ValueError) as error:
-                yield SkippedTestError(f"tests in {shortened(name)}: {error}")
+                lost[f"tests in {shortened(name)}: {error}"] += 1
                 continue
             for test in loaded if isinstance(loaded, list) else [loaded]:
-                is_row = isinstance(test, Mapping | SkippedTestError)
-                yield test if is_row else SkippedTestError("a test is not a mapping")
+                if isinstance(test, Mapping):
+                    yield test
+                else:
+                    lost["a test is no mapping, or a line with another number of columns"] += 1
 
 
 def shortened(value: object) -> str:
@@ -122,35 +119,14 @@ def shortened(value: object) -> str:
     return one_line(str(value), 80, redacted_text)
 
 
-def _files(name: str, folder: Path) -> list[Path]:
-    if "://" in name or name.startswith("/"):
-        return [Path(name)] if name.startswith("/") and Path(name).is_file() else []
-    return sorted(file for file in folder.glob(name) if file.is_file())
+def matching_files(name: str, folder: Path) -> list[Path]:
+    """Return the files that a path or a pattern names."""
+    found = [Path(name)] if name.startswith("/") else folder.glob(name)
+    return sorted(file for file in found if file.is_file())
 
 
-def _scenarios(document: Mapping[str, Any], folder: Path) -> Iterator[Row]:
-    """Yield each test of each scenario with each of its sets of variables."""
-    for scenario in document.get("scenarios") or ():
-        if not isinstance(scenario, Mapping):
-            yield SkippedTestError("a scenario in a separate file")
-            continue
-        bases: Sequence[Mapping[str, Any]] = scenario.get("config") or ({},)
-        for base in bases:
-            for test in _tests(scenario.get("tests"), folder):
-                yield test if isinstance(test, SkippedTestError) else _merged(base, test)
-
-
-def _merged(base: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a test with what is set for all: its own variables win, assertions add up."""
-    return {
-        **base,
-        **test,
-        "vars": {**_mapping(base.get("vars")), **_mapping(test.get("vars"))},
-        "assert": [*(base.get("assert") or ()), *(test.get("assert") or ())],
-    }
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping_of(value: Any) -> Mapping[str, Any]:
+    """Return a mapping; of another value an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -158,13 +134,9 @@ def _expanded(test: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Json]
     """Yield the variables of a test: lists of values stand for one test of each combination."""
     variables = {name: _read(value, folder) for name, value in test["vars"].items()}
     lists = {name: value for name, value in variables.items() if isinstance(value, list)}
-    if not lists or _mapping(test.get("options")).get("disableVarExpansion"):
-        yield variables
-        return
-    n = 1
-    for value in lists.values():
-        n *= len(value)
-    if n > MAX_EXPANSION:
+    if mapping_of(test.get("options")).get("disableVarExpansion"):
+        lists = {}
+    if math.prod(map(len, lists.values())) > MAX_EXPANSION:
         raise SkippedTestError(f"a test of more than {MAX_EXPANSION:,} combinations of its lists")
     for chosen in itertools.product(*lists.values()):
         yield {**variables, **dict(zip(lists, chosen, strict=True))}
@@ -215,32 +187,19 @@ def _printed(path: str, variables: Mapping[str, Json]) -> str:
 
 def _of_table(row: Mapping[str, str]) -> dict[str, Any]:
     """Return a test from a line of CSV: ``__expected`` holds assertions, others are variables."""
-    test: dict[str, Any] = {"vars": {}, "assert": [], "metadata": {}}
-    for name, cell in row.items():
-        if name.startswith("__expected"):
-            if cell:
-                test["assert"].append(_of_cell(cell))
-        elif name == "__description":
-            test["description"] = cell
-        elif name.startswith("__metadata:"):
-            test["metadata"][name.removeprefix("__metadata:").removesuffix("[]")] = cell
-        elif not name.startswith("__"):
-            test["vars"][name] = cell
-    return test
+    return {
+        "vars": {name: cell for name, cell in row.items() if not name.startswith("__")},
+        "assert": [
+            _of_cell(cell) for name, cell in row.items() if name.startswith("__expected") and cell
+        ],
+        "description": row.get("__description"),
+    }
 
 
 def _of_cell(cell: str) -> dict[str, Any]:
     """Return the assertion of a cell: ``contains: x``, ``latency(900)``; a plain text must be equal."""
-    if cell.strip() in ("is-json", "contains-json"):
-        return {"type": cell.strip()}
-    match = _ASSERTION.fullmatch(cell)
-    known = (match is not None and (match[2] or match[3]) is not None) and (
-        match[1] in _KNOWN
-        or match[1].startswith(
-            ("not-", "contains-", "icontains-", "is-", "model-graded", "context-")
-        )
-    )
-    if match is None or not known:
+    match = _ASSERTION.fullmatch(cell.strip())
+    if match is None or not (match[2] or match[3] is not None or match[1].endswith("-json")):
         return {"type": "equals", "value": cell}
     limit = {} if match[2] is None else {"threshold": float(match[2])}
     return {"type": match[1], "value": match[3], **limit}

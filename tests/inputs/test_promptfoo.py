@@ -77,8 +77,8 @@ def test_a_configuration_of_promptfoo_becomes_one_that_loads(tmp_path: Path):
     assert project.lost == {
         "top-level `assert`: move it below `defaultTest`": 1,
         "prompt with code of its template language": 1,
-        "prompt made by code: prompt.py": 1,
-        "prompt made by code: prompts.py:second": 1,
+        "prompt that is not text: prompt.py": 1,
+        "prompt that is not text: prompts.py:second": 1,
         "provider python:mine.py": 1,
         "provider of another service than openai: claude-sonnet-4-5": 1,
         "option `temperature` of some providers only: it applies to all": 1,
@@ -175,9 +175,8 @@ tests:
   - {vars: {q: file://make.js}}
   - tests.py
   - huggingface://datasets/x
-scenarios:
-  - config: [{vars: {lang: de}}, {vars: {lang: fr}}]
-    tests: [{vars: {q: hello}, assert: [{type: equals, value: x}]}]
+  - {vars: {q: hello, lang: [de, fr]}, assert: [{type: equals, value: x}]}
+scenarios: [{config: [{}], tests: [{}]}]
 """
     )
     project = promptfoo_project(tmp_path / "promptfooconfig.yaml", "cases.jsonl")
@@ -199,6 +198,7 @@ scenarios:
         "a variable is made by code, which is not run",
         "tests in tests.py, which does not exist here",
         "tests in huggingface://datasets/x, which does not exist here",
+        "top-level `scenarios`",
     )
     assert all(project.lost[reason] == 1 for reason in reasons)
     assert "passwd" not in json.dumps(project.cases)
