@@ -143,17 +143,8 @@ class _Handlers:
         """Return the handler of a page's data."""
 
         async def handle(request: Request) -> Response:
-            key = f"{request.url.path}?{request.url.query}#{self._source.config_stamp()}"
-            await self._watch.look()
-            async with self._watch.making(key):
-                answer = self._watch.kept(key)
-                if answer is None:
-                    version = self._watch.version
-                    async with self._slots:
-                        answer = await asyncio.to_thread(
-                            lambda: _encoded(read(self._source, request))
-                        )
-                    self._watch.keep(key, answer, version)
+            async with self._slots:
+                answer = await asyncio.to_thread(lambda: _encoded(read(self._source, request)))
             return Response(answer, media_type="application/json")
 
         return handle
@@ -181,11 +172,7 @@ class _Handlers:
                 body = None
             if not isinstance(body, dict):
                 raise RequestRefusedError(422, "The body must be a JSON object.")
-            try:
-                sentence = await asyncio.to_thread(work, self._source, request, body)
-            finally:
-                self._watch.forget()
-            return _json({"sentence": sentence})
+            return _json({"sentence": await asyncio.to_thread(work, self._source, request, body)})
 
         return handle
 

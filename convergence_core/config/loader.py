@@ -26,37 +26,31 @@ from convergence_core.config.source import (
 from convergence_core.errors import ConfigurationError, Problem
 
 
-def parse_configuration(
-    text: str | bytes, *, file: str | None = None, allow_callable: bool = False
-) -> Configuration:
+def parse_configuration(text: str | bytes, *, file: str | None = None) -> Configuration:
     """Read a configuration from YAML (or JSON) text.
 
     Args:
         text: the file's text, or its bytes (UTF-8, with or without a byte order mark).
         file: its path as the user gave it, for messages.
-        allow_callable: whether target and evaluator may be passed as Python callables, so that
-            ``api.function`` and the functions of metrics may be absent.
 
     Raises:
         ConfigurationError: holds all problems, in the order of the file.
     """
-    return configuration_of(read_yaml(text, file), allow_callable=allow_callable)
+    return configuration_of(read_yaml(text, file))
 
 
-def parse_mapping(
-    mapping: Mapping[str, Any], *, file: str | None = None, allow_callable: bool = False
-) -> Configuration:
+def parse_mapping(mapping: Mapping[str, Any], *, allow_callable: bool = False) -> Configuration:
     """Read a configuration from Python data of the same form.
 
     Args:
         mapping: plain mappings, lists and scalars; stays as it is.
-        file: named in messages, without lines.
-        allow_callable: as for ``parse_configuration``.
+        allow_callable: whether target and evaluator may be passed as Python callables, so that
+            ``api.function`` and the functions of metrics may be absent.
 
     Raises:
         ConfigurationError: holds all problems.
     """
-    source = ConfigSource(file=file)
+    source = ConfigSource()
     source.data = _Reader(source).convert(mapping, ())
     return configuration_of(source, allow_callable=allow_callable)
 

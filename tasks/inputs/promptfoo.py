@@ -128,7 +128,7 @@ def promptfoo_project(path: Path, cases_name: str) -> Project:
     description = document.get("description")
     described = {"description": description} if isinstance(description, str) else {}
     holdout = 0.25 if len(project.cases) >= _LEAST_HELD_OUT else 0
-    configuration = {
+    configuration: Any = {
         "api": {"name": "imported", **described, **api},
         "search_space": {"parameters": parameters},
         "evaluation": {
@@ -246,8 +246,8 @@ def _models(
     groups: dict[tuple[str, str | None, str | None], list[tuple[str, Mapping[str, Any]]]] = {}
     for entry in written if isinstance(written, list) else [written]:
         provider = _provider(entry)
-        for key in provider.keys() - {"id", "label", "config"}:
-            lost[f"`{shortened(key)}` of providers"] += 1
+        for name in provider.keys() - {"id", "label", "config"}:
+            lost[f"`{shortened(name)}` of providers"] += 1
         config, match = mapping_of(provider.get("config")), _MODEL.fullmatch(str(provider["id"]))
         if match is None or match[1] not in _SERVICES:
             lost[f"provider {shortened(provider['id'])}"] += entry is not None

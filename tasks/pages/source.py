@@ -4,7 +4,6 @@ All access is read-only: DuckDB reads tables, and the journal's connection canno
 runs never change, so a few results and loaded configurations are cached.
 """
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -71,13 +70,6 @@ class PageSource:
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._runtime: RuntimeStore | None = None
         self._feedback: FeedbackStore | None = None
-
-    def config_stamp(self) -> int:
-        """Return the modification time of the configuration in nanoseconds; 0 without one."""
-        try:
-            return 0 if self.config is None else self.config.stat().st_mtime_ns
-        except OSError:
-            return 0
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """Return the rows of a query."""
@@ -172,11 +164,6 @@ class PageSource:
         except RunNotFoundError:
             return settings_text(champion.params)
         return self.names(record, {known: champion.params})[known]
-
-    @staticmethod
-    def params(text: str | None) -> dict[str, Any]:
-        """Return a candidate's parameters from their JSON; empty if unknown."""
-        return dict(json.loads(text)) if text else {}
 
     def runtime(self) -> RuntimeStore | None:
         """Return the runtime state; ``None`` if the store has none."""

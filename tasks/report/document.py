@@ -282,18 +282,16 @@ def _evidence(result: RunResult) -> list[Block]:
     if candidate is None:
         return []
     sentences = [
-        phrases.holdout_sentence(result, candidate),
+        phrases.no_holdout(result) if candidate.holdout is None else None,
         price_sentence(result),
         phrases.gate_sentence(result),
-        phrases.fresh_sentence(result, candidate),
-        phrases.search_sentence(result, candidate),
         phrases.within_sentence(result),
     ]
     items = [marked(sentence) for sentence in sentences if sentence is not None]
     if result.winner_reason:
         items.append((clean(result.winner_reason),))
     return [
-        Bullets(tuple(items)),
+        *([Bullets(tuple(items))] if items else []),
         Plots(plots_of(result, "estimates")),
         _estimates(result, candidate),
     ]
@@ -321,7 +319,8 @@ def _estimates(result: RunResult, candidate: CandidateReport) -> Grid:
                 gap = phrases.difference(result.gap(role))
                 cells += [_n_cases(other), phrases.estimate(other), gap]
             rows.append(tuple(cells))
-    columns = ["mean reward on", "kind", "cases", phrases.best_label(result)]
+    rewards = f"mean reward with its {number_text.percent(result.level)} interval, on"
+    columns = [rewards, "kind", "cases", phrases.best_label(result)]
     if baseline is not None:
         columns += ["cases", "default", "difference"]
     return Grid(tuple(columns), tuple(rows), frozenset(range(2, len(columns))))

@@ -151,7 +151,7 @@ def _with_evaluations(
     store: ParquetStore, run_id: str, rows: Sequence[Experiment]
 ) -> Iterator[tuple[Experiment, list[dict[str, Any]]]]:
     """Yield candidates with their evaluations, read in portions that fit into memory."""
-    for portion in portions(rows):
+    for portion in _portions(rows):
         ids = [row["candidate_id"] for row in portion]
         by_candidate: dict[str, list[dict[str, Any]]] = {name: [] for name in ids}
         for evaluation in store.rows(_EVALUATIONS, {"run": run_id, "candidates": ids}):
@@ -160,14 +160,12 @@ def _with_evaluations(
             yield row, by_candidate[row["candidate_id"]]
 
 
-def portions(
-    rows: Sequence[Experiment], n_at_once: int = CELLS_AT_ONCE
-) -> Iterator[list[Experiment]]:
-    """Yield candidates in order, as many together as have ``n_at_once`` evaluations, or one."""
+def _portions(rows: Sequence[Experiment]) -> Iterator[list[Experiment]]:
+    """Yield candidates in order, as many together as have ``CELLS_AT_ONCE`` evaluations, or one."""
     portion: list[Experiment] = []
     n_rows = 0
     for row in rows:
-        if portion and n_rows + row["n_rows"] > n_at_once:
+        if portion and n_rows + row["n_rows"] > CELLS_AT_ONCE:
             yield portion
             portion, n_rows = [], 0
         portion.append(row)

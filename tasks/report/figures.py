@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PAD = 3 / 72
-"""Inches around labels."""
-_MEASUREMENTS = 2
-"""How often labels are measured at most."""
 _LOCK = threading.RLock()
 """Settings of matplotlib are global while a figure is drawn."""
 
@@ -82,31 +78,24 @@ def png(draw: Draw, *, width: float, height: float, dpi: int) -> bytes:
     """Return a figure as a PNG file; ``draw`` fills it, sizes are in inches."""
     out = io.BytesIO()
     with _settings() as figure_class:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - as above
-
-        figure = figure_class(figsize=(width, height), dpi=dpi)
-        draw(figure)
-        bitmap = FigureCanvasAgg(figure)
-        _lay_out(figure, bitmap.get_renderer())  # type: ignore[no-untyped-call]  # theirs
-        bitmap.print_png(out, metadata={"Software": None})  # type: ignore[no-untyped-call]  # theirs
+        drawn = figure_class(figsize=(width, height), dpi=dpi, layout="constrained")
+        draw(drawn)
+        drawn.savefig(out, format="png", metadata={"Software": None})
     return out.getvalue()
 
 
 def figure(draw: Draw, *, width: float, height: float) -> "Figure":
     """Return a figure for who goes on with it: shown by itself in notebooks, saved by ``savefig``."""
     with _settings():
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - as above
-
-        drawn = _shown_figure()(figsize=(width, height), dpi=100)
+        drawn = _shown_figure()(figsize=(width, height), dpi=100, layout="constrained")
         draw(drawn)
-        _lay_out(drawn, FigureCanvasAgg(drawn).get_renderer())  # type: ignore[no-untyped-call]  # theirs
     return drawn
 
 
 @cache
 def _shown_figure() -> "type[Figure]":
     """Return a class of figures that Jupyter shows without ``matplotlib.pyplot``."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
+    from matplotlib.figure import Figure  # noqa: PLC0415 - as below
 
     class ShownFigure(Figure):
         def _repr_png_(self) -> bytes:
@@ -115,47 +104,6 @@ def _shown_figure() -> "type[Figure]":
             return out.getvalue()
 
     return ShownFigure
-
-
-def _lay_out(figure: "Figure", ruler: Any) -> None:
-    """Give the one pair of axes of a figure, or two in one place, the margins that its labels need.
-
-    Matplotlib's constrained layout solves this for any grid of axes and measures each label twice, a third
-    of the time that a figure takes. Here they are measured again only if new margins make new ticks.
-    """
-    for _ in range(_MEASUREMENTS):
-        ticks = _ticks(figure)
-        _set_margins(figure, ruler)
-        if _ticks(figure) == ticks:
-            return
-
-
-def _ticks(figure: "Figure") -> list[float]:
-    return [
-        float(place)
-        for axes in figure.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        for place in axis.get_majorticklocs()
-    ]
-
-
-def _set_margins(figure: "Figure", ruler: Any) -> None:
-    """Measure all labels and set margins by them; legends stand above the axes."""
-    to_figure = figure.transFigure.inverted()
-    pad_x, pad_y = (_PAD / inches for inches in figure.get_size_inches())
-    left = right = bottom = top = 0.0
-    for axes in figure.axes:
-        place = axes.get_position(original=True)
-        # Of all that it shows only texts may be beside its labels.
-        box = axes.get_tightbbox(ruler, bbox_extra_artists=axes.texts, for_layout_only=True)
-        seen = place if box is None else box.transformed(to_figure)
-        left, right = max(left, place.x0 - seen.x0), max(right, seen.x1 - place.x1)
-        bottom, top = max(bottom, place.y0 - seen.y0), max(top, seen.y1 - place.y1)
-    for legend in figure.legends:
-        top += legend.get_window_extent(ruler).transformed(to_figure).height + 2 * pad_y
-    left, right, bottom, top = left + pad_x, right + pad_x, bottom + pad_y, top + pad_y
-    if left + right < 1 and bottom + top < 1:
-        figure.subplots_adjust(left=left, right=1 - right, bottom=bottom, top=1 - top)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from convergence_core.caveats import CASES
 from convergence_core.records import DEFAULT_NAME, Params, ParamValue, Role, n_shared_words
-from convergence_core.result import CandidateReport, Estimate, Failure, GateReport, RunResult
+from convergence_core.result import Estimate, Failure, GateReport, RunResult
 from convergence_core.result.number_text import (
     UNKNOWN,
     evidence,
@@ -199,15 +199,6 @@ def _best_words(result: RunResult) -> str:
     return recommended if result.challenger is None else "configuration found"
 
 
-def holdout_sentence(result: RunResult, candidate: CandidateReport) -> str:
-    """Return the result on held-out cases, or why there is none."""
-    if candidate.holdout is None:
-        return _no_holdout(result)
-    cases = _cases(candidate.holdout, "held-out case")
-    text = f"On the {cases} the {_best_words(result)} scores {estimate(candidate.holdout)}"
-    return text + _comparison_clause(result, "holdout")
-
-
 def gate_sentence(result: RunResult) -> str | None:
     """Return the promotion gate's evidence; ``None`` if the gate judged nothing."""
     gate = result.gate
@@ -258,36 +249,6 @@ def gate_evidence(gate: GateReport) -> str:
     return (
         f"difference {signed_interval(gate.mean, gate.low, gate.high)} on the "
         f"{_cases(gate, 'held-out case')}, evidence {evidence_text}"
-    )
-
-
-def fresh_sentence(result: RunResult, candidate: CandidateReport) -> str:
-    """Return the re-estimate on search cases, or that there is none."""
-    if candidate.fresh is None:
-        return "The search cases were not repeated after the choice."
-    give = "gives" if candidate.fresh.n_cases == 1 else "give"
-    text = (
-        f"Repeated after the choice, the {_cases(candidate.fresh, 'search case')} {give} the "
-        f"{_best_words(result)} {estimate(candidate.fresh)}"
-    )
-    return text + _comparison_clause(result, "fresh")
-
-
-def search_sentence(result: RunResult, candidate: CandidateReport) -> str:
-    """Return the search's own estimate with its bias."""
-    assert candidate.search is not None  # noqa: S101 - as the field says
-    text = (
-        f"In the search its posterior mean is {estimate(candidate.search)} "
-        f"({percent(candidate.search.level)} posterior interval) after "
-        f"{plural(candidate.search.n_cases, 'case')}"
-    )
-    other = None if result.baseline is None else result.baseline.search
-    if other is not None and not result.best_is_baseline:
-        after = plural(other.n_cases, "case")
-        text += f", that of the default configuration {estimate(other)} after {after}"
-    return (
-        f"{text}. Selection biases this estimate upward: the search chose it among "
-        f"{plural(result.n_candidates, 'configuration')} because it looked high there."
     )
 
 
@@ -369,24 +330,8 @@ def _cases(value: Estimate | GateReport, noun: str) -> str:
     return noun if value.n_cases == 1 else counted(value, noun)
 
 
-def _comparison_clause(result: RunResult, role: Role) -> str:
-    baseline = None if result.baseline is None else result.baseline.estimate(role)
-    if baseline is None or result.best_is_baseline:
-        return "."
-    gap = result.gap(role)
-    text = f"; the default configuration {estimate(baseline)}"
-    if gap is None:
-        return text + ". The two share no case on which both have a reward."
-    text += (
-        f"; the difference is {difference(gap)} (paired over {counted(gap, 'case')}, "
-        f"{percent(gap.level)} interval of a single reading)."
-    )
-    if gap.low <= 0 <= gap.high:
-        text += " The interval includes 0."
-    return text
-
-
-def _no_holdout(result: RunResult) -> str:
+def no_holdout(result: RunResult) -> str:
+    """Return why there is no estimate on held-out cases."""
     if result.n_holdout_cases == 0:
         return (
             "The run held no cases out, so it has no evidence on unseen cases. Set "
