@@ -123,7 +123,8 @@ def _head(
         if result.best is not None:
             yield f"{name}: {named_label(result.best.label, result.best.candidate_id)}"
         if result.challenger is not None:
-            yield "Keep the defaults: held-out cases do not support the settings found."
+            stays = "champion" if result.champion else "defaults"
+            yield f"Keep the {stays}: held-out cases do not support the settings found."
         yield _counts(answers, name)
 
 

@@ -175,9 +175,9 @@ class RunResult:
     winner: CandidateReport | None
     """The recommended candidate; ``None`` if no candidate got a reward but for failures."""
     challenger: CandidateReport | None = None
-    """The search's best where the defaults are recommended instead of it, because held-out cases
-    do not speak for it (``convergence_core.result.verdict``); ``None`` if the search's best is the
-    recommended one."""
+    """The search's best where the champion, or else the defaults, is recommended instead of it,
+    because held-out cases do not speak for it (``convergence_core.result.verdict``); ``None`` if the
+    search's best is the recommended one."""
     winner_reason: str = ""
     """What the recommendation rests on, in words."""
     final_look: str = ""
@@ -185,6 +185,8 @@ class RunResult:
     full stop; empty: it was as planned."""
     baseline: CandidateReport | None = None
     """The user's defaults; ``None`` if the configuration gives none, or the run never evaluated them."""
+    champion: CandidateReport | None = None
+    """The champion when the run began; ``None`` if there was none, or the run never evaluated it."""
     has_defaults: bool = False
     difference: Estimate | None = None
     """The search's best minus default on held-out cases."""
@@ -247,13 +249,25 @@ class RunResult:
         """Candidate → name for people, of the leaderboard and those handed over."""
         reports = [
             report
-            for report in (self.winner, self.challenger, self.baseline)
+            for report in (self.winner, self.challenger, self.baseline, self.champion)
             if report is not None
         ]
         return {
             **{row.candidate_id: row.label for row in self.leaderboard},
             **{report.candidate_id: report.label for report in reports},
         }
+
+    @property
+    def rivals(self) -> dict[str, CandidateReport]:
+        """Name → configuration that the search's best is compared with: defaults and champion."""
+        reports = {"default": self.baseline, "champion": self.champion}
+        by_id = {
+            report.candidate_id: (name, report)
+            for name, report in reversed(reports.items())
+            if report is not None and self.best is not None
+            if report.candidate_id != self.best.candidate_id
+        }
+        return dict(reversed(by_id.values()))
 
     @property
     def best_is_baseline(self) -> bool:

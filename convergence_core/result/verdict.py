@@ -127,8 +127,10 @@ def _kind_and_advice(result: RunResult) -> tuple[Kind, Advice]:
     gate = result.gate
     if result.best is None:
         return "nothing", _nothing(result)
+    if gate is None and result.champion is not None and _is_best(result, result.champion):
+        return "same", _same(result, "champion is")
     if result.best_is_baseline and (gate is None or gate.opponent == "default"):
-        return "same", _same(result)
+        return "same", _same(result, "defaults are")
     if gate is None:
         return "untested", _untested(result)
     own_usd, other_usd = _prices(result)
@@ -214,13 +216,14 @@ def result_json(result: RunResult) -> dict[str, Json]:
 
 def price_sentence(result: RunResult) -> str | None:
     """Return what an answer of each costs and how long it takes; ``None`` if not measured."""
-    candidate, baseline = result.best, result.baseline
+    candidate = result.best
     if candidate is None or candidate.answer_ms is None:
         return None
     name = "recommended configuration" if result.challenger is None else "configuration found"
     text = f"An answer of the {name}: {_price(result, candidate)}"
-    if baseline is not None and baseline.answer_ms is not None and not result.best_is_baseline:
-        text += f"; of the default: {_price(result, baseline)}"
+    for rival, report in result.rivals.items():
+        if report.answer_ms is not None:
+            text += f"; of the {rival}: {_price(result, report)}"
     about = "means of the final test"
     if candidate.answer_usd is None and is_free(result):
         about += f"; {FREE}"
@@ -251,9 +254,10 @@ def _price(result: RunResult, report: CandidateReport) -> str:
 
 
 def _prices(result: RunResult) -> tuple[float | None, float | None]:
-    """Return dollars of an answer of the search's best, and of the defaults."""
+    """Return dollars of an answer of the search's best, and of the one in use."""
+    stays = result.champion or result.baseline
     price, other = (
-        None if report is None else report.answer_usd for report in (result.best, result.baseline)
+        None if report is None else report.answer_usd for report in (result.best, stays)
     )
     return price, other
 
@@ -329,12 +333,16 @@ def _nothing(result: RunResult) -> Advice:
     )
 
 
-def _same(result: RunResult) -> Advice:
+def _is_best(result: RunResult, report: CandidateReport) -> bool:
+    return result.best is not None and result.best.candidate_id == report.candidate_id
+
+
+def _same(result: RunResult, subject: str) -> Advice:
     if result.reason.startswith(PERFECT_DEFAULTS):
         sentence = f"{result.reason[:1].upper()}{result.reason[1:]}."
         return sentence, "Add harder test cases, then run `convergence optimize` again.", None
     return (
-        "No gain: the defaults are the best configuration found.",
+        f"No gain: the {subject} the best configuration found.",
         f"{_LOOK} `optimization.evolution.generations`.",
         f"convergence show {result.label}",
     )

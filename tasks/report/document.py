@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from convergence_core.records import Params, Role, same_value
 from convergence_core.result import (
@@ -189,14 +190,12 @@ def _first_page(result: RunResult) -> list[Block]:
 def _compared(
     result: RunResult, candidate: CandidateReport, n_settings: int | None = None
 ) -> Grid:
-    """Return score, price, latency and settings that differ, of the search's best and the defaults.
+    """Return score, price, latency and settings that differ, of the search's best and its rivals.
 
     Of more than ``n_settings`` settings a last row gives the number; ``None`` shows all.
     """
     role, _ = candidate.headline()
-    reports = {phrases.best_label(result): candidate}
-    if result.baseline is not None and not result.best_is_baseline:
-        reports["default"] = result.baseline
+    reports = {phrases.best_label(result): candidate, **result.rivals}
 
     def answer(report: CandidateReport) -> str:
         price = number_text.usd(answer_usd(result, report))
@@ -218,7 +217,8 @@ def _compared(
     names = [
         name
         for name in dict.fromkeys(name for setting_values in params for name in setting_values)
-        if len(params) == 1 or not same_value(params[0].get(name), params[1].get(name))
+        if len(params) == 1
+        or not all(same_value(params[0].get(name), other.get(name)) for other in params[1:])
     ]
     rows += [(code(clean(name)), *settings(name)) for name in names[:n_settings]]
     n_more = len(names) - len(names[:n_settings])
@@ -345,10 +345,11 @@ def _configuration(result: RunResult) -> list[Block]:
         "parameter": lambda name: code(clean(name)),
         phrases.best_label(result): lambda name: _value(candidate.params, name, defaults),
     }
-    if defaults is not None:
-        title = "default" if result.challenger is None else "default (recommended)"
-        columns[title] = lambda name: _value(defaults, name)
-    names = dict.fromkeys([*candidate.params, *(defaults or {})])
+    names = dict.fromkeys(candidate.params)
+    for title, report in result.rivals.items():
+        is_kept = result.winner is not None and report.candidate_id == result.winner.candidate_id
+        columns[f"{title} (recommended)" if is_kept else title] = partial(_value, report.params)
+        names |= dict.fromkeys(report.params)
     name = "recommended configuration" if result.challenger is None else "configuration found"
     return [Heading(f"The {name}"), table(names, columns)]
 

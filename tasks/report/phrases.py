@@ -316,6 +316,7 @@ def special(result: RunResult, candidate_id: str) -> str:
         "recommended": result.winner,
         "found": result.challenger,
         "default": result.baseline,
+        "champion": result.champion,
     }
     marks = [
         name

@@ -199,7 +199,8 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     _publish(run, recommendation, final, recommended=kept or candidate)
     result = collect(run, recommendation, status=status, reason=reason, final=final)
     if kept is not None:
-        result = replace(result, winner=result.baseline, challenger=result.winner)
+        stays = result.champion or result.baseline
+        result = replace(result, winner=stays, challenger=result.winner)
     if look is not None and gate is not None:
         result = replace(result, gate=gate, difference=_one_difference(result.difference, gate))
         is_adopted = record_verdict(run, result, gate, look)
@@ -233,7 +234,7 @@ def _one_difference(difference: Estimate | None, gate: GateReport) -> Estimate |
 def _judged(
     run: Run, recommendation: Recommendation | None, final: Final
 ) -> tuple[Candidate | None, GateReport | None, Candidate | None, GateLook | None]:
-    """Return the search's best, what the gate says of it, the defaults where they are kept, the look."""
+    """Return the search's best, what the gate says of it, its opponent if that is kept, the look."""
     if recommendation is None:
         return None, None, None, None
     candidate = run.state.search.archive.members[recommendation.candidate_id].candidate
@@ -252,14 +253,14 @@ def _judged(
         is_champion=champion is not None,
         n_looks=n_looks,
     )
-    if gate is None or gate.opponent == "champion":
-        return candidate, gate, None, look
+    if gate is None:
+        return candidate, None, None, look
     kind = kind_of(
         gate,
         usd=final.answer_usd(candidate.candidate_id),
         other_usd=final.answer_usd(gate.opponent_id),
     )
-    return candidate, gate, None if is_recommended(kind) else baseline, look
+    return candidate, gate, None if is_recommended(kind) else opponent, look
 
 
 def _publish(

@@ -38,6 +38,7 @@ from tasks.report.judge_section import judge_reports
 from tasks.report.prompts_section import prompt_report
 from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
+from tasks.run.adoption import champion_of_run
 from tasks.run.run import Run
 from tasks.store.clock import end_us
 from tasks.store.layout import label_of
@@ -94,6 +95,7 @@ def collect(
     level = run.configuration.optimization.mab.confidence_level
     defaults = space.baseline()
     baseline_id = None if defaults is None else space.candidate_id(defaults)
+    champion = champion_of_run(run)
     ranking = () if recommendation is None else recommendation.ranking
     top = ranking[:MAX_LEADERBOARD]
     shown = [ranked.candidate_id for ranked in top]
@@ -120,6 +122,7 @@ def collect(
         n_candidates=len(search.archive),
         facts=_facts(run),
         baseline=view.report(baseline_id),
+        champion=None if champion is None else view.report(champion.candidate_id),
         has_defaults=baseline_id is not None,
         front=pareto_front(fitted, search, names, level=level),
         leaderboard=tuple(view.row(rank, ranked) for rank, ranked in enumerate(top, 1)),

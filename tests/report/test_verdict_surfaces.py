@@ -76,8 +76,11 @@ class Finished:
     params=["better", "likely", pytest.param("nothing", marks=pytest.mark.slow)],
 )
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    folder = tmp_path_factory.mktemp(request.param)
-    gain, alpha = KINDS[request.param]
+    return finished(tmp_path_factory.mktemp(request.param), request.param)
+
+
+def finished(folder: Path, kind: str, gain: float | None = None) -> Finished:
+    planned, alpha = KINDS[kind]
     config = write_project(
         folder,
         evaluation__test_cases={"path": "cases.json", "holdout": 0.5},
@@ -85,10 +88,11 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         promotion={"alpha": alpha},
         output={"save_path": "results", "formats": ["json", "markdown", "html"]},
     )
-    (folder / "target.py").write_text(TARGET.replace("GAIN", str(gain)), encoding="utf-8")
+    target = TARGET.replace("GAIN", str(planned if gain is None else gain))
+    (folder / "target.py").write_text(target, encoding="utf-8")
     cases = [{"id": f"c{n:02d}", "input": {"n": n}, "expected": None} for n in range(60)]
     (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-    return Finished(request.param, folder, search(config).label)
+    return Finished(kind, folder, search(config).label)
 
 
 def test_the_verdict_is_the_one_planned(run: Finished):
@@ -230,3 +234,30 @@ def test_a_person_may_take_what_is_likely_and_not_proven(run: Finished):
     assert verdict_of(told).sentence == sentence
     assert sentence in " ".join(run.command("report", run.label).split())
     assert sentence in run.command("export", "config", run.label)
+
+
+def test_what_does_not_beat_the_champion_is_offered_and_not_handed_over(tmp_path: Path):
+    first = finished(tmp_path, "better")
+    first.command("promote", first.label, "--yes")
+    again = finished(tmp_path, "better", gain=0.31).result
+    assert verdict_of(again).sentence == "No gain: the champion is the best configuration found."
+    second = finished(tmp_path, "likely", gain=-0.3)
+    result = second.result
+    champion, best = result.champion, result.best
+    assert champion is not None
+    assert best is not None
+    assert "the champion stays" in verdict_of(result).sentence.lower()
+    assert result.winner == champion != best
+    written = json.loads(second.read("best_config.json"))
+    assert (written["config"], written["best_found"]["config"]) == (champion.params, best.params)
+    exported = second.command("export", "config", second.label, "--format", "env")
+    assert f"KIND={champion.params['kind']}" in exported
+    sql = "SELECT run_id, candidate_id FROM leaderboard WHERE recommended"
+    marked = {"run_id": result.run_id, "candidate_id": champion.candidate_id}
+    of_run = [row for row in json.loads(second.command("query", sql, "--json"))
+              if row["run_id"] == result.run_id]  # fmt: skip
+    assert of_run == [marked]
+    report = second.read("report.md")
+    assert "champion (recommended)" in report
+    assert champion.holdout is not None
+    assert number_text.reward(champion.holdout.mean) in report
