@@ -23,6 +23,8 @@ CHAT_KINDS: frozenset[ApiKind] = frozenset(
     {"openai", "azure", "groq", "gemini", "anthropic", "local"}
 )
 """Kinds of target that are chat models."""
+BODILESS = ("GET", "DELETE")
+"""Methods that send no body unless one is written."""
 HOSTED_KINDS: frozenset[ApiKind] = frozenset(
     {"groq", "gemini", "anthropic", "local", "agno", "browserbase"}
 )

@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from convergence_core.config.api import (
+    BODILESS,
     CHAT_KINDS,
     HOSTED_KINDS,
     URLLESS_KINDS,
@@ -249,7 +250,7 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
 
 def _sends_body(api: ApiConfig) -> bool:
     request = api.request
-    return request.body is not None or request.method not in ("GET", "DELETE")
+    return request.body is not None or request.method not in BODILESS
 
 
 # -- URLs, wherever one is written

@@ -3,7 +3,7 @@
 import keyword
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set as AbstractSet
 from typing import TypeAlias
 
 from convergence_core.config.base import Choice
@@ -146,6 +146,12 @@ def _check_conditions(parameters: Parameters, report: Report) -> None:
             rule = "must not depend on itself through other conditions"
             fix = "Remove one of the conditions of the cycle."
             report.add((*_PARAMETERS, name, "when"), rule, fix, of_key=True)
+
+
+def unused(parameters: Parameters, received: AbstractSet[str]) -> list[str]:
+    """Return the parameters that change nothing: the target receives none of them, and no other is under one."""
+    gates = {other for parameter in parameters.values() for other in parameter.when}
+    return [name for name in parameters if name not in received | gates]
 
 
 def _check_values(

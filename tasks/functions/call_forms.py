@@ -42,6 +42,11 @@ class CallForm:
     rest: Whole | None = None
     """What ``**keywords`` receive, without what the other arguments have."""
 
+    def received(self, parameters: AbstractSet[str]) -> AbstractSet[str]:
+        """Return those of the parameters that an argument receives, by itself or in a whole."""
+        sources = {*self.by_position, *(source for _, source in self.by_name), self.rest}
+        return parameters if {Whole.PARAMS, Whole.MERGED} & sources else parameters & sources
+
     def arguments(
         self, case_input: Json, params: Params
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -10,6 +10,7 @@ from convergence_core.config.evaluation import (
     PluginMetric,
     UserFunctionMetric,
 )
+from convergence_core.config.space_rules import unused
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import Metric, Target
 from tasks.calls.metric_calls import PaidMetric
@@ -132,9 +133,10 @@ def _function_target(
         fix = "Pass `local_function=` as when the run started, or write `function:`."
         raise ConfigurationError.of(_FUNCTION, "is required", fix)
     inputs = [case.input for case in loaded.cases if isinstance(case.input, dict)]
-    return make_function_target(
+    parameters = loaded.configuration.search_space.parameters
+    target = make_function_target(
         function,
-        parameters=frozenset(loaded.configuration.search_space.parameters),
+        parameters=parameters.keys(),
         fields=frozenset().union(*inputs),
         workers=workers,
         timeout_s=api.request.timeout_seconds,
@@ -142,6 +144,13 @@ def _function_target(
         name=path,
         prices=environment.prices,
     )
+    never = unused(parameters, target.form.received(parameters.keys()))
+    if never:
+        rule = "must receive every parameter of the search space, or tuning it changes nothing"
+        fix = f"Add `{never[0]}` or `params` to its arguments, or remove the parameter."
+        value = f"{target.name} without {', '.join(never)}"
+        raise ConfigurationError.of(_FUNCTION, rule, fix, value=value)
+    return target
 
 
 def _agno_target(loaded: Loaded, environment: Environment, workers: int) -> Target:

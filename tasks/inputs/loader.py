@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from convergence_core.config import Configuration, TextParam, parse_mapping
-from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.api import BODILESS, CHAT_KINDS
 from convergence_core.config.loader import configuration_of
 from convergence_core.config.problems import nearest
 from convergence_core.config.secrecy import dotted, shown
 from convergence_core.config.source import ConfigSource, Path as KeyPath, read_yaml, texts_of
+from convergence_core.config.space_rules import unused
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Case, Json, sha256_hex
 from convergence_core.result.number_text import plural
@@ -448,11 +449,21 @@ class _Loader:
             self._problem(path, rule + " is not always there", fix)
 
     def _check_request(self, texts: Mapping[str, str]) -> None:
-        if self.configuration.api.kind in CHAT_KINDS:
+        api, request = self.configuration.api, self.configuration.api.request
+        is_bare = request.body is None and not (request.query and request.method in BODILESS)
+        if api.kind in CHAT_KINDS:
             from tasks.targets.chat_checks import check_parameters  # noqa: PLC0415 - brings httpx
 
             problems = check_parameters(self.configuration, texts.values())
             self._problems += map(self.source.located, problems)
+        elif api.kind == "http" and not is_bare:
+            templates: list[Json] = [request.body, dict(request.query), *texts.values()]
+            named = {found.name for template in templates for found in placeholders(template)}
+            received = named | {"model"} if api.models else named
+            for name in unused(self.configuration.search_space.parameters, received):
+                fix = f"Write `{{{name}}}` into `api.request.body` or `query`, or remove the parameter."
+                path: KeyPath = ("search_space", "parameters", name)
+                self._problem(path, "must be named in the request that is written", fix)
 
 
 _INLINE: KeyPath = ("evaluation", "test_cases", "inline")

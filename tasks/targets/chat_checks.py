@@ -13,6 +13,7 @@ from convergence_core.config import (
     TextParam,
 )
 from convergence_core.config.secrecy import dotted
+from convergence_core.config.space_rules import unused
 from convergence_core.errors import Problem
 from convergence_core.records import Json
 from tasks.http.request_templates import placeholders
@@ -58,9 +59,7 @@ def check_parameters(configuration: Configuration, texts: Iterable[str] = ()) ->
     used |= {system_parameter(configuration) or ""}
     used |= {placeholder.name for text in texts for placeholder in placeholders(text)}
     problems = []
-    for name in configuration.search_space.parameters:
-        if name in used:
-            continue
+    for name in unused(configuration.search_space.parameters, used):
         near = difflib.get_close_matches(name, sorted(REQUEST_FIELDS), n=1)
         hint = f"Did you mean `{near[0]}`? " if near else ""
         problems.append(

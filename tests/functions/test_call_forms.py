@@ -133,6 +133,27 @@ def test_a_signature_that_leaves_a_doubt_is_a_problem_with_its_names_and_the_fix
     )
 
 
+@pytest.mark.parametrize(
+    ("function", "received"),
+    [
+        (lambda x: x, set()),
+        (lambda x, config="a.ini": x, set()),
+        (lambda x, *more: x, set()),
+        (lambda x, k: x, {"k"}),
+        (lambda x, *, j=1: x, {"j"}),
+        (lambda x, k, params=None: x, {"j", "k"}),
+        (lambda x, k, **more: x, {"j", "k"}),
+        (lambda text, params: text, {"j", "k"}),
+        (lambda everything: everything, {"j", "k"}),
+        (print, {"j", "k"}),
+    ],
+    ids=signature,
+)
+def test_a_form_tells_which_parameters_the_function_receives(function, received):
+    form = call_form(function, {"j", "k"}, {"x"}, key="api.function")
+    assert form.received({"j", "k"}) == received
+
+
 def test_parameters_overlay_the_input():
     assert ask_function(by_any_names, params={"x": 9}).value == {"x": 9}
 

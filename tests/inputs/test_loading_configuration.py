@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import ConfigurationError
+from tasks.inputs.factories import make_target
 from tasks.inputs.loader import is_text_path, load
 from tests.support.configurations import loaded
 
@@ -100,3 +101,62 @@ def test_placeholders_are_checked(tmp_path, words, rule, fix):
     assert problem.key == "api.request.body.x[0]"
     assert problem.rule.startswith(rule)
     assert fix in problem.fix
+
+
+GATED = {
+    "k": {"type": "int", "min": 1, "max": 9},
+    "on": {"type": "boolean"},
+    "size": {"type": "int", "min": 1, "max": 3, "when": {"on": [True]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("request_", "unused"),
+    [
+        ({"body": {"x": "{input}"}}, ["k", "size"]),
+        ({"body": {"x": "{k}"}}, ["size"]),
+        ({"method": "GET", "query": {"x": "{size}"}}, ["k"]),
+        ({"body": {"x": "{k}"}, "query": {"y": "{size}"}}, []),
+        ({"query": {"x": "{input}"}}, []),
+        ({}, []),
+    ],
+)
+def test_a_parameter_that_no_written_request_holds_is_refused(request_, unused):
+    api = {**http({}), "request": request_}
+    if not unused:
+        loaded(api=api, search_space__parameters=GATED)
+        return
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(api=api, search_space__parameters=GATED)
+    assert [p.key for p in caught.value.problems] == [
+        f"search_space.parameters.{n}" for n in unused
+    ]
+    assert f"Write `{{{unused[0]}}}` into" in caught.value.problems[0].fix
+
+
+@pytest.mark.parametrize(
+    ("signature", "unused"),
+    [
+        ("q", "k, size"),
+        ("q, size=1", "k"),
+        ("q, k, size=1", None),
+        ("q, params", None),
+        ("q, **more", None),
+    ],
+)
+def test_a_parameter_that_the_function_never_receives_is_refused(tmp_path, signature, unused):
+    (tmp_path / "target.py").write_text(f"def f({signature}):\n    return q\n")
+    api = {"name": "s", "kind": "function", "function": "target.py:f"}
+    made = loaded(tmp_path, api=api, search_space__parameters=GATED)
+    if unused is None:
+        make_target(made)
+        return
+    with pytest.raises(ConfigurationError) as caught:
+        make_target(made)
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.value) == ("api.function", f"target.py:f without {unused}")
+    assert (
+        problem.rule
+        == "must receive every parameter of the search space, or tuning it changes nothing"
+    )
+    assert "`params` to its arguments, or remove the parameter" in problem.fix
