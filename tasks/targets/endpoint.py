@@ -9,6 +9,7 @@ import httpx
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import ApiConfig
+from convergence_core.config.api import BODILESS
 from convergence_core.config.secrecy import shown
 from convergence_core.errors import Billed, CandidateFault, InfrastructureFault
 from convergence_core.ports import WorstCase
@@ -32,8 +33,21 @@ from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.endpoint_mock import EndpointMock
 from tasks.targets.request_price import RequestPrice
 
-_PAGE: Final = re.compile(r"[\s\ufeff]*<(!doctype\s+html|html)\b", re.IGNORECASE)
-"""Beginning of an HTML page, as proxies send one under any type and status."""
+_PAGE: Final = re.compile(
+    r"[\s\ufeff]*<(?:!doctype\s+html|html)\b(?:.*?<title\b[^>]*>(.*?)</title>)?", re.I | re.S
+)
+"""Beginning of an HTML page, with its title."""
+_FAILURE: Final = re.compile(
+    r"\b(?:error|status|http)\W{0,3}[45]\d\d\b|\b[45]\d\d\b\W{0,3}(?:error|bad|unauth|forbid|not |request|too "
+    r"many|internal|server|service|gateway|web server)|^\W*(?:error\b|bad gateway|service (?:is )?unavailable|"
+    r"gateway time|internal server error|too many requests|access denied|forbidden|application error|"
+    r"just a moment|attention required)",
+    re.IGNORECASE,
+)
+"""What a proxy's page says in its title, or where it has none at its beginning."""
+_HIDDEN: Final = re.compile(r"(?is)<(style|script|head)\b.*?</\1>|<[^>]*>")
+_HEAD_CHARS: Final = 10_000
+_SHOWN_CHARS: Final = 300
 
 
 class HttpTarget:
@@ -72,7 +86,7 @@ class HttpTarget:
         body: Json = None
         if request.body is not None:
             body = values.fill(request.body)
-        elif request.method in ("GET", "DELETE"):
+        elif request.method in BODILESS:
             merged = {} if request.query else merge(case.input, params)
             query |= {name: as_text(value) for name, value in merged.items()}
         else:
@@ -204,18 +218,19 @@ def chosen_model(api: ApiConfig, params: Params) -> str:
 def _body_of(
     response: httpx.Response, *, is_text_allowed: bool, check_bill: Callable[[Any], object]
 ) -> Json:
-    """Return the JSON of an answer; a plain text is one where no field of JSON is asked for.
+    """Return the JSON of an answer; a text is one where no field of JSON is asked for.
 
     Args:
         response: read to its end.
-        is_text_allowed: whether a plain text is an answer.
+        is_text_allowed: whether a text is an answer.
         check_bill: raises the fault of a bill that no one can mean, before other numbers are looked at.
 
     Raises:
         CandidateFault: a number in it is not finite.
         InfrastructureFault: it is neither, e.g. cut off, or the page of a proxy; or its bill is none.
     """
-    is_plain = response.headers.get("content-type", "").lower().startswith("text/plain")
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_plain = kind == "text/plain"
     try:
         body = _json_of(response)
         check_bill(body)
@@ -225,9 +240,26 @@ def _body_of(
         raise CandidateFault(f"in the answer, {error}", error_type=error.error_type) from error
     except (ValueError, RecursionError) as error:
         text = response.text
-        if is_plain and is_text_allowed and text.strip() and not _PAGE.match(text):
+        if is_text_allowed and _is_answer(text, kind):
             return to_json(text)
         raise bad_body_fault(error, text, url=bare(str(response.request.url))) from error
+
+
+def _is_answer(text: str, kind: str) -> bool:
+    """Whether a text that is no JSON is an answer, and neither cut off nor the page of a proxy.
+
+    An HTML page is one where its type is another and its title, or else its beginning, tells no failure.
+    """
+    words = text.strip("\ufeff \t\r\n")
+    is_text = kind == "" or (kind.startswith("text/") and kind != "text/event-stream")
+    cut_off = ("{", "[", '"', "<") if kind == "text/html" else ("{", "[", '"')
+    if not words or not is_text or (kind != "text/plain" and words.startswith(cut_off)):
+        return False
+    page = _PAGE.match(text[:_HEAD_CHARS])
+    if page is None:
+        return True
+    shown = page[1] or re.sub(_HIDDEN, " ", text[:_HEAD_CHARS])
+    return _FAILURE.search(" ".join(shown.split())[:_SHOWN_CHARS]) is None
 
 
 def _json_of(response: httpx.Response) -> object:

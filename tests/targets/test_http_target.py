@@ -153,8 +153,8 @@ def test_an_error_in_place_of_a_result_is_missing(more, written):
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_the_query_of_the_endpoint_and_that_of_the_request_are_sent(method):
     with LoopbackServer(lambda _: Answer({"result": 1})) as server:
-        ask(http_api(f"{server.url}/a?v=2", request={"method": method, "query": {"q": "hi"}}))
-    assert (server.requests[0].path, server.requests[0].query) == ("/a", "v=2&q=hi")
+        ask(http_api(f"{server.url}/a?v=2", request={"method": method, "query": {"q": "hi {k}"}}))
+    assert (server.requests[0].path, server.requests[0].query) == ("/a", "v=2&q=hi+2")
 
 
 PLAIN = {"content-type": "text/plain; charset=utf-8"}
@@ -188,6 +188,40 @@ def test_a_plain_text_without_a_word_is_missing(text):
 def test_the_page_of_a_proxy_is_missing_with_status_200_too(kind, head):
     page = f"{head}<html><body>502 Bad Gateway</body></html>".encode()
     fault = fault_of(Answer(page, headers={"content-type": kind}))
+    assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
+
+
+PAGE = "<!doctype html><html><head><title>{}</title></head><body><h1>{}</h1></body></html>"
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "", "text/markdown"])
+@pytest.mark.parametrize(
+    "title",
+    [
+        "503 Service Temporarily Unavailable",
+        "ERROR: The request could not be satisfied",
+        "Error 502 (Server Error)!!1",
+        "HTTP Status 500 \u2013 Internal Server Error",
+        "shop.example | 521: Web server is down",
+        "Just a moment...",
+    ],
+)
+def test_the_title_of_a_page_tells_a_failure_from_an_answer(kind, title):
+    headers = {"content-type": kind}
+    fault = fault_of(Answer(PAGE.format(title, "Oops").encode(), headers=headers))
+    assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
+    for answer in ("Sales 2024", "450 recipes", "Our forbidden planet", "", "Time at work"):
+        page = PAGE.format(answer, answer)
+        with LoopbackServer(lambda _, page=page: Answer(page.encode(), headers=headers)) as server:
+            assert ask(http_api(server.url)).value == page
+
+
+@pytest.mark.parametrize("kind", ["", "text/html; charset=utf-8", "text/markdown"])
+def test_words_of_another_type_are_an_answer_and_half_a_json_is_none(kind):
+    headers = {"content-type": kind}
+    with LoopbackServer(lambda _: Answer(b"# Yes\n", headers=headers)) as server:
+        assert ask(http_api(server.url)).value == "# Yes\n"
+    fault = fault_of(Answer(b'{"result": "ha', headers=headers))
     assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
 
 
