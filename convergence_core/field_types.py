@@ -48,6 +48,10 @@ Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 Amount = Annotated[float, Field(ge=0, strict=True)]
 """A number of 0 or more."""
 StrictNumber = Annotated[float, Field(strict=True)]
+Outcome = Annotated[StrictBool | StrictNumber, AfterValidator(float)]
+"""A number, or a truth value as 0 or 1."""
+Score = Annotated[StrictBool | Share, AfterValidator(float)]
+"""A number in [0, 1], or a truth value as one."""
 Count = Annotated[StrictInt, Field(ge=0, le=2**53), BeforeValidator(whole_number)]
 Feature = StrictBool | StrictFloat | Annotated[str, Field(max_length=2_000)] | None
 Features = Annotated[dict[str, Feature], AfterValidator(storable)]

@@ -228,8 +228,8 @@ def _runtime_select(
 ) -> RuntimeSelection:
     """Choose an arm for a request and store the decision before returning.
 
-    If the store holds no active arm, the first default arm serves with
-    ``decision_id=None``.
+    If the store holds no active arm, the first default arm that was not retired serves
+    with ``decision_id=None``.
 
     Args:
         system: name of the optimized system.
@@ -241,7 +241,7 @@ def _runtime_select(
         The arm's parameters, and the decision's id for ``runtime_update``.
 
     Raises:
-        LookupError: the system has neither an arm nor a default.
+        LookupError: the system has neither an active arm nor a default that was not retired.
         ValueError: the context has no JSON form, or the user's id is none.
         StoreError: the decision could not be stored.
 

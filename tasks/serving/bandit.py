@@ -185,12 +185,15 @@ class Bandit:
             return float(self._rng.random())
 
     def default(self) -> RuntimeSelection | None:
-        """Return what serves without arms on offer, ``None`` if there is no default."""
-        if not self.settings.default_arms:
-            return None
-        arm = self.settings.default_arms[0]
-        arm_id = arm.arm_id or arm_id_of(arm.params)
-        return RuntimeSelection(decision_id=None, arm_id=arm_id, params=arm.params)
+        """Return what serves without arms on offer: the first default that was not retired; ``None`` without one."""
+        group = self._store.group(self.system, self.agent_type)
+        arms = () if group is None else self._store.arms(group.group_id)
+        retired = {arm.arm_id for arm in arms if arm.is_retired}
+        for arm in self.settings.default_arms:
+            arm_id = arm.arm_id or arm_id_of(arm.params)
+            if arm_id not in retired:
+                return RuntimeSelection(decision_id=None, arm_id=arm_id, params=arm.params)
+        return None
 
     def propose(self, request: ArmRequest, uniform: float) -> tuple[PolicyVersion, NewDecision]:
         """Return a policy and a decision by it, not logged yet.
@@ -324,7 +327,8 @@ class Bandit:
     def _on_offer(self, all_arms: Sequence[StoredArm]) -> tuple[StoredArm, ...]:
         arms = tuple(arm for arm in all_arms if not arm.is_retired)
         if not arms:
-            raise NoArmsError(f"all arms of `{self.system}` / `{self.agent_type}` are retired")
+            name = f"`{self.system}` / `{self.agent_type}`"
+            raise NoArmsError(f"all arms of {name} are retired: `convergence arms add` offers one")
         return arms
 
     def _stored_version(self, group: Group) -> PolicyVersion | None:

@@ -159,6 +159,18 @@ def test_a_request_is_served_and_its_reward_learned(system: str):
     assert convergence.runtime_get_decision_sync(system, user_id="another", **of_id) is None
 
 
+def test_a_default_arm_that_was_retired_serves_no_more(system: str):
+    first, second = (arm["arm_id"] for arm in convergence.runtime_arms_sync(system))
+    convergence.runtime_retire_arm_sync(system, first)
+    assert {select(system).arm_id for _ in range(5)} == {second}
+    convergence.runtime_retire_arm_sync(system, second)
+    with pytest.raises(LookupError, match="are retired"):
+        select(system)
+    arm = {"arm_id": second, "params": {"model": "large"}}
+    convergence.runtime_offer_arms_sync(system, [arm])
+    assert select(system).arm_id == second
+
+
 def test_the_async_functions_do_the_same(system: str):
     async def serve() -> dict[str, object]:
         chosen = await convergence.runtime_select(system, user_id="u")
@@ -179,6 +191,8 @@ def test_the_async_functions_do_the_same(system: str):
         ({"signals": {"quality": 0.5}, "reward": 0.3}, 0.5),
         ({"signals": {"other": 0.5}, "reward": 0.3}, 0.3),
         ({"reward": True}, 1.0),
+        ({"engagement_score": False}, 0.0),
+        ({"signals": {"quality": True}}, 1.0),
         ({"reward": Decimal("0.3"), "cost": Decimal("0.01")}, 0.3),
         ({"reward": np.float32(0.5), "metadata": {"n": np.int64(3)}}, 0.5),
         ({"signals": {"quality": np.float32(0.5)}}, 0.5),

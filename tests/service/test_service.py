@@ -112,6 +112,23 @@ def test_a_request_is_served_rewarded_and_seen(admin: Client, arms: list[str], s
     assert raw.status_code == 404
 
 
+def test_truth_values_and_retired_defaults_are_treated_as_in_python(
+    admin: Client, store: RuntimeStore
+):
+    arm = RuntimeArm(arm_id="a", params={"model": "a"})
+    Systems(store).configure(RuntimeConfig(system="bot", default_arms=(arm,)))
+    chosen = admin.select("bot", user_id="u")
+    with pytest.raises(ServiceRefusedError, match="does not match the schema"):
+        admin.update("bot", decision_id=chosen.decision_id, reward=True, cost=True)
+    told = admin.update(
+        "bot", decision_id=chosen.decision_id, reward=True, signals={"solved": True}
+    )
+    assert (told.status, told.reward) == ("ok", 1.0)
+    assert admin.retire("bot", "a")
+    with pytest.raises(ServiceRefusedError, match="are retired"):
+        admin.select("bot", user_id="u")
+
+
 def test_a_name_asked_twice_is_answered_alike(service: Service, admin: Client, arms: list[str]):
     def ask(key: str, user: str = "u") -> httpx.Response:
         return httpx.post(

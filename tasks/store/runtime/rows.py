@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict
 
-from convergence_core.field_types import Amount, Name, Share, StrictNumber, storable
+from convergence_core.field_types import Amount, Name, Outcome, Score, storable
 from convergence_core.gate.guardrails import Guardrail
 from convergence_core.records import Json, fields_of
 from tasks.secrets.process_redaction import stored_json
@@ -153,12 +153,12 @@ class Reward:
     """User whom the decision served; ``None`` for the user in the decision."""
     decision_id: Name | None
     """``None`` if a default arm served."""
-    reward: StrictNumber | None = None
-    """In [0, 1]."""
-    signals: Annotated[Mapping[str, StrictNumber], AfterValidator(storable)] | None = None
+    reward: Outcome | None = None
+    """In [0, 1]; true is 1, here and in signals and scores."""
+    signals: Annotated[Mapping[str, Outcome], AfterValidator(storable)] | None = None
     """Measured numbers, by the names of the system's `reward_metrics`, in [0, 1], and `guardrails`."""
-    engagement_score: Share | None = None
-    grading_score: Share | None = None
+    engagement_score: Score | None = None
+    grading_score: Score | None = None
     metadata: Annotated[Mapping[str, Any], AfterValidator(storable)] | None = None
     """Stored beside the reward."""
     cost: Amount | None = None
