@@ -19,7 +19,6 @@ None of them knows a clock: times are arguments, in seconds of any clock that ne
 
 import math
 import re
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -141,17 +140,13 @@ class BreakerRules:
     """Failed probes after which it is given up: three minutes."""
     n_first_probes: int = 4
     """The same for an endpoint that has never answered, most likely a wrong address: 15 s."""
-    n_of_one_setting: int = 1024
-    """Failures in a row after which all count, also those of one setting. If seven of 20 candidates
-    share a bad value and come last, 18 test cases with four attempts each give 500 failures in a row.
-    """
+    most_failures: int = 64
+    """The same after controls: each that is answered doubles ``n_failures``, up to this."""
     n_refusals: int = 3
     """Refusals after which an endpoint that has never answered is given up."""
 
 
 _DEFAULT_RULES = BreakerRules()
-_N_ANSWERS: Final = 100
-"""Latest answers whose origins are kept: they show what else the endpoint serves."""
 
 
 class Breaker:
@@ -160,13 +155,9 @@ class Breaker:
     Calls in flight when it opens are probes of their own: an answer of theirs closes it, and the
     probe proper waits until they have ended, so that it is always known whose end one sees.
 
-    A call's *origin* is what may make it fail while others succeed: its test case, and each of its
-    parameters with its value. Two kinds of failures are not counted, since the endpoint may well
-    answer others: those with a part that failed before while others were answered and that none of
-    the 100 latest answers has, and a row whose common parts none of these has together. So a dead
-    endpoint is given up after ``n_failures`` and ``n_probes`` (16 calls) if it has answered such
-    calls before. Otherwise all failures count after ``n_of_one_setting`` without an answer, and it is
-    given up after at most 1,040 calls and those in flight.
+    A *control* is a probe by a request that was answered before. If it fails, so does the endpoint,
+    which is given up after ``n_failures`` and ``n_probes`` (16 calls). If it is answered, the
+    failures are of the settings asked: they end nothing, and the next control waits for twice as many.
     """
 
     def __init__(
@@ -180,7 +171,7 @@ class Breaker:
         self.verdict: str | None = None
         """Why it is dead, in words."""
         self.n_failed = 0
-        """Failures since the last answer, without those that are not counted."""
+        """Failures since the last answer."""
         self.absent: str | None = None
         """Service of this machine that was not started, in words; ``None`` if the last failure was
         another."""
@@ -189,15 +180,8 @@ class Breaker:
         self._rules = rules
         self.has_answered = False
         """Whether it has ever dealt with a request."""
-        self._shared: frozenset[str] = frozenset()
-        """What the origins of all failures since the last answer have in common."""
-        self._failing: frozenset[str] = frozenset()
-        """Parts of these origins."""
-        self._suspects: frozenset[str] = frozenset()
-        """Parts that failed before an answer of another origin, and that recent answers lack."""
-        self._answers: deque[frozenset[str]] = deque(maxlen=_N_ANSWERS)
-        self._n_unanswered = 0
-        """Failures since the last answer, all of them."""
+        self._most = rules.n_failures
+        """Failures in a row after which it opens."""
         self._n_refused = 0
         self._n_probes = 0
         self._retry_s = -math.inf
@@ -221,48 +205,31 @@ class Breaker:
         if self.state == "half_open":
             self.state = "open"
 
-    def answered(self, *, is_success: bool = True) -> bool:
+    def answered(self, *, is_success: bool = True, is_control: bool = False) -> bool:
         """Take in any sign of life; return whether this closed it.
 
         Args:
             is_success: whether the request was dealt with; a 429 only says that somebody is there.
+            is_control: whether it was asked as a probe, after others had failed.
         """
         if self.state == "dead":
             return False
         was_open = self.state != "closed"
         self.state = "closed"
-        self.n_failed = self._n_unanswered = self._n_probes = 0
-        self._suspects = (self._suspects | self._failing).difference(*self._answers)
-        self._failing = frozenset()
+        self.n_failed = self._n_probes = 0
+        rules = self._rules
+        self._most = min(2 * self._most, rules.most_failures) if is_control else rules.n_failures
         if is_success:
             self.has_answered = True
             self._n_refused = 0
         return was_open
 
-    def served(self, origin: frozenset[str]) -> None:
-        """Take in whose call was answered, now or before this process."""
-        self._answers.append(origin)
-        self._suspects -= origin
-
-    def failed(self, why: str, now_s: float, origin: frozenset[str] = frozenset()) -> bool:
+    def failed(self, why: str, now_s: float) -> bool:
         """Take in a failure; return whether this opened it (again)."""
         rules = self._rules
         self.absent = None if self.has_answered else self._absent_service(why)
-        self._n_unanswered += 1
-        may_be_of_one_setting = (
-            self.absent is None and self._n_unanswered <= rules.n_of_one_setting
-        )
-        if may_be_of_one_setting and not self._suspects.isdisjoint(origin):
-            self.unused()
-            return False
-        self._shared = self._shared & origin if self.n_failed else origin
-        self._failing |= origin
         self.n_failed += 1
-        n_failures = rules.n_failures if self.absent is None else 1
-        if may_be_of_one_setting and self._is_of_one_setting():
-            self.state, self._n_probes = "closed", 0
-            return False
-        if self.state == "closed" and self.n_failed >= n_failures:
+        if self.state == "closed" and self.n_failed >= (self._most if self.absent is None else 1):
             self._opened_s = now_s
         elif self.state == "half_open":
             self._n_probes += 1
@@ -293,10 +260,6 @@ class Breaker:
             self.state = "dead"
             none = "" if self.has_answered else " and has answered none"
             self.verdict = f"{self._host} refused {self._n_refused} calls{none}. {why}"
-
-    def _is_of_one_setting(self) -> bool:
-        """Whether the failures in a row share parts that no recent answer has together."""
-        return bool(self._answers) and not any(self._shared <= origin for origin in self._answers)
 
     def _give_up(self, why: str, now_s: float) -> None:
         self.state = "dead"

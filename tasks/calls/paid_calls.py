@@ -28,7 +28,7 @@ from convergence_core.errors import (
 )
 from convergence_core.events import BudgetWarned, CallEnded
 from convergence_core.ports import StoredAnswer
-from convergence_core.records import Json, Reply, fields_of
+from convergence_core.records import Json, Reply, canonical_json, fields_of, sha256_hex
 from tasks.calls.journal_batches import JournalQueue
 from tasks.calls.outcomes import (
     AttemptRecord,
@@ -40,6 +40,7 @@ from tasks.calls.outcomes import (
     paid_by_parts,
     record_of,
     redacted,
+    reply_of,
     reply_outcome,
     settle_reservation,
     settlement_of,
@@ -103,6 +104,8 @@ class Calls:
     """Of jitter in pauses, no part of any result."""
     _in_flight: set[PendingCall] = field(default_factory=set, init=False)
     """Calls that hold a part of the budget, until they have ended or pause."""
+    _answered: dict[EndpointLimiter | None, PendingCall] = field(default_factory=dict, init=False)
+    """Limiter → a call of it that was answered; see ``Breaker``."""
     _same: dict[str, list[PendingCall]] = field(default_factory=dict, init=False)
     """Key of a call in flight → others that wait for its answer."""
     _pausing: dict[PendingCall, asyncio.TimerHandle] = field(default_factory=dict, init=False)
@@ -244,12 +247,47 @@ class Calls:
                 self._leave_unused(call)
             if isinstance(reservation, Wait):
                 return None  # what is reserved may be given back: whoever does looks here again
-            call.reservation = reservation
-            del lane.ready[index]
+            control = self._control(call) if isinstance(reservation, Reservation) else None
+            if control is not None and isinstance(reservation, Reservation):
+                self.budget.release(reservation)
+                call = control
+            else:
+                call.reservation = reservation
+                del lane.ready[index]
             self._same[call.key] = []
             self._in_flight.add(call)
             return call
         return None
+
+    def _control(self, call: PendingCall) -> PendingCall | None:
+        """Return what is asked in a probe's place: a request that was answered before, if there is one."""
+        limiter, now_us = call.limiter, self.now_us()
+        answered = self._answered.get(limiter)
+        if limiter is None or not limiter.is_probing or answered is None:
+            return None
+        reservation = self.budget.reserve(answered.paid.worst, now_us / 1e6)
+        if not isinstance(reservation, Reservation):
+            return None
+        key = sha256_hex(canonical_json([answered.key, now_us]))
+        control = PendingCall(
+            lane=call.lane,
+            paid=answered.paid,
+            intent=replace(
+                answered.intent,
+                call_key=key,
+                eval_id=key[:24],
+                generation=call.intent.generation,
+            ),
+            request_text=answered.request_text,
+            send=answered.send,
+            keep=_without_text,
+            limiter=limiter,
+            limits=limiter,
+            reservation=reservation,
+            is_control=True,
+        )
+        control.future = self.loop.create_future()
+        return control
 
     def _enter(self, limiter: EndpointLimiter) -> bool:
         """Pass a limiter, or make sure to look again when it opens."""
@@ -327,11 +365,10 @@ class Calls:
             self._pause(call, min(longest_s, first_s * 2.0 ** min(call.n_busy, 10)))
             call.n_busy += 1
 
-    @staticmethod
-    def _replay(call: PendingCall, answer: StoredAnswer) -> CallOutcome:
+    def _replay(self, call: PendingCall, answer: StoredAnswer) -> CallOutcome:
         """Return the end of a call that the journal has an answer of: exactly as the first time."""
-        if call.limiter is not None:
-            call.limiter.served(call.origin)
+        if reply_of(answer.outcome) is not None:
+            self._answered.setdefault(call.limiter, call)
         return CallOutcome(record=record_of(answer, call.intent), stored=answer.outcome)
 
     async def _call(self, call: PendingCall, reservation: Reservation, attempt: int) -> None:
@@ -402,13 +439,15 @@ class Calls:
         """Settle the reservation and tell the limiter, as soon as the end is known."""
         if not call.is_composed:
             settle_reservation(self.budget, reservation, ending)
+        if isinstance(ending, Reply) and not (call.is_composed or call.is_control):
+            self._answered[call.limiter] = call
         if call.limiter is not None:
             call.limiter.leave(
                 None if isinstance(ending, Reply) else ending,
                 self.loop.time(),
                 candidate_id=call.candidate_id,
                 model=call.model_choice,
-                origin=call.origin,
+                is_control=call.is_control,
             )
             self._check_address(call.limiter)
         if self.on_warning is not None:
@@ -494,7 +533,7 @@ class Calls:
 
     def _retry(self, call: PendingCall, fault: InfrastructureFault) -> None:
         """Ask again later, or end the call with its fault when that is of no use."""
-        delay_s = self._delay_s(call, fault)
+        delay_s = None if call.is_control else self._delay_s(call, fault)
         if delay_s is None:
             self._give_up(call)
         else:
@@ -527,6 +566,10 @@ class Calls:
             most = 1 + max_retries + max_waits
             call.limiter.report_wait(delay_s, self.loop.time(), n_attempts=n_tries, most=most)
         return delay_s
+
+
+async def _without_text(reply: Reply) -> Json:
+    return reply_outcome(replace(reply, value=None, thinking=None, extra={}))
 
 
 def _refused(call: PendingCall, exhausted: Exhausted) -> CallOutcome:

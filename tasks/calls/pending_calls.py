@@ -133,8 +133,8 @@ class PendingCall:
     """Whose cell it is for; empty: no candidate's."""
     model_choice: str = ""
     """The candidate's parameter ``model``; empty: it has none, or the call is no target's."""
-    origin: frozenset[str] = frozenset()
-    """Its test case, and each of its parameters with its value; see ``Breaker``."""
+    is_control: bool = False
+    """Whether it only shows that its endpoint answers; see ``Breaker``."""
     send: Callable[[], Awaitable[Reply]]
     keep: Keep | None = None
     """``None`` if the whole answer is kept."""
@@ -232,13 +232,6 @@ class RunContext:
             intent=intent,
             request_text=text,
             candidate_id=cell.candidate_id,
-            origin=frozenset(
-                {
-                    f"candidate {cell.candidate_id}",
-                    f"case {cell.case_id}",
-                    f"model {paid.model}",
-                }
-            ),
             send=paid.send,
         )
 

@@ -176,6 +176,11 @@ class EndpointLimiter:
         return self._breaker.has_answered
 
     @property
+    def is_probing(self) -> bool:
+        """Whether the call that has entered is a probe."""
+        return self._breaker.state == "half_open"
+
+    @property
     def failing_candidates(self) -> Set[str]:
         """Candidates to ask after others: nothing was found for them, or the endpoint seems down."""
         missed = frozenset() if self.has_answered else self._address.candidates
@@ -221,7 +226,7 @@ class EndpointLimiter:
         *,
         candidate_id: str = "",
         model: str = "",
-        origin: frozenset[str] = frozenset(),
+        is_control: bool = False,
     ) -> None:
         """Leave with the end of a call.
 
@@ -230,7 +235,7 @@ class EndpointLimiter:
             now_s: by the clock of the calls.
             candidate_id: whose call it was.
             model: the candidate's parameter ``model``; empty: it has none.
-            origin: see ``Breaker``.
+            is_control: whether it was a control; see ``Breaker``.
         """
         n_in_flight = self.n_in_flight
         self.n_in_flight -= 1
@@ -263,13 +268,9 @@ class EndpointLimiter:
             else:
                 self._aimd.ended()
             self._note_failing(meaning, candidate_id)
-            self._update_breaker(meaning, fault, now_s, origin)
+            self._update_breaker(meaning, fault, now_s, is_control=is_control)
         if self._breaker.verdict is not None:
             self._give_up(self._breaker.verdict)
-
-    def served(self, origin: frozenset[str]) -> None:
-        """Take in that a call of this origin was answered; see ``Breaker.served``."""
-        self._breaker.served(origin)
 
     def give_up_address(self, *, others_wait: bool) -> bool:
         """Give the endpoint up if its address is wrong for every candidate; return whether it is.
@@ -348,20 +349,20 @@ class EndpointLimiter:
         meaning: _Meaning,
         fault: EvaluationFault | None,
         now_s: float,
-        origin: frozenset[str],
+        *,
+        is_control: bool,
     ) -> None:
         breaker = self._breaker
-        if meaning == "answered":
-            breaker.served(origin)
         if meaning == "unsent":
             breaker.unused()
         elif meaning in ("answered", "alive", "throttled", "not_found"):
-            if breaker.answered(is_success=meaning == "answered"):
-                self._report(f"{self._endpoint} answers again")
+            if breaker.answered(is_success=meaning == "answered", is_control=is_control):
+                others = "another request, so the settings that failed are at fault"
+                self._report(f"{self._endpoint} answers {others if is_control else 'again'}")
         elif meaning == "refused":
             is_final = fault is not None and fault.error_type in _SPENT
             breaker.refused(str(fault), is_final=is_final)
-        elif breaker.failed(str(fault), now_s, origin):
+        elif breaker.failed(str(fault), now_s):
             after_s = breaker.wait_s(now_s, 0)
             failed = f"{breaker.n_failed} calls in a row failed"
             reason = "" if breaker.absent else f": {fault}"

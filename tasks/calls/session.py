@@ -244,5 +244,4 @@ class EvaluationSession:
             paid, cell, lane=TARGET_LANE, eval_id=eval_id, generation=job.generation
         )
         call.model_choice = str(params.get("model", ""))
-        call.origin |= {f"{name}={value!r}" for name, value in params.items()}
         return PendingCell(job, index, cell, case, call)

@@ -211,34 +211,6 @@ def test_three_refused_keys_before_any_answer_end_it_with_the_name_of_the_variab
     assert [text.startswith(one.rstrip(".")) for one in reported] == [True]
 
 
-def test_an_endpoint_that_dies_is_given_up_though_some_settings_failed_before():
-    """Calls of a setting that had failed before say nothing; those of others do."""
-    limiter, now_s = limiter_of(8), 0.0
-
-    def leave(fault: EvaluationFault | None, *origin: str) -> None:
-        nonlocal now_s
-        while (wait_s := limiter.enter(now_s)) is not None:
-            now_s += wait_s
-        limiter.leave(fault, now_s, origin=frozenset(origin))
-
-    for number in range(20):
-        leave(failed(), "k=3", f"t={number}")
-        leave(failed(), "k=4", f"t={number}")
-        leave(None, "k=1", f"case {number}")
-        leave(None, "k=2", f"case {number}")
-    for _ in range(100):
-        leave(failed(), "k=3")
-        leave(failed(), "k=4")
-    assert limiter.enter(now_s) is None
-    limiter.leave_unused()
-    died_s = now_s
-    with contextlib.suppress(EndpointDownError):
-        for number in range(30):
-            leave(failed(), f"k={number % 4}", f"case {number}")
-    assert "does not answer any more: 16 calls in a row failed" in down_text(limiter)
-    assert now_s - died_s == pytest.approx(183.0)
-
-
 def test_one_request_that_is_asked_to_wait_for_hours_ends_nothing_but_a_row_of_them_does():
     limiter = limiter_of(8)
     for _ in range(20):

@@ -1,8 +1,6 @@
 """Concurrency, pauses and breaker, with times that the test makes up."""
 
 import math
-import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, strategies as st
@@ -321,102 +319,54 @@ def test_whatever_happens_it_is_never_stuck(ends):
             now_s += 1.0
 
 
-# -- breaker: failures of one setting, and an endpoint that dies after any answers
-
-DEAD_AFTER = 1_040
-"""Calls in a row that an endpoint fails before it is given up: 1,024 at most, 8, and 8 probes."""
-Origin = frozenset[str]
+# -- breaker: controls
 
 
-def origin(candidate: int | str, case: int, **params: object) -> Origin:
-    settings = {f"{name}={value!r}" for name, value in params.items()}
-    return frozenset({f"candidate {candidate}", f"case {case}", "model m", *settings})
-
-
-def answer(breaker: Breaker, *origins: Origin) -> None:
-    for one in origins:
-        breaker.served(one)
-        breaker.answered()
-
-
-def n_calls_until_dead(breaker: Breaker, origin_of: Callable[[int], Origin]) -> int:
-    now_s = 0.0
-    for number in range(2 * DEAD_AFTER):
+def until_dead_or(most: int, breaker: Breaker, *, control: bool | None) -> tuple[int, int]:
+    """Fail calls in a row; return how many, and of them controls, which are answered or not (`control`)."""
+    now_s, n_calls, n_controls = 0.0, 0, 0
+    while breaker.state != "dead" and n_calls < most:
         now_s += breaker.wait_s(now_s, 0)
         breaker.started()
-        breaker.failed("HTTP 503", now_s, origin_of(number))
-        if breaker.state == "dead":
-            return number + 1
-    pytest.fail("it is never given up")
-
-
-def search(number: int) -> Origin:
-    return origin(number % 20, number % 9, t=number % 20, model="AB"[number % 2])
-
-
-def test_one_failure_before_an_answer_changes_nothing_for_an_endpoint_that_dies():
-    breaker = Breaker("https://host")
-    answer(breaker, *map(search, range(40)))
-    breaker.failed("HTTP 503", 0.0, search(3))
-    answer(breaker, search(4))
-    assert n_calls_until_dead(breaker, search) == 16
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_an_endpoint_that_dies_after_failing_every_other_call_is_given_up(seed: int):
-    breaker, rng = Breaker("https://host"), random.Random(seed)
-    cells = [origin(c, case, t=c) for c in range(20) for case in range(18)]
-    rng.shuffle(cells)
-    answer(breaker, *cells[:200])
-    for cell in cells[200:240]:
-        if rng.random() < 0.5:
-            breaker.failed("HTTP 503", 0.0, cell)
+        n_calls += 1
+        is_probe = breaker.state == "half_open"
+        n_controls += is_probe
+        if is_probe and control:
+            breaker.answered(is_control=True)
         else:
-            answer(breaker, cell)
-    answer(breaker, cells[240])
-    assert n_calls_until_dead(breaker, lambda number: cells[(241 + number) % 360]) == 16
+            breaker.failed("HTTP 503", now_s)
+    return n_calls, n_controls
 
 
-ASKED: dict[str, tuple[Callable[[int], Origin], int]] = {
-    "converged": (lambda n: origin(100 + n % 20, n % 9, t=100 + n, model="A"), 16),
-    "final test": (lambda n: origin("cb"[n % 2], n % 30, t=3, model="AB"[n % 2]), 16),
-    "one known candidate left": (lambda n: origin(3, n % 30, t=3, model="B"), 16),
-    "one new candidate left": (lambda n: origin("c", n % 30, t=3, model="A"), DEAD_AFTER),
-    "one new cell left": (lambda n: origin("c", 4, t=3, model="A"), DEAD_AFTER),
-}
-
-
-@pytest.mark.parametrize("name", ASKED)
-@pytest.mark.parametrize("is_resumed", [False, True])
-def test_an_endpoint_that_dies_is_given_up_whatever_all_that_is_asked_shares(
-    name: str, is_resumed: bool
-):
+def test_an_endpoint_that_dies_is_given_up_soon_whatever_is_asked():
     breaker = Breaker("https://host")
-    for stored in map(search, range(200)):
-        if is_resumed:
-            breaker.served(stored)
-        else:
-            answer(breaker, stored)
-    asked, most = ASKED[name]
-    assert n_calls_until_dead(breaker, asked) <= most
+    breaker.answered()
+    assert until_dead_or(100, breaker, control=False) == (16, 8)
 
 
-def test_an_endpoint_that_dies_is_given_up_though_all_that_is_asked_failed_before():
+def test_settings_that_fail_end_nothing_while_controls_are_answered_and_these_become_rare():
     breaker = Breaker("https://host")
-    for number in range(20):
-        breaker.failed("HTTP 503", 0.0, origin(number, number, k=3))
-        answer(breaker, origin(number + 50, number + 50, k=1))
-    assert n_calls_until_dead(breaker, lambda n: origin(n % 20, n % 20, k=3)) == DEAD_AFTER
+    breaker.answered()
+    n_calls, n_controls = until_dead_or(5_000, breaker, control=True)
+    assert (n_calls, breaker.state != "dead") == (5_000, True)
+    assert n_controls == 4 + (5_000 - 4 - 120) // 65 == 79
 
 
-def test_any_answer_begins_the_count_of_failures_of_one_setting_anew():
+def test_an_endpoint_that_dies_after_settings_failed_is_given_up_all_the_same():
     breaker = Breaker("https://host")
-    answer(breaker, *map(search, range(40)))
-    for _ in range(3):
-        for number in range(1_024):
-            breaker.failed("HTTP 503", 0.0, origin("c", number % 30, k=3))
-            assert breaker.state == "closed"
-        breaker.answered(is_success=False)
+    breaker.answered()
+    until_dead_or(2_000, breaker, control=True)
+    n_calls, _ = until_dead_or(200, breaker, control=False)
+    assert breaker.state == "dead"
+    assert n_calls <= 64 + 8
+
+
+def test_an_answer_that_is_no_control_makes_it_as_wary_as_before():
+    breaker = Breaker("https://host")
+    breaker.answered()
+    until_dead_or(2_000, breaker, control=True)
+    breaker.answered()
+    assert until_dead_or(100, breaker, control=False) == (16, 8)
 
 
 def test_a_bucket_holds_one_seconds_worth_and_says_how_long_to_wait():
