@@ -255,11 +255,11 @@ def _is_answer(text: str, kind: str) -> bool:
     cut_off = ("{", "[", '"', "<") if kind == "text/html" else ("{", "[", '"')
     if not words or not is_text or (kind != "text/plain" and words.startswith(cut_off)):
         return False
-    page = _PAGE.match(text[:_HEAD_CHARS])
+    page = _PAGE.match(text, 0, _HEAD_CHARS)
     if page is None:
         return True
-    shown = page[1] or re.sub(_HIDDEN, " ", text[:_HEAD_CHARS])
-    return _FAILURE.search(" ".join(shown.split())[:_SHOWN_CHARS]) is None
+    shown = page[1] or re.sub(_HIDDEN, " ", page.string[: page.endpos])
+    return _FAILURE.search(" ".join(shown.split()), 0, _SHOWN_CHARS) is None
 
 
 def _json_of(response: httpx.Response) -> object:

@@ -117,12 +117,10 @@ def test_truth_values_and_retired_defaults_are_treated_as_in_python(
 ):
     arm = RuntimeArm(arm_id="a", params={"model": "a"})
     Systems(store).configure(RuntimeConfig(system="bot", default_arms=(arm,)))
-    chosen = admin.select("bot", user_id="u")
+    decision_id = admin.select("bot", user_id="u").decision_id or ""
     with pytest.raises(ServiceRefusedError, match="does not match the schema"):
-        admin.update("bot", decision_id=chosen.decision_id, reward=True, cost=True)
-    told = admin.update(
-        "bot", decision_id=chosen.decision_id, reward=True, signals={"solved": True}
-    )
+        admin.update("bot", decision_id=decision_id, reward=True, cost=True)
+    told = admin.update("bot", decision_id=decision_id, reward=True, signals={"solved": True})
     assert (told.status, told.reward) == ("ok", 1.0)
     assert admin.retire("bot", "a")
     with pytest.raises(ServiceRefusedError, match="are retired"):

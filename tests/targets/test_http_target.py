@@ -2,6 +2,8 @@
 
 import base64
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -191,6 +193,10 @@ def test_the_page_of_a_proxy_is_missing_with_status_200_too(kind, head):
     assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
 
 
+def always(answer: Answer) -> Callable[[Any], Answer]:
+    return lambda _: answer
+
+
 PAGE = "<!doctype html><html><head><title>{}</title></head><body><h1>{}</h1></body></html>"
 
 
@@ -211,9 +217,9 @@ def test_the_title_of_a_page_tells_a_failure_from_an_answer(kind, title):
     fault = fault_of(Answer(PAGE.format(title, "Oops").encode(), headers=headers))
     assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
     for answer in ("Sales 2024", "450 recipes", "Our forbidden planet", "", "Time at work"):
-        page = PAGE.format(answer, answer)
-        with LoopbackServer(lambda _, page=page: Answer(page.encode(), headers=headers)) as server:
-            assert ask(http_api(server.url)).value == page
+        page = Answer(PAGE.format(answer, answer).encode(), headers=headers)
+        with LoopbackServer(always(page)) as server:
+            assert ask(http_api(server.url)).value == page.body.decode()
 
 
 @pytest.mark.parametrize("kind", ["", "text/html; charset=utf-8", "text/markdown"])
