@@ -89,10 +89,6 @@ class NotebookView:
         """Return the front of a Pareto run."""
         return self._plot("front")
 
-    def plot_spend(self) -> "Figure":
-        """Return calls and dollars by generation."""
-        return self._plot("spend")
-
     def _plot(self, name: Any) -> "Figure":
         from tasks.report.stills import figure_of  # noqa: PLC0415 - as above
 

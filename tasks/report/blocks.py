@@ -193,7 +193,7 @@ class Layer:
     """Marks of one look. A line also shows its points if they have tips and are few."""
 
     points: tuple[Point, ...]
-    mark: Literal["dots", "line", "steps", "band"] = "dots"
+    mark: Literal["dots", "line", "band"] = "dots"
     """A band lies between the ends on y."""
     colour: Literal["winner", "default", "dot", "ink", "muted"] = "winner"
     label: str = ""
@@ -202,8 +202,6 @@ class Layer:
     weight: Literal["faint", "plain", "strong"] = "plain"
     is_hollow: bool = False
     is_dashed: bool = False
-    is_right: bool = False
-    """Whether the right axis measures it."""
 
 
 MOST_MARKED = 40
@@ -220,7 +218,6 @@ class Plot:
     """What it shows, for people who do not see it."""
     x: Axis = Axis()
     y: Axis = Axis()
-    right: Axis | None = None
     layers: tuple[Layer, ...]
     heading: str = ""
     """Text above a small plot, one of many; empty: a large plot."""

@@ -38,14 +38,7 @@ from tasks.report.blocks import (
 )
 from tasks.report.explanation import explanation_blocks
 from tasks.report.phrases import clean, short
-from tasks.report.plots import (
-    has_points,
-    holdout_of,
-    learning_curve,
-    plots_of,
-    spend,
-    tradeoff_metrics,
-)
+from tasks.report.plots import has_points, holdout_of, learning_curve, plots_of, tradeoff_metrics
 from tasks.report.tables import costs, leaderboard_grid
 
 DETAILS = Heading("Details")
@@ -434,15 +427,15 @@ def course_blocks(
     """
     if not curve:
         return []
-    plots = [plot for plot in (learning_curve(curve, holdout), spend(curve)) if has_points(plot)]
-    blocks: list[Block] = [Heading("Search by generation"), Plots(tuple(plots))]
-    if len(plots) > 1:
+    plot = learning_curve(curve, holdout)
+    blocks: list[Block] = [Heading("Search by generation")]
+    if has_points(plot):
         text = (
             "The line is the posterior mean of the recommendation after each generation, with its "
             f"{number_text.percent(level)} interval, from the search's evaluations alone: biased upward "
             "by selection. The dashed line is the average posterior mean of the generation's configurations."
         )
-        blocks.append(Paragraph((text,), "caption"))
+        blocks += [Plots((plot,)), Paragraph((text,), "caption")]
     columns: dict[str, Callable[[CurvePoint], Inline]] = {
         "generation": lambda point: str(point.generation),
         "evaluations": lambda point: f"{point.n_evaluations:,}",

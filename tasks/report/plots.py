@@ -7,13 +7,11 @@ from typing import Literal, TypeAlias
 from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.records import Role
 from convergence_core.result import CurvePoint, Estimate, FrontPoint, RunResult
-from convergence_core.result.number_text import interval, percent, usd
+from convergence_core.result.number_text import interval, percent
 from tasks.report.blocks import Axis, Layer, Plot, Point
 from tasks.report.phrases import best_label, clean, named_label, short
 
-PlotName: TypeAlias = Literal[
-    "estimates", "learning_curve", "spend", "tradeoffs", "front", "shares"
-]
+PlotName: TypeAlias = Literal["estimates", "learning_curve", "tradeoffs", "front", "shares"]
 
 MAX_EFFECTS = 24
 """Parameters plotted; those of the largest shares come first."""
@@ -35,7 +33,6 @@ def plots_of(result: RunResult, *names: PlotName) -> tuple[Plot, ...]:
         "front": _front,
         "tradeoffs": _tradeoffs,
         "learning_curve": lambda result: learning_curve(result.curve, holdout_of(result)),
-        "spend": lambda result: spend(result.curve),
     }
     plots = (declared[name](result) for name in names)
     return tuple(plot for plot in plots if plot is not None and has_points(plot))
@@ -141,40 +138,6 @@ def learning_curve(curve: Sequence[CurvePoint], holdout: Estimate | None = None)
         title="Mean reward by generation",
         x=_generations(curve),
         y=Axis(title="mean reward"),
-        layers=tuple(layers),
-    )
-
-
-def spend(curve: Sequence[CurvePoint]) -> Plot:
-    """Return calls and dollars so far by generation."""
-
-    def tip(point: CurvePoint) -> str:
-        money = "" if point.cumulative_usd is None else f", {usd(point.cumulative_usd)}"
-        return f"generation {point.generation}: {point.cumulative_calls:,} calls so far{money}"
-
-    calls = tuple(Point(x=p.generation, y=p.cumulative_calls, tip=tip(p)) for p in curve)
-    dollars = tuple(
-        Point(x=p.generation, y=p.cumulative_usd) for p in curve if p.cumulative_usd is not None
-    )
-    layers = [Layer(points=calls, mark="steps", colour="dot", label="calls so far")]
-    if dollars:
-        label = "USD so far, known prices"
-        layers.append(
-            Layer(
-                points=dollars,
-                mark="steps",
-                colour="default",
-                is_dashed=True,
-                is_right=True,
-                label=label,
-            )
-        )
-    return Plot(
-        name="spend",
-        title="Calls by generation",
-        x=_generations(curve),
-        y=Axis(title="calls so far", kind="whole", low=0),
-        right=Axis(title="USD so far", low=0) if dollars else None,
         layers=tuple(layers),
     )
 

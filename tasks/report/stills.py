@@ -19,7 +19,6 @@ _PNG_SIZE = (6.4, 3.2)
 _NEEDS: Mapping[PlotName, str] = {
     "estimates": "a recommended configuration",
     "learning_curve": "a generation after which something was known",
-    "spend": "a generation",
     "tradeoffs": "two metrics measured of one configuration",
     "front": "a Pareto run with a front",
     "shares": "an explanation of what the parameters do",
@@ -71,16 +70,10 @@ def learning_curve_png(result: RunResult) -> bytes:
 
 def _draw(figure: "Figure", plot: Plot) -> None:
     axes = figure.subplots()
-    right = None
-    if plot.right is not None:
-        right = axes.twinx()
-        right.grid(visible=False)
     for layer in plot.layers:
-        _draw_layer(right if layer.is_right and right is not None else axes, layer)
+        _draw_layer(axes, layer)
     _set_axis(axes, plot.x, "x")
     _set_axis(axes, plot.y, "y")
-    if right is not None and plot.right is not None:
-        _set_axis(right, plot.right, "y")
     axes.set_title(plot.heading)
     labels = [layer.label for layer in plot.layers if layer.label]
     if len(labels) > 1:
@@ -114,7 +107,6 @@ def _draw_layer(axes: "Axes", layer: Layer) -> None:
         label=layer.label or None,
         linestyle="none" if is_dots else (0, (4, 2)) if layer.is_dashed else "solid",
         linewidth=0.9 if is_faint else 1.4 if layer.is_dashed else 1.8,
-        drawstyle="steps-mid" if layer.mark == "steps" else "default",
         marker=_SHAPES[layer.shape] if is_marked else "",
         markersize=_SIZES[layer.weight],
         markerfacecolor=COLOURS["paper"] if layer.is_hollow else colour,

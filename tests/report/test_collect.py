@@ -371,7 +371,7 @@ def test_a_run_without_a_reward_has_no_winner(tmp_path):
 def test_a_collected_result_survives_json_and_can_be_reported(finished, told, tmp_path):
     result = finished()
     assert RunResult.from_json(canonical_json(result.to_json())) == result
-    assert "On the 4 held-out cases" in report_markdown(result)
-    assert report_html(result).count("data-plot=") == 7
+    assert "| held-out cases | measured | 4 |" in report_markdown(result)
+    assert report_html(result).count("data-plot=") == 6
     written = write_results(result, told.store, CONFIGURATION, tmp_path, cases=CASES)
     assert len(written.files) == 8

@@ -96,10 +96,9 @@ def test_the_sections_of_a_run_are_those_of_its_report(
     assert headings == [one for one in report if one not in {*_OF_OTHER_PAGES}]
     assert sections(page)["Result"].startswith(verdict_of(result).sentence.replace("`", ""))
     plots = {plot["name"]: plot for one in blocks if one["is"] == "Plots" for plot in one["plots"]}
-    assert {"estimates", "learning_curve", "spend", "shares", "effect0", "effect1"} <= set(plots)
+    assert {"estimates", "learning_curve", "shares", "effect0", "effect1"} <= set(plots)
     line = plots["learning_curve"]["layers"][1]["points"]
     assert [point["y"] for point in line] == [point.best_mean for point in result.curve]
-    assert plots["spend"]["layers"][0]["points"][-1]["y"] == result.curve[-1].cumulative_calls
 
 
 def test_the_leaderboard_has_every_candidate_with_the_reports_numbers(
