@@ -27,6 +27,9 @@ class GateReport:
     opponent: Literal["champion", "default"]
     """Whom it was compared with; the defaults until there is a champion."""
     opponent_id: str
+    champion_id: str | None = None
+    """The champion in production that the opponent is, whose id may be of another space; ``None``:
+    as ``opponent_id``."""
     n_cases: int
     """Held-out cases that both answered."""
     n_groups: int | None = None

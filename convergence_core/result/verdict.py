@@ -29,6 +29,8 @@ LEAST_LIKELY = 20
 """Held-out cases, or groups of them, below which nothing is called likely."""
 FREE = "a local function that reports no cost"
 """Why what it is asked counts as $0 where people read it; the ledger keeps that nothing was told."""
+LACK_TAG = "champion_not_compared"
+"""Tag of a run that says why its space does not hold the champion."""
 DEARER = 1.1
 """Times the other's price of an answer from which on one costs more."""
 
@@ -113,6 +115,12 @@ def verdict_of(result: RunResult) -> Verdict:
             f" Configured but never called: {names}; `convergence estimate` names the smallest "
             "budget that affords each."
         )
+    if lack := result.facts.get(LACK_TAG):
+        sentence += f" The champion was not compared: {lack}."
+        next_step = (
+            "Let `search_space` hold the champion's values, then run `convergence optimize` again."
+        )
+        command = None
     if is_offline(result) and kind not in {"nothing", "untested"}:
         next_step, command = AFTER_OFFLINE, None
     return Verdict(kind=kind, sentence=sentence, next_step=next_step, command=command)

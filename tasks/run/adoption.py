@@ -12,8 +12,9 @@ from typing import Literal
 from convergence_core.config import parse_stored
 from convergence_core.errors import ConfigurationError
 from convergence_core.ports import RunRecord
-from convergence_core.records import Candidate, canonical_json
+from convergence_core.records import Candidate, Params, canonical_json
 from convergence_core.result import RunResult
+from convergence_core.result.verdict import LACK_TAG
 from convergence_core.space import Space
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store, store_path
@@ -26,7 +27,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 from tasks.store.tables.parquet_store import ParquetStore
 
 Obstacle = Literal["is_champion", "changed"]
-"""``is_champion``: it is the champion already; ``changed``: it was compared with another champion."""
+"""``is_champion``: it is the champion already; ``changed``: it was not compared with the champion."""
 
 
 def awaits_adoption(record: RunRecord, result: RunResult) -> bool:
@@ -75,7 +76,8 @@ def obstacle(store: RuntimeStore, result: RunResult) -> Obstacle | None:
         return None
     if champion.candidate_id == best.candidate_id:
         return "is_champion"
-    return None if gate.opponent_id == champion.candidate_id else "changed"
+    compared = gate.champion_id or gate.opponent_id
+    return None if compared == champion.candidate_id else "changed"
 
 
 def describe_obstacle(why: Obstacle, result: RunResult) -> str:
@@ -84,8 +86,9 @@ def describe_obstacle(why: Obstacle, result: RunResult) -> str:
     if why == "is_champion":
         return f"{name} is the champion of {result.system} already."
     return (
-        f"The champion of {result.system} changed after {result.label} had ended, which was "
-        "compared with another one. Run `convergence optimize` again."
+        f"{result.label} was not compared with the champion of {result.system}: either it changed "
+        "after the run had begun, or the search space lacks one of its values. Run `convergence "
+        "optimize` again, with a space that holds the champion."
     )
 
 
@@ -168,24 +171,30 @@ def roll_back(store: RuntimeStore, system: str) -> Champion:
 
 TAG = "champion"
 """Tag of a run that holds the champion's parameters, as JSON."""
+ID_TAG = "champion_id"
+"""Tag of a run that holds the id of the champion in production: another space may give another id."""
+CHAMPION_TAGS = (TAG, ID_TAG, LACK_TAG)
 
 
-def champion_tag(path: Path, system: str, space: Space) -> dict[str, str]:
-    """Return the tag of a run that begins now; empty without a champion that its space holds."""
+def champion_tags(path: Path, system: str, space: Space) -> dict[str, str]:
+    """Return the tags of a run that begins now; empty without a champion."""
     if not has_runtime(path):
         return {}
     with RuntimeStore(path) as store:
         champion = champion_of(store, system)
     if champion is None:
         return {}
-    tag = {TAG: canonical_json(dict(champion.params))}
-    return tag if tagged_champion(tag, space) is not None else {}
+    try:
+        _within(space, champion.params)
+    except ValueError as error:
+        return {LACK_TAG: str(error)}
+    return {TAG: canonical_json(dict(champion.params)), ID_TAG: champion.candidate_id}
 
 
 def champion_now(loaded: Loaded) -> Candidate | None:
     """Return the champion that a run of this configuration would meet; ``None``: there is none."""
     system, space = loaded.configuration.api.name, loaded.space
-    return tagged_champion(champion_tag(store_path(loaded), system, space), space)
+    return tagged_champion(champion_tags(store_path(loaded), system, space), space)
 
 
 def stored_result(record: RunRecord, path: Path) -> RunResult:
@@ -211,9 +220,18 @@ def tagged_champion(tags: Mapping[str, str], space: Space) -> Candidate | None:
     if text is None:
         return None
     try:
-        return space.candidate(json.loads(text), origin="default")
+        return _within(space, json.loads(text))
     except ValueError:
-        return None  # the space changed since the promotion
+        return None  # a run of an earlier version, whose space lacked a value of it
+
+
+def _within(space: Space, params: Params) -> Candidate:
+    """Return a champion as a space holds it: without what that lacks, with the default of what is new.
+
+    Raises:
+        ValueError: the space does not hold one of its values.
+    """
+    return space.candidate({**(space.baseline() or {}), **params}, origin="default")
 
 
 def champion_of_run(run: Run) -> Candidate | None:

@@ -26,7 +26,7 @@ from convergence_core.search.final_look import describe_shortage, final_status, 
 from convergence_core.search.recommend import Recommendation
 from tasks.report.candidates import Final
 from tasks.report.files import write_results
-from tasks.run.adoption import adopt, champion_of_run
+from tasks.run.adoption import ID_TAG, adopt, champion_of_run, obstacle
 from tasks.run.publication import publish_final
 from tasks.run.result import collect
 from tasks.run.run import Run
@@ -161,6 +161,7 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook
     with RuntimeStore(run.store.path) as store:
         is_new = save_look(store, look)
         adopts = gate.decision == "promote" and not run.configuration.promotion.require_adoption
+        adopts = adopts and obstacle(store, result) in {None, "is_champion"}
         if is_new and adopts:
             adopt(store, result, reason=f"promoted by run {run.label} automatically")
     return adopts
@@ -255,6 +256,8 @@ def _judged(
     )
     if gate is None:
         return candidate, None, None, look
+    if gate.opponent == "champion":
+        gate = replace(gate, champion_id=run.record.tags.get(ID_TAG))
     kind = kind_of(
         gate,
         usd=final.answer_usd(candidate.candidate_id),

@@ -20,7 +20,7 @@ from convergence_core.result import RunResult
 from tasks.games.game_cases import case_tag
 from tasks.inputs.loader import Loaded, load, load_mapping
 from tasks.inputs.storage import new_record, ready_store
-from tasks.run.adoption import TAG as CHAMPION_TAG, champion_tag, runs_of_flow
+from tasks.run.adoption import CHAMPION_TAGS, champion_tags, runs_of_flow
 from tasks.run.assembly import Caller, OnNotice, assemble
 from tasks.run.prior_runs import tags_of
 from tasks.run.run import FLOW_RUN_TAG, Run, is_open, run_of
@@ -131,7 +131,7 @@ def prepare_run(
     name, run_tags = configuration.api.name, dict(tags or {})
     if is_offline:
         name, run_tags = f"{name}.{OFFLINE}", {OFFLINE: "true", **run_tags}
-    run_tags |= champion_tag(path, name, loaded.space)
+    run_tags |= champion_tags(path, name, loaded.space)
     if part is not None:
         name, run_tags = f"{name}.{part}", {part: "true", **run_tags}
     history = history_tag(store, name) if configuration.society.prefers else {}
@@ -356,9 +356,9 @@ def _successor(
     store: ParquetStore, finished: RunRecord, loaded: Loaded, *, retry_missing: bool
 ) -> RunRecord:
     """Return the row of a new run that continues from a finished one, against today's champion."""
-    dropped = {FLOW_RUN_TAG, CHAMPION_TAG, RETRY_TAG}
+    dropped = {FLOW_RUN_TAG, RETRY_TAG, *CHAMPION_TAGS}
     tags = {name: text for name, text in finished.tags.items() if name not in dropped}
-    tags |= {**_facts(loaded), **champion_tag(store.path, finished.name, loaded.space)}
+    tags |= {**_facts(loaded), **champion_tags(store.path, finished.name, loaded.space)}
     return successor(finished, tags, code_version=code_version(), retry_missing=retry_missing)
 
 

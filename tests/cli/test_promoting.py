@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,12 +30,12 @@ CASES = [{"id": f"c{n:03d}", "input": {"n": n}, "expected": None} for n in range
 SMALL = {"optimization__evolution": {"population_size": 4, "generations": 2}}
 
 
-def optimized(folder: Path, cli: Runner, **overrides: object) -> dict[str, object]:
+def optimized(folder: Path, cli: Runner, **overrides: object) -> dict[str, Any]:
     tree = {**SMALL, **overrides}
     config = write_project(folder, **tree)
     done = cli("optimize", config, "--json")
     assert done.code == 0, done.err
-    found: dict[str, object] = json.loads(done.out)
+    found: dict[str, Any] = json.loads(done.out)
     return found
 
 
@@ -133,6 +134,39 @@ def test_a_run_may_promote_without_asking(here: Path, cli: Runner):
     assert "automatically" in champion.reason
     arms = cli("arms", "list", "known", "--json").json["arms"]
     assert champion.candidate_id in {arm["arm_id"] for arm in arms}
+
+
+KINDS = {"type": "categorical", "choices": ["a", "c"], "default": "a"}
+NEW = {"type": "categorical", "choices": ["short", "long"], "default": "short"}
+
+
+def test_another_space_still_meets_the_champion(here: Path, cli: Runner):
+    asked = {"promotion": {"require_adoption": False}, **with_holdout(here)}
+    optimized(here, cli, **asked)
+    with RuntimeStore(here / "convergence-data") as store:
+        champion = champion_of(store, "known")
+        assert champion is not None
+        assert champion.params["kind"] == "b"
+
+        # A new parameter: the champion is compared with the default of it.
+        wider = optimized(here, cli, **asked, search_space__parameters__style=NEW)
+        verdict, gate = wider["verdict"], wider["gate"]
+        assert "champion" in verdict["sentence"]
+        assert "not compared" not in verdict["sentence"]
+        if gate is not None:
+            assert (gate["opponent"], gate["champion_id"]) == ("champion", champion.candidate_id)
+        assert wider["champion"]["params"] == {**champion.params, "style": "short"}
+
+        # A value that the space lacks: better than the defaults replaces no champion.
+        before = champion_of(store, "known")
+        narrow = optimized(here, cli, **asked, search_space__parameters__kind=KINDS)
+        assert "The champion was not compared: `kind`" in narrow["verdict"]["sentence"]
+        assert narrow["gate"]["opponent"] == "default"
+        assert champion_of(store, "known") == before
+    if narrow["gate"]["decision"] == "promote":
+        done = cli("promote", narrow["label"], "--yes")
+        assert done.code == 100
+        assert "the search space lacks one of its values" in " ".join(done.err.split())
 
 
 def test_promotion_needs_a_finished_run(here: Path, cli: Runner):
