@@ -26,6 +26,8 @@ MOST_BILLED = 1e9
 """
 
 _PATH = re.compile(r"\[(-?\d+)\]|\.?([^.\[\]]+)")
+_FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*)\n[ \t]*\1\s*", re.DOTALL)
+"""Text that is one code fence, and what it encloses."""
 
 
 class NotJsonError(TypeError):
@@ -207,6 +209,32 @@ def pick(value: Json, path: str) -> "Json | Missing":
         else:
             return MISSING
     return value_at
+
+
+def json_in(text: str) -> "Json | Missing":
+    """Return the JSON that is the whole of a text, or the whole of its one code fence; else ``MISSING``."""
+    fenced = _FENCED.fullmatch(text)
+    try:
+        found: Json = json.loads(fenced[2] if fenced else text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return MISSING
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def field_of(value: Json, path: str) -> "Json | Missing":
+    """Return the value at a dotted path of an answer or of what is expected; see ``pick``.
+
+    Of a text it is that of the JSON in it; see ``json_in``.
+
+    Raises:
+        ValueError: the path is malformed.
+    """
+    found = json_in(value) if isinstance(value, str) else value
+    return MISSING if isinstance(found, Missing) else pick(found, path)
 
 
 def as_text(value: Json) -> str:

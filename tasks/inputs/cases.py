@@ -24,8 +24,8 @@ from tasks.json_values import (
     NotJsonError,
     answers_of,
     as_text,
+    field_of,
     parse_path,
-    pick,
     to_json,
 )
 from tasks.metrics.comparisons import LIKENESSES, check_expected, needs_expected
@@ -340,7 +340,7 @@ class _Builder:
                 continue
             at, path, expected = ".expected", metric.expected_field, value.get("expected", MISSING)
             if not isinstance(expected, Missing) and path is not None:
-                at, expected = f".expected.{path}", pick(expected, path)
+                at, expected = f".expected.{path}", field_of(expected, path)
             if isinstance(expected, Missing):
                 fix = f"Add it, or give metric `{name}` another type."
                 self._refuse(at, f"is required by metric `{name}`", fix)

@@ -9,7 +9,6 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
@@ -31,7 +30,7 @@ from convergence_core.config.evaluation import (
 )
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, canonical_json
-from tasks.json_values import answers_of, as_text, names
+from tasks.json_values import Missing, answers_of, as_text, json_in, names
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -246,16 +245,8 @@ def _fits_schema(schema_json: str | None, result: Json, expected: Json) -> float
     A text that is no JSON is not valid. References lead nowhere but into the schema itself.
     """
     validator = _validator(canonical_json(expected) if schema_json is None else schema_json)
-    if isinstance(result, str):
-        try:
-            result = json.loads(result, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
-            return 0.0
-    return float(validator.is_valid(result))
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    found = json_in(result) if isinstance(result, str) else result
+    return 0.0 if isinstance(found, Missing) else float(validator.is_valid(found))
 
 
 def _similarity(config: SimilarityMetric, result: Json, expected: Json) -> float:
@@ -291,9 +282,8 @@ def _alike(config: SimilarityMetric, result: Json, expected: Json) -> float:
 def _as_json(value: Json, other: Json) -> Json:
     """Return the mapping or list in a text that is compared with one, else the value."""
     if isinstance(value, str) and isinstance(other, dict | list):
-        with suppress(ValueError, RecursionError):
-            parsed: Json = json.loads(value, parse_constant=_refuse_constant)
-            return parsed if isinstance(parsed, dict | list) else value
+        parsed = json_in(value)
+        return parsed if isinstance(parsed, dict | list) else value
     return value
 
 
@@ -407,11 +397,8 @@ def _equals_as_json(a: Json, b: Json, config: CasedMetric) -> bool:
         value, other = a, b  # which tables write as 2.0
     else:
         return False
-    try:
-        parsed: Json = json.loads(value)
-    except (ValueError, RecursionError):
-        return False
-    return not isinstance(parsed, str) and equal(parsed, other, config)
+    parsed = json_in(value)
+    return not isinstance(parsed, str | Missing) and equal(parsed, other, config)
 
 
 def _expected_texts(expected: Json) -> list[str]:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from convergence_core.errors import CandidateFault, EvaluatorFault
 from convergence_core.ports import Metric
 from convergence_core.records import Case, Json, Params, Reply
-from tasks.json_values import MISSING, pick
+from tasks.json_values import MISSING, field_of
 from tasks.metrics.comparisons import Comparison
 from tasks.metrics.user_evaluators import UserEvaluator
 
@@ -60,7 +60,7 @@ class Compared:
     def _expected(self, case: Case) -> Json:
         if self.expected_field is None:
             return case.expected
-        expected = pick(case.expected, self.expected_field)
+        expected = field_of(case.expected, self.expected_field)
         return None if expected is MISSING else expected
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
@@ -72,7 +72,7 @@ class Compared:
         """
         result: Json = reply.value
         if self.field is not None:
-            number = pick(result, self.field)
+            number = field_of(result, self.field)
             if number is MISSING:
                 raise CandidateFault(
                     f"metric `{self.name}`: the answer has no field `{self.field}`",

@@ -16,7 +16,7 @@ from convergence_core.config.evaluation import (
 )
 from convergence_core.errors import CandidateFault, EvaluatorFault
 from convergence_core.records import Case, Json, Params, Reply
-from tasks.json_values import MISSING, pick
+from tasks.json_values import MISSING, field_of
 from tasks.metrics.comparisons import equal
 
 ToolCall: TypeAlias = tuple[str, Mapping[str, Json]]
@@ -78,7 +78,7 @@ class ToolMetric:
         return choice(made, expected)
 
     def _made(self, value: Json) -> list[ToolCall]:
-        calls = pick(value, self.config.field or CALLS)
+        calls = field_of(value, self.config.field or CALLS)
         if calls is MISSING and self.config.field is not None:
             raise CandidateFault(
                 f"metric `{self.name}`: the answer has no field `{self.config.field}`",
@@ -87,7 +87,7 @@ class ToolMetric:
         return [] if calls is MISSING else tool_calls_of(calls)
 
     def _expected(self, case: Case, path: str) -> list[ToolCall]:
-        expected = pick(case.expected, path)
+        expected = field_of(case.expected, path)
         if expected is MISSING:
             raise EvaluatorFault(
                 f"metric `{self.name}`: the case expects no `{path}`. Write the calls there, `[]` "
@@ -106,7 +106,7 @@ class ToolMetric:
 
 def _named(case: Case, path: str | None) -> list[str]:
     """Return the forbidden tools that the case names itself."""
-    names = MISSING if path is None else pick(case.expected, path)
+    names = MISSING if path is None else field_of(case.expected, path)
     return [] if names is MISSING else [name for name, _ in tool_calls_of(names)]
 
 

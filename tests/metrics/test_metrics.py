@@ -325,6 +325,37 @@ def test_a_missing_library_of_a_metric_is_named_with_its_command_before_a_run(mo
     assert second.fix.endswith("[text-metrics]'.")
 
 
+_ANSWER = '{"answer": "Paris", "total": 12.5}'
+
+
+@pytest.mark.parametrize(
+    "text", [_ANSWER, f"```json\n{_ANSWER}\n```", f"\n~~~~\n{_ANSWER}\n~~~~\n"]
+)
+def test_json_that_is_a_whole_text_or_code_fence_is_read_by_every_metric(text):
+    both = {"field": "answer", "expected_field": "answer"}
+    assert value_of({"type": "exact_match", **both}, text, {"answer": "Paris"}) == 1
+    assert value_of({"type": "exact_match", **both}, text, text) == 1
+    assert value_of({"type": "exact_match", **both}, text, {"answer": "Rome"}) == 0
+    assert value_of({"type": "numeric", "field": "total", "tolerance": 9.5}, text, 3) == 1
+    whole = {"answer": "Paris", "total": 12.5}
+    (metric,) = made(quality={"type": "exact_match", "weight": 1})
+    assert measure(metric, text, whole) == 1
+    (metric,) = made(
+        quality={"type": "json_schema", "weight": 1}, case={"input": "x", "expected": {}}
+    )
+    assert measure(metric, text, {"required": ["answer"]}) == 1
+    assert measure(metric, text, {"required": ["capital"]}) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"Here: {_ANSWER}", f"```\n{_ANSWER}\n```\n```\n{_ANSWER}\n```", f"```\n{_ANSWER}", "5"],
+)
+def test_a_field_of_a_text_that_is_not_all_json_is_missing(text):
+    with pytest.raises(CandidateFault, match="has no field `answer`"):
+        value_of({"type": "exact_match", "field": "answer"}, text, "Paris")
+
+
 def test_a_missing_field_is_the_candidates_fault():
     with pytest.raises(CandidateFault, match=r"answer\.text"):
         value_of({"type": "exact_match", "field": "answer.text"}, {"answer": "x"}, "x")

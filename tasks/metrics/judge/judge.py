@@ -19,7 +19,7 @@ from convergence_core.ports import LLM
 from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.calls.metric_calls import Asker, PaidCall
 from tasks.calls.model_calls import Model
-from tasks.json_values import MISSING, as_text, pick
+from tasks.json_values import MISSING, as_text, field_of
 from tasks.metrics.judge.prompts import EVALUATOR_VERSION, judge_messages, response_format
 from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_verdict, worth
 
@@ -108,7 +108,7 @@ class LlmJudge:
     def applies(self, case: Case) -> bool:
         """Whether the case is judged: it has the ``expected_field``, where one is named."""
         path = self.config.expected_field
-        return path is None or pick(case.expected, path) is not MISSING
+        return path is None or field_of(case.expected, path) is not MISSING
 
     async def judge(
         self, reply: Reply, case: Case, params: Params, asker: Asker
@@ -246,7 +246,7 @@ class LlmJudge:
         """Return the text of an answer that the judge sees; ``None`` if it lacks the field."""
         value: Json = reply.value
         if self.config.field is not None:
-            shown = pick(value, self.config.field)
+            shown = field_of(value, self.config.field)
             if shown is MISSING:
                 return None
             value = shown
@@ -255,7 +255,7 @@ class LlmJudge:
     def _messages(self, case: Case, *answers: str) -> list[dict[str, Json]]:
         case_input, expected = hidden(case, self.config.label_field)
         if self.config.expected_field is not None:
-            expected_text = pick(expected, self.config.expected_field)
+            expected_text = field_of(expected, self.config.expected_field)
             expected = None if expected_text is MISSING else expected_text
         blocks = [("INPUT", as_text(case_input))]
         if expected is not None:
