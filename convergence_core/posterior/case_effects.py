@@ -299,7 +299,7 @@ def adjusted_means(
 ) -> dict[str, float]:
     """Return candidate → mean of one metric over all cases seen (eq. 2), in the metric's unit.
 
-    Easy cases give a candidate no advantage.
+    Easy cases give a candidate no advantage. Each mean lies within the range of the values.
 
     Args:
         cells: (candidate, case, mean over repeats, repeats), finite, each pair once.
@@ -330,4 +330,6 @@ def adjusted_means(
     effects = CaseEffects.of_unknown_noise(evidence)
     if n_free_rewards(evidence) >= 1:
         _, effects = CaseEffects.fit(evidence, binomial=False)
-    return {name: center + spread * float(effects.mean[i]) for name, i in candidates.items()}
+    # The additive model passes the range of a bounded metric; a mean of its values does not.
+    means = np.clip(center + spread * effects.mean, value.min(), value.max()).tolist()
+    return {name: means[i] for name, i in candidates.items()}

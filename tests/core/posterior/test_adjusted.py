@@ -49,3 +49,11 @@ def test_cases_count_by_their_weights():
     assert adjusted_means(cells)["a"] == pytest.approx(0.5)
     weighted = adjusted_means(cells, case_weights={"x": 3.0, "y": 1.0})
     assert weighted["a"] == pytest.approx(0.25, abs=0.01)
+
+
+def test_adjusted_means_stay_within_the_values_seen():
+    """The one that fails each case is asked the easy ones alone; no share of passes is below 0."""
+    easy, hard = [f"e{i}" for i in range(5)], [f"h{i}" for i in range(5)]
+    cells = [("bad", case, 0.0, 1) for case in easy]
+    cells += [(f"good{k}", case, float(case in easy), 1) for k in range(6) for case in easy + hard]
+    assert adjusted_means(cells)["bad"] == 0.0
