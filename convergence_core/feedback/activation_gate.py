@@ -15,7 +15,7 @@ from convergence_core.judges.report import Figure
 from convergence_core.result.number_text import distinguish, plural
 
 CONDITIONS: Final[Mapping[str, str]] = {
-    "weights": "the weights must be finite and not all zero",
+    "weights": "the model must load the weights, all of them finite",
     "held_out": "enough held-out prompts must be measured",
     "kl": "the answers must stay close to the incumbent's by the estimate k3",
     "well_formed": "the answers must be whole and readable",
@@ -92,7 +92,7 @@ def _weights(measures: GateMeasures) -> GateCheck:
     problem = measures.weights_problem
     if problem is None:
         return _not_measured("weights")
-    return _check("weights", None, passed=not problem, words=problem or "they are")
+    return _check("weights", None, passed=not problem, words=problem or "it has")
 
 
 def _server(measures: GateMeasures) -> GateCheck:

@@ -6,7 +6,7 @@ every new adapter.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,8 @@ from tasks.functions.user_functions import load_function
 from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import LIKENESSES, Comparison, comparison, needs_expected
 from tasks.models.files import ModelFiles
-from tasks.training.judged_model import JudgedModel, SampledPrompt, prompt_of
+from tasks.models.requests import ChatRequest
+from tasks.training.judged_model import JudgedModel, request_of
 from tasks.training.marks import RoleMarks, prompt_key
 
 MAX_REPAIR_PROMPTS: Final = 200
@@ -129,7 +130,7 @@ def _right(
     model: JudgedModel, judged: list[tuple[Interaction, IsRight]], adapter: Path
 ) -> list[tuple[Interaction, IsRight]]:
     """Return those that an adapter's most likely answer is right to."""
-    prompts = [_greedy(interaction) for interaction, _ in judged]
+    prompts = {prompt_key(interaction): _greedy(interaction) for interaction, _ in judged}
     answers = model.answers(prompts, adapter, n=1, seed=0)
     return [pair for pair, answer in zip(judged, answers, strict=True) if pair[1](answer)]
 
@@ -143,12 +144,9 @@ def _marked_low(marks: RoleMarks, version: str | None) -> list[Interaction]:
     return [low[key] for key in sorted(low)]
 
 
-def _greedy(interaction: Interaction) -> SampledPrompt:
-    return prompt_of(
-        prompt_key(interaction),
-        interaction.chat_messages,
-        {**interaction.sampling, "temperature": 0.0, "top_p": 1.0},
-    )
+def _greedy(interaction: Interaction) -> ChatRequest:
+    sampling = {**interaction.sampling, "temperature": 0.0, "top_p": 1.0}
+    return request_of(interaction.chat_messages, sampling)
 
 
 def _prompt(interaction: Interaction) -> str:
@@ -185,7 +183,8 @@ REWARD_SPAN: Final = 2.0
 class _Answered:
     """Prompts with the answers of the new adapter and of the one in service."""
 
-    prompts: tuple[SampledPrompt, ...]
+    prompts: Mapping[str, ChatRequest]
+    """By their keys."""
     n: int
     """Answers to each prompt."""
     new: tuple[str, ...]
@@ -195,9 +194,13 @@ class _Answered:
     """Of the new ones: log-likelihood by the new adapter less that by the old, nats."""
 
     @property
-    def asked(self) -> tuple[SampledPrompt, ...]:
-        """The prompt of each answer."""
-        return tuple(prompt for prompt in self.prompts for _ in range(self.n))
+    def asked(self) -> list[tuple[str, str]]:
+        """The prompt of each answer: its key, and the question."""
+        return [
+            (key, prompt.messages[-1]["content"])
+            for key, prompt in self.prompts.items()
+            for _ in range(self.n)
+        ]
 
 
 def check_adapter(
@@ -208,7 +211,6 @@ def check_adapter(
     new: Path,
     old: Path | None,
     old_version: str | None,
-    weights_problem: str | None,
 ) -> tuple[GateCheck, ...]:
     """Judge a new adapter against the one in service.
 
@@ -219,21 +221,19 @@ def check_adapter(
         new: folder of the new one.
         old: folder of the one in service; ``None`` means the base model.
         old_version: of the one in service.
-        weights_problem: what is wrong with its weights; ``None`` if nothing is.
 
     Raises:
         ConfigurationError: the rater of held-out answers cannot be loaded, or gave no rating.
         ModelProcessError: the model could not answer.
     """
     rater = _rater(loaded)
-    if weights_problem is not None:  # it is not loaded at all
-        measures = GateMeasures(n_held_out=0, weights_problem=weights_problem)
-        return gate_checks(measures)
-    prompts = tuple(
-        prompt_of(prompt_key(prompt), prompt.chat_messages, prompt.sampling)
+    prompts = {
+        prompt_key(prompt): request_of(prompt.chat_messages, prompt.sampling)
         for prompt in sorted(marks.held_out_prompts, key=prompt_key)[:MOST_PROMPTS]
-    )
+    }
     with JudgedModel(files) as model:
+        if problem := model.adapter_problem(new):
+            return gate_checks(GateMeasures(n_held_out=0, weights_problem=problem))
         answered = _answered(model, prompts, new, old)
         difference, rests_on = (
             _logged_reward(model, marks, new, old) if rater is None else (None, "")
@@ -270,12 +270,12 @@ def check_adapter(
 
 
 def _answered(
-    model: JudgedModel, prompts: tuple[SampledPrompt, ...], new: Path, old: Path | None
+    model: JudgedModel, prompts: Mapping[str, ChatRequest], new: Path, old: Path | None
 ) -> _Answered:
     n = min(MOST_PER_PROMPT, math.ceil(WANTED_ANSWERS / max(1, len(prompts))))
     of_new = model.answers(prompts, new, n=n, seed=SEED)
     of_old = model.answers(prompts, old, n=n, seed=SEED)
-    messages = [prompt.messages for prompt in prompts for _ in range(n)]
+    messages = [prompt.messages for prompt in prompts.values() for _ in range(n)]
     given = list(zip(messages, of_new, strict=True))
     by_new, by_old = model.log_likelihoods(given, new), model.log_likelihoods(given, old)
     return _Answered(
@@ -296,12 +296,12 @@ def _rated(
     """Return answers with the rater's marks."""
     return [
         HeldOutAnswer(
-            prompt_key=prompt.key,
+            prompt_key=key,
             text=text,
-            reward=None if rater is None else rater(prompt.messages[-1]["content"], text),
+            reward=None if rater is None else rater(question, text),
             log_ratio=log_ratio,
         )
-        for prompt, text, log_ratio in zip(answered.asked, texts, log_ratios, strict=True)
+        for (key, question), text, log_ratio in zip(answered.asked, texts, log_ratios, strict=True)
     ]
 
 
@@ -330,8 +330,8 @@ def _new_flags(answered: _Answered) -> int:
 
     def flags(texts: Sequence[str]) -> list[tuple[SafetyRule, ...]]:
         return [
-            safety_flags(prompt.messages[-1]["content"], text)
-            for prompt, text in zip(answered.asked, texts, strict=True)
+            safety_flags(question, text)
+            for (_, question), text in zip(answered.asked, texts, strict=True)
         ]
 
     return n_new_flags(flags(answered.old), flags(answered.new))

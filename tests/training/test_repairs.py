@@ -1,15 +1,16 @@
 """Repairs: which prompts are asked again of a new adapter, and who says what is right."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from convergence_core.feedback.records import Rating
+from tasks.models.requests import ChatRequest
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.training.adapter_checks import RightAnswers, ask_repairs
-from tasks.training.judged_model import JudgedModel, SampledPrompt
+from tasks.training.judged_model import JudgedModel
 from tasks.training.marks import RoleMarks, collect
 from tests.feedback.answers import answer
 from tests.support.configurations import loaded
@@ -22,15 +23,15 @@ class Answering:
     """Model whose likeliest answers are known."""
 
     def __init__(self, old: Callable[[str], str], new: Callable[[str], str]) -> None:
-        self.asked: list[tuple[Path | None, SampledPrompt]] = []
+        self.asked: list[tuple[Path | None, str, ChatRequest]] = []
         self._by_adapter = {OLD: old, NEW: new}
 
     def answers(
-        self, prompts: Sequence[SampledPrompt], adapter: Path, *, n: int, seed: int
+        self, prompts: Mapping[str, ChatRequest], adapter: Path, *, n: int, seed: int
     ) -> list[str]:
         assert (n, seed) == (1, 0)
-        self.asked += [(adapter, one) for one in prompts]
-        return [self._by_adapter[adapter](one.messages[-1]["content"]) for one in prompts]
+        self.asked += [(adapter, key, prompt) for key, prompt in prompts.items()]
+        return [self._by_adapter[adapter](one.messages[-1]["content"]) for one in prompts.values()]
 
 
 @pytest.fixture
@@ -89,10 +90,10 @@ def test_what_was_marked_low_and_is_answered_rightly_is_asked_again(feedback: Fe
         "4 of 4 prompts marked low under an earlier version have a test case or a rater with the "
         "right answer"
     )
-    by_old = [one for adapter, one in model.asked if adapter == OLD]
-    assert [one.key for one in by_old] == sorted(one.key for one in by_old)
-    assert {(one.temperature, one.top_p, one.max_tokens) for one in by_old} == {(0.0, 1.0, 9)}
-    again = {one.messages[-1]["content"] for adapter, one in model.asked if adapter == NEW}
+    by_old = [(key, prompt) for adapter, key, prompt in model.asked if adapter == OLD]
+    assert [key for key, _ in by_old] == sorted(key for key, _ in by_old)
+    assert {(one.temperature, one.top_p, one.max_tokens) for _, one in by_old} == {(0.0, 1.0, 9)}
+    again = {one.messages[-1]["content"] for adapter, _, one in model.asked if adapter == NEW}
     assert again == {"Peru?", "Kenya?", "Norway?"}  # what was wrong before cannot be undone
 
 

@@ -54,7 +54,7 @@ def test_a_candidate_that_meets_every_condition_passes():
         1.3, 1.1, 1.6, 1.5, "nats per response",
     )  # fmt: skip
     assert [one.words for one in checks] == [
-        "weights passed: the weights must be finite and not all zero; they are.",
+        "weights passed: the model must load the weights, all of them finite; it has.",
         "held_out passed: enough held-out prompts must be measured; 40 prompts, at least 20.",
         "kl passed: the answers must stay close to the incumbent's by the estimate k3; 1.3 [95 % interval 1.1 to 1.6] nats "
         "per response, at most 1.5.",
