@@ -47,7 +47,7 @@ class TestCasesConfig(Section):
 
     path: Text | None = None
     """JSON, JSONL, YAML, CSV or parquet file."""
-    inline: list[dict[str, JsonValue]] | None = None
+    inline: list[dict[str, JsonValue]] | None = Field(default=None, min_length=1)
     """The cases: `id`, `input`, `expected`, `weight`, `tags`, `group`, `description`."""
     approved: Text | None = None
     """JSONL file of cases from `convergence review`, read last; it may not exist yet. Those from

@@ -73,16 +73,13 @@ def _check_objective(configuration: Configuration, report: Report) -> None:
 
 def _check_test_cases(configuration: Configuration, report: Report) -> None:
     cases = configuration.evaluation.test_cases
-    path, inline = "evaluation.test_cases.path", "evaluation.test_cases.inline"
+    path = "evaluation.test_cases.path"
     if cases.path is not None and cases.inline is not None:
         rule = "cannot be combined with `inline`"
         report.add(path, rule, "Remove one of them.", value=shown(cases.path))
     elif cases.path is None and cases.inline is None:
         rule = "is required, unless there are `inline` cases"
         report.add(path, rule, "Write e.g. `path: cases.json`.", of_key=True)
-    elif cases.inline is not None and not cases.inline:
-        rule = "must hold at least one test case"
-        report.add(inline, rule, "Write e.g. `- {input: …, expected: …}`.")
     if cases.approved is not None and not cases.approved.endswith(".jsonl"):
         rule = "must name a .jsonl file, to which lines are appended"
         fix = "Write e.g. `approved: approved_cases.jsonl`."

@@ -351,14 +351,9 @@ def _number_rule(kind: str, value: Any) -> _Words:
         return "must be true or false", f"Write `{meant}`, without quotes."
     rule = "must be a number" if kind == "float_type" else "must be a whole number"
     if isinstance(value, str):
-        plain = value.strip().replace("_", "")
+        plain = _NOT_OF_NUMBERS.sub("", value)
         if _is_number(plain):
-            return rule, f"Write {plain}, without quotes or underscores."
-        amount = _CURRENCY.sub("", plain)
-        sign = " currency," if amount != plain else ""
-        amount = amount.replace(",", "").strip()
-        if _is_number(amount):
-            return rule, f"Write {amount}, without{sign} commas or quotes."
+            return rule, f"Write {plain}, without quotes and other signs."
     if isinstance(value, float):
         return rule, f"Write {value:.0f}." if abs(value) < 1e15 else "Write a smaller number."
     if isinstance(value, int) and not isinstance(value, bool):
@@ -366,7 +361,8 @@ def _number_rule(kind: str, value: Any) -> _Words:
     return rule, "Write digits, e.g. 1."
 
 
-_CURRENCY = re.compile(r"^(?:US)?\$|^USD\b|\$$|\bUSD$", re.IGNORECASE)
+_NOT_OF_NUMBERS = re.compile(r"US\$|USD|[$,_\s]", re.IGNORECASE)
+"""What people write within an amount."""
 
 
 def _is_number(text: str) -> bool:

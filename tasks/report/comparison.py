@@ -53,12 +53,6 @@ MOST_CASES = 50
 
 _CANDIDATES = "SELECT candidate_id, params_json FROM candidates WHERE run_id = $run"
 
-_ROLES: Mapping[Role, str] = {
-    "holdout": "held-out cases, which the search never saw",
-    "fresh": "search cases, repeated after the choice",
-    "search": "search cases, by which candidates were chosen: biased upward for the one chosen",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
@@ -321,7 +315,7 @@ def comparison_sentence(comparison: PairComparison) -> str:
 
 def _rewards(comparison: PairComparison) -> list[Block]:
     columns: Columns[SharedCases] = {
-        "mean reward on": lambda row: _ROLES[row.role],
+        "mean reward on": lambda row: phrases.MEASURED_ON[row.role],
         "cases": lambda row: f"{row.difference.n_cases:,}",
         "A": lambda row: number_text.reward(row.first_mean),
         "B": lambda row: number_text.reward(row.second_mean),

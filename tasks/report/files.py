@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TextIO, TypeAlias
 
 from convergence_core.config import Configuration
-from convergence_core.records import Case, Json, Role, fields_of
+from convergence_core.records import Case, Json, fields_of
 from convergence_core.result import CandidateReport, Estimate, RunResult, verdict_of
 from tasks.report import phrases
 from tasks.report.answers import reported_answers
@@ -42,13 +42,6 @@ from tasks.store.tables.parquet_store import ParquetStore
 
 Write: TypeAlias = str | Callable[[TextIO], None]
 """A file's text, or what writes it."""
-
-
-_MEASURED: Mapping[Role, str] = {
-    "holdout": "held-out cases, which the search never saw",
-    "fresh": "search cases, repeated after the choice",
-    "search": "search cases, biased upward by selection",
-}
 
 
 def write_results(
@@ -189,7 +182,7 @@ def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
             "test_cases_evaluated": value.n_cases,
         },
         "config": dict(winner.params),
-        "interval": {**(_numbers(value) or {}), "measured_on": _MEASURED[role]},
+        "interval": {**(_numbers(value) or {}), "measured_on": phrases.MEASURED_ON[role]},
         **_estimates(winner),
         "baseline": None
         if baseline is None
@@ -217,7 +210,7 @@ def _module_text(result: RunResult, winner: CandidateReport) -> str:
 
 
 def _estimates(report: CandidateReport) -> dict[str, Json]:
-    return {role: _numbers(report.estimate(role)) for role in _MEASURED}
+    return {role: _numbers(report.estimate(role)) for role in phrases.MEASURED_ON}
 
 
 def _numbers(value: Estimate | None) -> dict[str, Json] | None:

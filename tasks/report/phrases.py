@@ -33,6 +33,12 @@ _SHORT = 60
 
 ROLES: Mapping[Role, str] = {"holdout": "held out", "fresh": "repeated", "search": "search"}
 """Role of a cell → label in reports."""
+MEASURED_ON: Mapping[Role, str] = {
+    "holdout": "held-out cases, which the search never saw",
+    "fresh": "search cases, repeated after the choice",
+    "search": "search cases, biased upward by selection",
+}
+"""The same in more words."""
 
 
 def clean(text: str) -> str:
