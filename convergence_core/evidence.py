@@ -134,10 +134,15 @@ class Member:
     tallies: tuple[Tally, ...] = ()
     """Sums over cells for constraints and Pareto runs; empty if neither needs them."""
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Number of rewards."""
         return len(self.rewards)
+
+    @cached_property
+    def total(self) -> float:
+        """Sum of the rewards."""
+        return sum(self.rewards.values())
 
     @cached_property
     def case_ids(self) -> frozenset[str]:

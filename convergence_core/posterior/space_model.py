@@ -274,17 +274,19 @@ class SpaceModel:
     def _rows(self, archive: Archive, case_ids: Sequence[str] | None) -> list[Member]:
         """Return the members to train on, in the order they were first asked."""
         wanted = None if case_ids is None else set(case_ids)
-        rewards = [
-            member.rewards.values()
-            if wanted is None
-            else [r for (c, _), r in member.rewards.items() if c in wanted]
-            for member in archive
-        ]
-        members = [member for member, values in zip(archive, rewards, strict=True) if values]
+        sums = []  # (member, number of rewards, their sum)
+        for member in archive:
+            n, total = member.n, member.total
+            if wanted is not None and not member.case_ids <= wanted:
+                rewards = [r for (c, _), r in member.rewards.items() if c in wanted]
+                n, total = len(rewards), sum(rewards)
+            if n:
+                sums.append((member, n, total))
+        members = [member for member, _, _ in sums]
         if len(members) <= self.max_rows:
             return members
-        count = np.array([len(values) for values in rewards if values], dtype=np.float64)
-        mean = np.array([sum(values) for values in rewards if values]) / count
+        count = np.array([n for _, n, _ in sums], dtype=np.float64)
+        mean = np.array([total for _, _, total in sums]) / count
         shrunk = (mean * count + mean.mean()) / (count + 1.0)
         quarter = self.max_rows // 4
         best = np.argsort(-shrunk, kind="stable")[: self.max_rows - 2 * quarter]

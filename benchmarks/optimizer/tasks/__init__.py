@@ -69,12 +69,13 @@ SETS: Mapping[str, tuple[str, ...]] = {
         "llm:prompt-movie_recommendation", "llm:prompt-homophones",
     ),
     "llm": _llm("public"),
+    "unseen-llm": _llm("unseen"),
     "cases": (*(f"sim:{kind}" for kind in KINDS), *_llm("public"), *_llm("unseen")),
     "functions": tuple(
         f"{kind}:{name}-{f.n_dims}" for kind in FunctionTask.kinds for name, f in FUNCTIONS.items()
     ),
 }  # fmt: skip
-"""The split, and further choices: ``mini`` and ``llm`` are of ``public``."""
+"""The split, and further choices: ``mini`` and ``llm`` are of ``public``, ``unseen-llm`` is of ``unseen``."""
 
 
 def _maker(name: str) -> Callable[[], Task]:
