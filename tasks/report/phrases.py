@@ -5,6 +5,7 @@ their evidence; the verdict belongs to the promotion gate, whose sentence states
 """
 
 import datetime
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -154,13 +155,17 @@ def duration(started_us: int, ended_us: int) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+_NO_TEXT = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|true|false|null|none", re.IGNORECASE)
+
+
 def value_text(value: ParamValue) -> str:
-    """Return a parameter's value for display; prompts uncut."""
+    """Return a parameter's value for display: prompts uncut, in quotes a text that reads as another type."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.6g}" if value == 0 or 1e-4 <= abs(value) < 1e6 else f"{value:.4e}"
-    return clean(value) if isinstance(value, str) else str(value)
+    is_alike = isinstance(value, str) and _NO_TEXT.fullmatch(value)
+    return f'"{value}"' if is_alike else clean(value) if isinstance(value, str) else str(value)
 
 
 def settings_text(params: Params) -> str:

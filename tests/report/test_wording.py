@@ -105,3 +105,12 @@ def test_the_gates_evidence_is_said_with_its_error():
 )  # fmt: skip
 def test_evidence_is_written_without_exponents(value: float, text: str):
     assert evidence(math.log(value), math.log(20)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1, "1"), ("1", '"1"'), (0.5, "0.5"), ("0.50", '"0.50"'), ("-1e3", '"-1e3"'), (True, "true"),
+     ("True", '"True"'), ("null", '"null"'), ("a 1", "a 1"), ("gpt-4.1", "gpt-4.1")],
+)  # fmt: skip
+def test_a_text_that_reads_as_another_type_is_shown_in_quotes(value, text: str):
+    assert phrases.value_text(value) == text
