@@ -113,9 +113,9 @@ def resume(  # noqa: PLR0917 - as above
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
         path = locations.open_store(store, config).path
-        from tasks.run.opener import resume_run  # noqa: PLC0415 - brings DuckDB and clients
+        from tasks.run.opener import edited_keys, resume_run  # noqa: PLC0415 - brings DuckDB and clients
 
-        return resume_run(
+        resumed = resume_run(
             path,
             run,
             retry_missing=retry_errors,
@@ -123,6 +123,15 @@ def resume(  # noqa: PLR0917 - as above
             mock_url=mock_url,
             on_event=listener,
         )
+        if edited := edited_keys(resumed.loaded):
+            file = resumed.loaded.config_path
+            keys = ", ".join(f"`{key}`" for key in edited)
+            console.say(
+                f"Note: {file} differs in {keys} from what {resumed.label} began with, and the run continues as "
+                "it began. For the file as it is now: `convergence optimize`.",
+                style="yellow",
+            )
+        return resumed
 
     where = locations.resume_options(store, config, offline=offline)
     _run(prepare, where=where, offline=offline, quiet=quiet)

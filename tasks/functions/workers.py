@@ -7,6 +7,7 @@ ever. Threads are daemons: a hung one does not keep the process alive.
 """
 
 import asyncio
+import inspect
 import threading
 import time
 import traceback
@@ -115,9 +116,15 @@ def measured(call: Callable[[], object], convert: Callable[[object], object]) ->
     start = time.perf_counter()
     try:
         value = call()
+        if inspect.isawaitable(value):  # of a lambda or wrapper around an async function
+            value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 - a SystemExit of the user's ends its cell, not the run
         return WorkOutcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
     return _converted(value, convert, (time.perf_counter() - start) * 1000)
+
+
+async def _awaited(value: Awaitable[object]) -> object:
+    return await value
 
 
 async def measured_async(

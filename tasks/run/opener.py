@@ -12,13 +12,15 @@ from typing import Final, Literal, TypeAlias, Unpack
 import httpx
 
 from convergence_core.config import Configuration, parse_mapping, stored_mapping
+from convergence_core.config.loader import configuration_of
 from convergence_core.config.secrecy import dotted, shown_url
+from convergence_core.config.source import read_yaml
 from convergence_core.errors import ConfigurationError, Problem, ResumeError, StoreError
 from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from tasks.games.game_cases import case_tag
-from tasks.inputs.loader import Loaded, load, load_mapping
+from tasks.inputs.loader import Loaded, load, load_mapping, read_config
 from tasks.inputs.storage import new_record, ready_store
 from tasks.run.adoption import CHAMPION_TAGS, champion_tags, runs_of_flow
 from tasks.run.assembly import Caller, OnNotice, assemble
@@ -344,12 +346,34 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
         raise ResumeError(f"run {label} was started {how} `--offline`.")
 
 
+_OF_REWARDS: Final = ("api", "search_space", "evaluation")
+
+
 def loaded_of(record: RunRecord) -> Loaded:
     """Read the files of a run that was begun."""
     tree = stored_mapping(record.config_json)
     loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
     path = record.config_path
     return loaded if path is None else replace(loaded, config_path=Path(path))
+
+
+def edited_keys(loaded: Loaded) -> list[str]:
+    """Return the keys by which a run's file differs today from the configuration it was begun with.
+
+    Only those that rewards depend on; a file that is gone or cannot be read differs in none.
+    """
+    began, path = loaded.configuration, loaded.config_path
+    try:
+        today = path and configuration_of(read_yaml(read_config(path), str(path)))
+    except ConfigurationError:
+        return []
+    parts = [(name, getattr(today, name)) for name in _OF_REWARDS] if today else []
+    return [
+        f"{name}.{key}"
+        for name, section in parts
+        for key in type(section).model_fields
+        if getattr(section, key) != getattr(getattr(began, name), key)
+    ]
 
 
 def _successor(

@@ -1,6 +1,9 @@
 """Python functions as targets: how they are called, and what their results mean."""
 
+import asyncio
 import dataclasses
+import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,3 +147,17 @@ def test_fields_of_those_names_that_report_no_failure_are_part_of_the_value(valu
 def test_a_value_with_such_fields_is_whole_within_a_result():
     value = {"success": False, "error": "E42", "answer": "x"}
     assert ask_function(lambda case_input, params: {"result": value}).value == value
+
+
+async def later(case_input: Any, params: Any) -> Any:
+    await asyncio.sleep(0)
+    return case_input["x"] * params["k"]
+
+
+def of_another(case_input: Any, params: Any) -> Any:
+    return later({**case_input}, params)
+
+
+@pytest.mark.parametrize("function", [later, of_another, functools.partial(of_another)])
+def test_what_a_function_lets_wait_for_is_awaited(function):
+    assert ask_function(function).value == 6

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from convergence_core.errors import ConfigurationError
 from tasks.inputs.loader import load
-from tasks.run.opener import open_run, prepare_run
+from tasks.run.opener import edited_keys, loaded_of, open_run, prepare_run
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 
@@ -74,3 +75,21 @@ def test_results_that_could_not_be_written_are_told_before_anything_is_asked(
     assert {item.name for item in {*tmp_path.iterdir()} - before} <= {
         "optimization.yaml", "target.py", "cases.json",
     }  # fmt: skip
+
+
+def test_what_was_edited_in_the_file_of_a_run_is_named(tmp_path: Path):
+    path = write_project(tmp_path)
+    with prepare_run(load(path)) as run:
+        began = loaded_of(run.record)
+    assert edited_keys(began) == []
+    text = path.read_text()
+    path.write_text(text.replace("seed", "no_such_key"))
+    assert edited_keys(began) == []  # it cannot be read
+    tree = yaml.safe_load(text)
+    tree["evaluation"]["metrics"] = {"exact": {"type": "contains"}}
+    tree["search_space"]["parameters"].popitem()
+    tree["optimization"]["seed"] = 99
+    path.write_text(yaml.safe_dump(tree))
+    assert edited_keys(began) == ["search_space.parameters", "evaluation.metrics"]
+    path.unlink()
+    assert edited_keys(began) == []
