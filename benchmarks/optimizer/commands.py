@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks.machine import describe_machine
@@ -88,6 +88,7 @@ def report(options: argparse.Namespace) -> int:
     results = reporting.Results.read(options.files)
     opponents = _names(options.opts) or results.opponents
     tasks = _tasks(options.tasks) if options.tasks else results.tasks
+    results = replace(results, rows=tuple(row for row in results.rows if row.task in tasks))
     for budget in options.budgets or results.budgets:
         print(f"\n## {budget} evaluations: mean normalised regret x 100\n")
         print(reporting.task_table(results, opponents, tasks, budget))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.optimizer import records
+from benchmarks.optimizer.commands import main
 from benchmarks.optimizer.records import Row
 from benchmarks.optimizer.regret import (
     Scale,
@@ -116,6 +117,17 @@ def test_the_last_row_of_a_job_counts(tmp_path: Path):
     append(out, [asdict(row(true=0.75)), asdict(claimed)])
     found = {r.job: r for r in records.read([out])}
     assert found == {row().job: row(true=0.75), claimed.job: claimed}
+
+
+def test_a_report_of_some_tasks_tells_their_claims_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "r.csv"
+    claimed = row(suite="llm", claimed=0.7, claimed_low=0.6, claimed_high=0.8, level=0.9)
+    tasks = ("llm:prompt-snarks", "llm:prompt-homophones")
+    append(out, [asdict(replace(claimed, task=task)) for task in tasks])
+    assert main(["report", str(out), "--tasks", tasks[0]]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("| - | - | 1 |")  # the last cell counts runs
 
 
 def test_every_task_has_a_scale_and_every_set_names_tasks():
