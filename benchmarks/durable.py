@@ -23,9 +23,11 @@ import numpy as np
 
 from benchmarks.machine import describe_machine, options
 from benchmarks.tables import header, row
-from tasks.serving.bandit import Bandit
+from tasks.serving.bandit import ArmRequest, ArmSelection, Bandit
 from tasks.serving.offers import decision_id, offer_of
+from tasks.serving.operations import RewardUpdate, performed
 from tasks.store.database import Schema
+from tasks.store.runtime.rows import Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.sqlite import SqliteDatabase
 
@@ -91,7 +93,9 @@ def ours(folder: Path, number: int) -> Callable[[], None]:
 
 
 def _paired(bandit: Bandit) -> None:
-    bandit.update(bandit.select("u").decision_id, 1.0)
+    chosen = performed(bandit.store, ArmSelection(lambda: bandit, ArmRequest(user_id="u")))
+    given = Reward(decision_id=chosen.decision_id, reward=1.0)
+    performed(bandit.store, RewardUpdate(bandit.store, bandit.system, given))
 
 
 KINDS = {"naive": naive, "recipe": recipe, "ours": ours}

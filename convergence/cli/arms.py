@@ -55,7 +55,7 @@ def list_arms(
 
     with open_runtime(store, config) as state:
         arms, root = _systems(state).arms(system, agent_type), state.root
-        watched = [guard for _, guard in guards_of(state, system) if guard.decision == "watching"]
+        watched = [guard for guard in guards_of(state, system) if guard.decision == "watching"]
 
     def show() -> None:
         names = CandidateNames(root)

@@ -209,7 +209,7 @@ def gates(
         names = sorted({look.system for look in verdicts} | ({system} if system else set()))
         champions = {name: champion_of(state, name) for name in names}
         served = [system] if system else sorted({name for name, _ in state.systems()})
-        watched = [guard for name in served for _, guard in guards_of(state, name)]
+        watched = [guard for name in served for guard in guards_of(state, name)]
         root = state.root
     summary = {
         "looks": verdicts,

@@ -427,13 +427,12 @@ def _runtime_evolve_arms(
         raise ValueError(f"top_n must be 1 or more, but got {top_n}")
     systems = systems_of(system) if storage is None else _opened(Path(storage))
     group = systems.known_group(system, agent_type)
-    bandit = systems.bandit(system, agent_type)
     arms = systems.store.arms(group.group_id)
-    if not bandit.count_active():
+    if all(arm.is_retired for arm in arms):
         raise NoArmsError(f"all arms of `{system}` are retired")
     return proposed_arms(
         arms,
-        np.random.default_rng(bandit.settings.seed),
+        np.random.default_rng(systems.config(system).seed),
         top_n=top_n,
         search_space=search_space,
         evolution=evolution_config,

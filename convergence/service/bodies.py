@@ -1,7 +1,6 @@
 """Models of requests and answers, for validation and the schema."""
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Self, TypeVar, get_type_hints
 
@@ -122,19 +121,12 @@ class RetiredAnswer(BaseModel):
     """False: it was off already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardAnswer(StoredGuard):
-    """Guard of a promotion, with its agent type."""
-
-    agent_type: str
-
-
 class GatesAnswer(BaseModel):
     """Evidence of the traffic, every look of a gate, and the champion."""
 
     evidence: dict[str, TrafficEvidence]
     """Agent type → its traffic; those with two arms or more."""
-    guards: list[GuardAnswer]
+    guards: list[StoredGuard]
     alarms: list[StoredAlarm]
     looks: list[GateLook]
     champion: Champion | None

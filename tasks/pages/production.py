@@ -115,7 +115,7 @@ def _system(
         [(_named(names, alarm.sentence), alarm.created_us) for alarm in alarms(runtime, system)],
     )
     shown = {arm_id: clean(name) for arm_id, name in names.items()}
-    guards = [(guard.sentence(shown), None) for _, guard in guards_of(runtime, system)]
+    guards = [(guard.sentence(shown), None) for guard in guards_of(runtime, system)]
     yield from _list("Ramps", "No promotion is on a ramp.", guards)
     promotions = [
         (f"{source.champion_name(past)}: {_named(names, past.reason)}", past.created_us)

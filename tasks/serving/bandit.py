@@ -20,22 +20,15 @@ from convergence_core.gate.best_arm_test import BestArmTest, verdict_shares
 from convergence_core.records import Json
 from tasks.models.text_embedder import text_embedder
 from tasks.secrets.process_redaction import stored_json
-from tasks.serving.answers import RewardOutcome, RuntimeSelection
+from tasks.serving.answers import RuntimeSelection
 from tasks.serving.contextual_fold import NOT_FEATURES, ContextualFold, features_of
 from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
 from tasks.serving.offers import arm_id_of, decision_id, prob_best
-from tasks.serving.operations import Operation, RewardUpdate, performed
+from tasks.serving.operations import Operation
 from tasks.serving.sample_ratio import caveat_of
 from tasks.serving.settings import EXPLORE_AFTER_ALARM, RuntimeConfig, read_settings
 from tasks.store.database import Connection
-from tasks.store.runtime.rows import (
-    Group,
-    LoggedDecision,
-    NewDecision,
-    Reward,
-    StoredArm,
-    StoredPolicy,
-)
+from tasks.store.runtime.rows import Group, LoggedDecision, NewDecision, StoredArm, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard
 from tasks.store.runtime.writes import is_outdated, log_decision
@@ -105,7 +98,7 @@ class Bandit:
         """
         self.system, self.agent_type = system, agent_type
         self.settings = settings or read_settings(system, store.settings_text(system))
-        self._store = store
+        self.store = store
         self._evidence = EvidenceFold(
             store,
             alpha=self.settings.alpha,
@@ -122,45 +115,6 @@ class Bandit:
         self._missing_due_us = 0
         """Moment at which it looks for missing rewards again."""
 
-    def select(
-        self,
-        user_id: str,
-        *,
-        context: Mapping[str, Json] | None = None,
-        request_key: str | None = None,
-    ) -> RuntimeSelection:
-        """Choose an arm and log the decision durably.
-
-        Args:
-            user_id: the user that it serves.
-            context: features of the request.
-            request_key: name of the request; asked again under it, it is answered alike.
-
-        Raises:
-            NoArmsError: there is neither an arm on offer nor a default.
-            RequestReusedError: the name stands for another request.
-            StoreWriteError: the decision could not be logged.
-        """
-        request = ArmRequest(user_id=user_id, context=context, key=request_key)
-        return performed(self._store, ArmSelection(lambda: self, request))
-
-    def update(self, decision_id: str | None, reward: float) -> RewardOutcome:
-        """Take in the reward of a decision by the stored settings; durable when this returns.
-
-        Raises:
-            ValueError: the reward is not in [0, 1].
-            StoreWriteError: it could not be stored.
-        """
-        given = Reward(decision_id=decision_id, reward=reward)
-        return performed(self._store, RewardUpdate(self._store, self.system, given))
-
-    def count_active(self) -> int:
-        """Return how many arms are on offer."""
-        group = self._store.group(self.system, self.agent_type)
-        if group is None:
-            return 0
-        return sum(not arm.is_retired for arm in self._store.arms(group.group_id))
-
     def evidence(self) -> TrafficEvidence:
         """Return what the traffic shows so far; it may be looked at any time.
 
@@ -173,11 +127,11 @@ class Bandit:
                 f"`{self.system}` has linear arms, whose best depends on the request, so none can win. "
                 "Estimate what another split would earn with `convergence ope`."
             )
-        arms = self._store.arms(group.group_id)
+        arms = self.store.arms(group.group_id)
         test = self._evidence.test(group.group_id, arms)
         if test is None:
             raise NoArmsError(f"`{self.system}` has no two arms to compare")
-        return evidence_of(test, arms, caveat_of(self._store, self.system, self.agent_type))
+        return evidence_of(test, arms, caveat_of(self.store, self.system, self.agent_type))
 
     def uniform(self) -> float:
         """Return the next number in [0, 1) to choose by."""
@@ -186,8 +140,8 @@ class Bandit:
 
     def default(self) -> RuntimeSelection | None:
         """Return what serves without arms on offer: the first default that was not retired; ``None`` without one."""
-        group = self._store.group(self.system, self.agent_type)
-        arms = () if group is None else self._store.arms(group.group_id)
+        group = self.store.group(self.system, self.agent_type)
+        arms = () if group is None else self.store.arms(group.group_id)
         retired = {arm.arm_id for arm in arms if arm.is_retired}
         for arm in self.settings.default_arms:
             arm_id = arm.arm_id or arm_id_of(arm.params)
@@ -204,10 +158,10 @@ class Bandit:
         Raises:
             NoArmsError: no arm is on offer.
         """
-        now, expires = self._store.now_us(), self.settings.expires_after_s
+        now, expires = self.store.now_us(), self.settings.expires_after_s
         if self.settings.missing_reward is not None and expires and now >= self._missing_due_us:
             self._missing_due_us = now + int(expires * MISSING_LOOKS * 1e6)
-            self._store.reward_missing(self.system, self._group().group_id)
+            self.store.reward_missing(self.system, self._group().group_id)
         version = self._version if self._is_current else None
         if version is None:
             version = self._current(request)
@@ -246,7 +200,7 @@ class Bandit:
         known = {arm.arm_id: index for index, arm in enumerate(version.arms)}
         index = known.get(logged.arm_id)
         if index is None:  # kept from before this process learned of it
-            stored = self._store.arms(version.group.group_id)
+            stored = self.store.arms(version.group.group_id)
             arm = next(arm for arm in stored if arm.arm_id == logged.arm_id)
         else:
             arm = version.arms[index]
@@ -276,7 +230,7 @@ class Bandit:
         return None
 
     def _group(self) -> Group:
-        group = self._store.group(self.system, self.agent_type)
+        group = self.store.group(self.system, self.agent_type)
         if group is None:
             raise NoArmsError(f"no arm is active for `{self.system}` / `{self.agent_type}`")
         return group
@@ -307,8 +261,8 @@ class Bandit:
     def _contextual_version(self, group: Group, request: ArmRequest) -> PolicyVersion:
         """Return the policy of contextual arms for one request."""
         if self._contextual is None:
-            self._contextual = ContextualFold(self._store, group)
-        arms = self._on_offer(self._store.arms(group.group_id))
+            self._contextual = ContextualFold(self.store, group)
+        arms = self._on_offer(self.store.arms(group.group_id))
         context = request.context or {}
         features = request.features
         if features is None:
@@ -333,8 +287,8 @@ class Bandit:
 
     def _stored_version(self, group: Group) -> PolicyVersion | None:
         """Return the latest stored version, ``None`` if arms changed since it was made."""
-        policy = self._store.policy(group.group_id, group.version)
-        arms = tuple(a for a in self._store.arms(group.group_id) if not a.is_retired)
+        policy = self.store.policy(group.group_id, group.version)
+        arms = tuple(a for a in self.store.arms(group.group_id) if not a.is_retired)
         if policy.design.get("revision") != group.revision:
             return None
         return PolicyVersion(
@@ -346,7 +300,7 @@ class Bandit:
 
     def _next_version(self, group: Group) -> PolicyVersion | None:
         """Make and store the next version; ``None`` means another process was first."""
-        all_arms = self._store.arms(group.group_id)
+        all_arms = self.store.arms(group.group_id)
         arms = self._on_offer(all_arms)
         test = None
         if self.settings.mode == "verdict":
@@ -372,7 +326,7 @@ class Bandit:
             shares=policy.propensities,
             design=design,
         )
-        if not self._store.save_policy(group.group_id, stored):
+        if not self.store.save_policy(group.group_id, stored):
             return None
         return PolicyVersion(
             group=replace(group, version=stored.version),
@@ -389,7 +343,7 @@ class Bandit:
         On the ramp promoted arm and control share all requests. At its last step the control gets
         the hold-back, and the other arms share the rest as the bandit does.
         """
-        guard = active_guard(self._store, group.group_id)
+        guard = active_guard(self.store, group.group_id)
         names = [arm.arm_id for arm in arms]
         if guard is None or not {guard.promoted, guard.champion} <= set(names):
             return None

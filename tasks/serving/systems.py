@@ -173,10 +173,7 @@ class Systems:
                 continue  # one arm has none to be compared with
         return {
             "evidence": evidence,
-            "guards": [
-                {**asdict(guard), "agent_type": kind}
-                for kind, guard in guards_of(self.store, system)
-            ],
+            "guards": [asdict(guard) for guard in guards_of(self.store, system)],
             "alarms": [as_dict(alarm) for alarm in alarms(self.store, system)],
             "looks": [as_dict(look) for look in gate_looks],
             "champion": None if champion is None else as_dict(champion),

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import begin_guard
+from tests.support.bandits import Bandit
 from tests.support.commands import Runner
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.support.bandits import Bandit
 from tests.support.commands import Runner
 
 MEANS = {"small": 0.2, "large": 0.6}

@@ -178,13 +178,13 @@ def test_every_question_in_the_documents_gets_an_answer(
 ):
     from convergence.__main__ import run
     from convergence_core.feedback.records import Rating
-    from tasks.serving.bandit import Bandit
     from tasks.serving.fold import fold_store
     from tasks.serving.offers import offer_of
     from tasks.store.feedback.feedback_store import FeedbackStore
     from tasks.store.runtime.runtime_store import RuntimeStore
     from tasks.store.tables.parquet_store import ParquetStore
     from tests.feedback.answers import answer
+    from tests.support.bandits import Bandit
     from tests.support.optimizations import write_project
 
     write_project(tmp_path, optimization__evolution__generations=2)
@@ -286,10 +286,10 @@ def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
     import numpy as np
     import polars as pl
 
-    from tasks.serving.bandit import Bandit
     from tasks.serving.offers import offer_of
     from tasks.serving.settings import RuntimeConfig
     from tasks.store.runtime.runtime_store import RuntimeStore
+    from tests.support.bandits import Bandit
 
     rng = np.random.default_rng(0)
     with RuntimeStore(tmp_path / "convergence-data") as store:

@@ -162,10 +162,9 @@ def test_of_two_answers_to_one_prompt_the_better_is_chosen(store: FeedbackStore)
         store.compare(better("b", "a", event_id="c"))
 
 
-def test_the_history_is_a_users_own_by_role_and_conversation(store: FeedbackStore):
+def test_the_history_is_a_users_own_by_role(store: FeedbackStore):
     for number in range(6):
-        store.log(answer(str(number), role="code" if number % 2 else "assistant",
-                         conversation_id=f"c{number // 3}"))  # fmt: skip
+        store.log(answer(str(number), role="code" if number % 2 else "assistant"))
     store.log(answer("other", user_id="bob"))
     store.rate(rating(4, "3"))
     found = store.history("ann", n=4)
@@ -173,8 +172,6 @@ def test_the_history_is_a_users_own_by_role_and_conversation(store: FeedbackStor
     assert [mark and mark.rating for _, mark in found] == [None, 4, None, None]
     code = store.history("ann", "code")
     assert [answer.interaction_id for answer, _ in code] == ["1", "3", "5"]
-    first = store.history("ann", conversation_id="c0")
-    assert [answer.interaction_id for answer, _ in first] == ["0", "1", "2"]
     assert store.history("nobody") == []
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from convergence.__main__ import run
 from convergence_core.feedback.records import AnswerComparison, Rating
-from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
@@ -18,6 +17,7 @@ from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.tables import FEEDBACK_TABLES
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server
+from tests.support.bandits import Bandit
 from tests.support.object_places import our_place
 
 TEXT = "the-parcel-of-ann"

@@ -11,11 +11,11 @@ from convergence_core.events import Event, RunStarted
 from convergence_core.result import RunResult
 from tasks.run.prior_runs import TAG
 from tasks.run.run import Run
-from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.production import TAG as PRODUCTION
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.parquet_store import ParquetStore
+from tests.support.bandits import Bandit
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, publish
 

@@ -7,8 +7,8 @@ import sys
 
 import numpy as np
 
-from tasks.serving.bandit import Bandit
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.support.bandits import Bandit
 
 MEANS = np.linspace(0.3, 0.7, 5)
 

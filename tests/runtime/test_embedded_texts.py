@@ -7,10 +7,10 @@ import pytest
 from convergence_core.bandit.contextual import ContextualArms
 from convergence_core.bandit.features import request_features, text_features
 from tasks.serving import bandit as served
-from tasks.serving.bandit import Bandit
 from tasks.serving.settings import RuntimeArm, RuntimeConfig
 from tasks.serving.systems import Systems
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.support.bandits import Bandit
 
 TOPICS = {"Is this clause void?": [1.0, 0.0], "Why does my loop end?": [0.0, 1.0]}
 

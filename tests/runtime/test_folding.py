@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
 from tasks.store.runtime import export
 from tasks.store.runtime.promotions import looks
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.parquet_store import ParquetStore
+from tests.support.bandits import Bandit
 from tests.support.emitted import kept_events
 
 

@@ -14,7 +14,6 @@ from scipy.stats import binomtest
 
 from convergence_core.caveats import TRAFFIC
 from convergence_core.gate.guardrails import Guardrail
-from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.guard import judge, look
 from tasks.serving.offers import offer_of
@@ -32,6 +31,7 @@ from tasks.store.runtime.rows import (
 )
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard, begin_guard, guards_of, move_guard
+from tests.support.bandits import Bandit
 
 OLD, NEW = "old", "new"
 
@@ -90,7 +90,7 @@ def test_a_promotion_that_was_wrong_is_rolled_back(tmp_path: Path):
         assert (back.candidate_id, back.reason) == (OLD, "rollback from new by the guard")
         assert [arm.is_retired for arm in store.arms(1)] == [False, True]
         assert active_guard(store, 1) is None
-        assert [one.decision for _, one in guards_of(store, "bot")] == ["rollback"]
+        assert [one.decision for one in guards_of(store, "bot")] == ["rollback"]
         assert looks(store, "bot")[-1].kind == "guard"
         assert looks(store, "bot")[-1].decision == "rollback"
         assert looks(store, "bot")[-1].details["caveat"] == TRAFFIC
@@ -249,6 +249,7 @@ def test_a_reward_that_the_settings_state_lacks_no_number(tmp_path: Path):
 
 def test_a_ramp_reads_as_its_shares():
     guard = StoredGuard(
+        system="bot", agent_type="default",
         seq=1, promoted=NEW, champion=OLD, since=0, alpha=0.05, tolerance=0.0, holdback=0.1,
         decision="watching", steps=(0.004, 0.025),
     )  # fmt: skip
@@ -289,7 +290,7 @@ def test_a_rollback_leaves_a_later_champion_alone(tmp_path: Path):
         assert [arm.is_retired for arm in store.arms(1)] == [False, True]
         begin_guard(store, 1, promoted=NEW, champion=OLD, alpha=0.05, tolerance=0.0, holdback=0.1)
         begin_guard(store, 1, promoted=OLD, champion=NEW, alpha=0.05, tolerance=0.0, holdback=0.1)
-        first = guards_of(store, "bot")[-2][1]
+        first = guards_of(store, "bot")[-2]
         assert not move_guard(
             store, 1, replace(first, decision="watching"), "rollback", restored=champion(OLD)
         )
@@ -375,6 +376,7 @@ def ramps(
             list(rng.lognormal(np.log(delays[0]), 0.5, 200)), since=0
         )
         guard = StoredGuard(
+            system="bot", agent_type="default",
             seq=1, promoted=NEW, champion=OLD, since=0, alpha=0.05, tolerance=0.0, holdback=0.1,
             decision="watching", steps=(0.05, 0.25, 0.5), guardrails=(rail,),
         )  # fmt: skip
@@ -440,6 +442,7 @@ def verdicts(means: tuple[float, float], n_runs: int, n_versions: int, per: int)
         for name in (OLD, NEW)
     ]  # fmt: skip
     guard = StoredGuard(
+        system="bot", agent_type="default",
         seq=1, promoted=NEW, champion=OLD, since=0, alpha=0.05, tolerance=0.0, holdback=0.2,
         decision="watching",
     )  # fmt: skip

@@ -14,7 +14,6 @@ from convergence_core.bandit.router import CaseTable, routing_of
 from convergence_core.errors import ArmChangedError, ConfigurationError, NoArmsError
 from convergence_core.result import CandidateReport, Estimate, LeaderboardRow, RunResult
 from tasks.serving import contextual_fold
-from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.promotion import offer_routed, put_on_offer
 from tasks.serving.settings import RuntimeConfig, read_settings
@@ -22,6 +21,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import contextual_state
 from tests.runtime import requests
 from tests.runtime.requests import select, update
+from tests.support.bandits import Bandit
 from tests.support.results import bare_result
 
 ARMS = [{"arm_id": name, "params": {"n": name}} for name in ("a", "b", "c")]

@@ -7,12 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedRequests
-from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime import runtime_store, watches
 from tasks.store.runtime.rows import ArmKind
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.support.bandits import Bandit
 from tests.support.rebuilt_counts import rebuilt
 
 WINDOW_S = 10.0
@@ -69,7 +69,7 @@ def test_a_decision_without_a_reward_in_its_window_teaches_what_the_settings_sta
     clock.now += int(WINDOW_S * 1e6)
     late = bandit.update(first.decision_id, 1.0)
     assert late.status == "conflict", "0 stands since the window has passed"
-    store = bandit._store
+    store = bandit.store
     assert sum(arm.n for arm in store.arms(1)) == 1
     store.reward_missing("bot", 1)
     arms = store.arms(1)
@@ -100,7 +100,7 @@ def test_arms_learn_of_missing_rewards_though_none_ever_comes(
 
 def test_a_void_decision_waits_for_no_reward_and_misses_none(tmp_path: Path, clock: Clock):
     bandit = serve(tmp_path, clock, expires_after_s=WINDOW_S, missing_reward=0.0)
-    store, chosen = bandit._store, bandit.select("u")
+    store, chosen = bandit.store, bandit.select("u")
     assert chosen.decision_id is not None
     store.void(chosen.decision_id)
     assert bandit.evidence().n_open == 0

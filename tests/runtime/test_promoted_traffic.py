@@ -7,7 +7,6 @@ import pytest
 
 from convergence_core.errors import ConfigurationError
 from convergence_core.result import CandidateReport, Estimate
-from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.operations import RewardUpdate, performed
 from tasks.serving.promotion import (
@@ -21,6 +20,7 @@ from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion, Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard, guards_of, move_guard
+from tests.support.bandits import Bandit
 from tests.support.results import bare_result
 
 
@@ -90,7 +90,7 @@ def test_a_promotion_without_a_control_left_is_watched_against_the_champion(tmp_
 def test_the_control_promoted_during_a_ramp_rolls_it_back(tmp_path: Path):
     with ramping(tmp_path / "s") as store:
         assert put_on_offer(store, replace(RESULT, winner=candidate("b", 0.6))) == ("b", None)
-        assert [guard.decision for _, guard in guards_of(store, "bot")] == ["rollback"]
+        assert [guard.decision for guard in guards_of(store, "bot")] == ["rollback"]
         assert names(store) == {"w": True, "b": False}
 
 

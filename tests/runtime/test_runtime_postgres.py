@@ -7,7 +7,6 @@ import psycopg
 import pytest
 
 from convergence_core.errors import StoreError, StoreWriteError
-from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
 from tasks.store.postgres import translated, translated_ddl
@@ -16,6 +15,7 @@ from tasks.store.runtime.schema import RUNTIME
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.runtime.test_runtime_store import reward
 from tests.store.postgres_server import PASSWORD, postgres_server
+from tests.support.bandits import Bandit
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from convergence_core.caveats import TRAFFIC
-from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import alarms
+from tests.support.bandits import Bandit
 
 WINDOW_S = 10.0
 
@@ -27,7 +27,7 @@ def bandit(tmp_path: Path) -> Bandit:
 
 def serve(bandit: Bandit, n: int, *, lost: float) -> None:
     """Serve n requests long ago; of arm b some rewards never come."""
-    rng, store = np.random.default_rng(2), bandit._store
+    rng, store = np.random.default_rng(2), bandit.store
     store.now_us = lambda: 1_000_000
     for _ in range(n):
         chosen = bandit.select("u")
@@ -45,7 +45,7 @@ def test_rewards_that_are_missing_from_one_arm_are_an_alarm_once(bandit: Bandit,
     assert alarm.sentence.startswith("Sample ratio: arm ")
     assert "of bot/default has " in alarm.sentence
     fold_store(tmp_path / "s")
-    assert alarms(bandit._store, "bot") == [alarm], "the test begins again after an alarm"
+    assert alarms(bandit.store, "bot") == [alarm], "the test begins again after an alarm"
     caveat = bandit.evidence().caveat
     assert caveat.startswith(alarm.sentence)
     assert caveat.endswith(TRAFFIC)
@@ -56,7 +56,7 @@ def test_decisions_that_depart_from_their_propensities_are_an_alarm(
 ):
     serve(bandit, 300, lost=0.0)
     assert fold_store(tmp_path / "s").alarms == ()
-    with bandit._store.database.transaction() as connection:
+    with bandit.store.database.transaction() as connection:
         connection.execute("DELETE FROM decisions WHERE arm_id = 'b' AND seq % 2 = 0")
     kinds = {alarm.kind for alarm in fold_store(tmp_path / "s").alarms}
     assert "sample_ratio" in kinds
@@ -68,6 +68,6 @@ def test_rewards_that_are_not_missing_are_no_alarm(
 ):
     """One is stated for them, or they can still come."""
     config = RuntimeConfig.model_validate({**bandit.settings.model_dump(), **settings})
-    bandit._store.save_settings("bot", config.model_dump(mode="json"))
-    serve(Bandit(bandit._store, "bot", seed=1), 500, lost=0.6)
+    bandit.store.save_settings("bot", config.model_dump(mode="json"))
+    serve(Bandit(bandit.store, "bot", seed=1), 500, lost=0.6)
     assert fold_store(tmp_path / "s").alarms == ()

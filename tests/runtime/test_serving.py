@@ -12,12 +12,12 @@ import pytest
 
 import convergence
 from convergence_core.caveats import CASES, TRAFFIC
-from tasks.serving.bandit import Bandit
 from tasks.serving.offers import decision_id, offer_of
 from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.rows import StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.runtime.requests import configured, select, update
+from tests.support.bandits import Bandit
 
 ARMS = [offer_of({"model": name}, name) for name in ("a", "b", "c")]
 BEST_IS_B = {"a": 0.1, "b": 0.9, "c": 0.2}
@@ -51,14 +51,14 @@ def served_until_a_winner(bandit: Bandit, n_blocks: int) -> int:
 
 def in_force(bandit: Bandit) -> StoredPolicy:
     """Return the policy that the next request is served by."""
-    return bandit._store.policy(1, bandit.select("u").policy_version or 0)
+    return bandit.store.policy(1, bandit.select("u").policy_version or 0)
 
 
 def test_propensities_are_those_of_the_logged_version(tmp_path: Path):
     system = bandit(tmp_path / "s")
     served(system, {"a": 0.2, "b": 0.6, "c": 0.5}, 30)
     chosen = system.select("u")
-    policy = system._store.policies(1)[-1]
+    policy = system.store.policies(1)[-1]
     assert chosen.propensity == policy.shares[policy.arms.index(chosen.arm_id)]
     assert sum(policy.shares) == pytest.approx(1.0)
     assert min(policy.shares) >= 0.02 / 3 - 1e-12, "the floor"

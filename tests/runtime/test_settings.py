@@ -7,9 +7,9 @@ import pytest
 
 import convergence
 from convergence_core.errors import ConfigurationError
-from tasks.serving.bandit import Bandit
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.runtime.requests import configured, select
+from tests.support.bandits import Bandit
 
 ARMS = [{"arm_id": "a", "params": {}}]
 

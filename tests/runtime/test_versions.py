@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.serving.bandit import ArmRequest, ArmSelection, Bandit
+from tasks.serving.bandit import ArmRequest, ArmSelection
 from tasks.serving.committer import Committer
 from tasks.serving.offers import offer_of
 from tasks.serving.operations import performed
 from tasks.store.runtime.rows import StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.support.bandits import Bandit
 
 ARMS = [offer_of({"model": name}, name) for name in ("a", "b", "c")]
 

@@ -16,6 +16,7 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.feedback.answers import answer
 from tests.service.conftest import SECRETS, Start
+from tests.support.bandits import Bandit
 
 
 class Caller:
@@ -126,7 +127,7 @@ def test_a_reward_that_a_killed_process_left_is_sent_later_and_once(store: Runti
     systems = Systems(store)
     systems.configure(RuntimeConfig(system="bot", default_arms=({"params": {}, "arm_id": "a"},
                                                                 {"params": {"n": 1}, "arm_id": "b"})))  # fmt: skip
-    chosen = systems.bandit("bot").select("ann")
+    chosen = Bandit(systems.store, "bot").select("ann")
     with FeedbackStore(store.root) as feedback:
         feedback.log(answer("i", system="bot", decision_id=chosen.decision_id))
         feedback.rate(Rating(interaction_id="i", user_id="ann", rating=5))

@@ -26,6 +26,7 @@ from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import begin_guard
 from tasks.store.tables.parquet_store import ParquetStore
+from tests.support.bandits import Bandit
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import READER, actions, column, sections, store_of, tokens
 from tests.support.searching import search
@@ -89,7 +90,7 @@ def served(project) -> RuntimeStore:
     systems.configure(RuntimeConfig(system="known"))
     arms = [RuntimeArm(arm_id=name, params={"kind": name}) for name in ("a", "b")]
     systems.offer("known", arms)
-    bandit = systems.bandit("known")
+    bandit = Bandit(store, "known")
     for n in range(40):
         chosen = bandit.select(f"user-{n}")
         bandit.update(chosen.decision_id, 0.9 if chosen.arm_id == "b" else 0.1)

@@ -208,8 +208,6 @@ class FeedbackStore(SharedStore):
         user_id: str,
         role: str | None = None,
         n: int = 20,
-        *,
-        conversation_id: str | None = None,
     ) -> list[tuple[Interaction, Rating | None]]:
         """Return a user's last answers, oldest first, each with the user's own rating if it has one.
 
@@ -217,13 +215,12 @@ class FeedbackStore(SharedStore):
             user_id: recipient of the answers.
             role: persona that answered; ``None`` for any.
             n: maximum number.
-            conversation_id: conversation; ``None`` for any.
         """
         answers = []
         with self.database.reading() as connection:
             for answer in INTERACTIONS.find(
                 connection, f"ORDER BY seq DESC LIMIT {n:d}",
-                user_id=user_id, role=role, conversation_id=conversation_id,
+                user_id=user_id, role=role,
             ):  # fmt: skip
                 mark = RATINGS.last(connection, (answer.interaction_id,), user_id)
                 answers.append((answer, mark))

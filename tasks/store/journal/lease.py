@@ -158,23 +158,20 @@ class Lease(Closing):
                 continue
 
 
-def systems_of(
-    journal: Path, *, now_us: Callable[[], int] = wall_clock_us
-) -> tuple[frozenset[str], frozenset[str]]:
+def systems_of(journal: Path) -> tuple[frozenset[str], frozenset[str]]:
     """Return the systems that a process optimizes, and those whose holder is gone.
 
     The first have a holder that is not known to be dead, the second one that left its lease behind.
 
     Args:
         journal: the journal's file; it is only read, also where nothing can be written.
-        now_us: clock.
 
     Raises:
         FileNotFoundError: there is no such file.
         apsw.Error: it cannot be read, or is of another version.
     """
     rows = rows_read_only(journal, f"SELECT system, {_HOLDER} FROM leases")  # noqa: S608 - constants
-    now = now_us()
+    now = wall_clock_us()
     held = frozenset(row[0] for row in rows if _holder(row[1:], now) is not None)
     return held, frozenset(row[0] for row in rows) - held
 

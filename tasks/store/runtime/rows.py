@@ -275,6 +275,8 @@ class StoredGuard:
     """Monitoring of a promotion."""
 
     seq: int
+    system: str
+    agent_type: str
     promoted: str
     champion: str
     """Arm of the previous champion."""

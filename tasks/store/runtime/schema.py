@@ -62,17 +62,17 @@ DECISIONS = RecordTable(
     "UNIQUE one_request(group_id, request_key) WHERE request_key IS NOT NULL",
     columns={"is_fresh": "fresh"},
 )
+_OF_GROUP = {
+    name: f"(SELECT g.{name} FROM groups g WHERE g.id = group_id)"  # noqa: S608 - constants
+    for name in ("system", "agent_type")
+}
 ALARMS = RecordTable(
     "alarms",
     StoredAlarm,
     "seq INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, arm_id TEXT NOT NULL, before REAL NOT NULL, "
     "after REAL NOT NULL, n INTEGER NOT NULL, created_us INTEGER NOT NULL, "
     "is_told INTEGER NOT NULL DEFAULT 0, kind TEXT NOT NULL DEFAULT 'drift'",
-    columns={
-        "system": "(SELECT g.system FROM groups g WHERE g.id = group_id)",
-        "agent_type": "(SELECT g.agent_type FROM groups g WHERE g.id = group_id)",
-        "arm_id": "nullif(arm_id, '')",
-    },
+    columns={**_OF_GROUP, "arm_id": "nullif(arm_id, '')"},
 )
 GUARDS = RecordTable(
     "guards",
@@ -81,6 +81,7 @@ GUARDS = RecordTable(
     "since INTEGER NOT NULL, alpha REAL NOT NULL, tolerance REAL NOT NULL, holdback REAL NOT NULL, "
     "decision TEXT NOT NULL, created_us INTEGER NOT NULL, steps_json TEXT NOT NULL DEFAULT '[]', "
     "guardrails_json TEXT NOT NULL DEFAULT '[]'",
+    columns=_OF_GROUP,
 )
 LOOKS = RecordTable("looks", GateLook, "seq INTEGER PRIMARY KEY, *")
 CHAMPIONS = RecordTable("champions", Champion, "seq INTEGER PRIMARY KEY, *")

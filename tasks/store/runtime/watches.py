@@ -96,14 +96,9 @@ def active_guard(store: RuntimeStore, group_id: int) -> StoredGuard | None:
         )
 
 
-def guards_of(store: RuntimeStore, system: str) -> list[tuple[str, StoredGuard]]:
-    """Return agent type and guard of every promotion of a system, oldest first."""
-    rows = store.fetch(
-        f"SELECT g.agent_type, {GUARDS.columns_of('w')} FROM guards w "  # noqa: S608 - constants
-        "JOIN groups g ON g.id = w.group_id WHERE g.system = ? ORDER BY w.seq",
-        (system,),
-    )
-    return [(kind, GUARDS.record(row)) for kind, *row in rows]
+def guards_of(store: RuntimeStore, system: str) -> list[StoredGuard]:
+    """Return the guards of all promotions of a system, oldest first."""
+    return store.find(GUARDS, "ORDER BY seq", system=system)
 
 
 def move_guard(

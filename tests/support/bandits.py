@@ -1,0 +1,30 @@
+"""Bandits that tests ask and reward directly, one commit for each."""
+
+from collections.abc import Mapping
+
+from convergence_core.records import Json
+from tasks.serving import bandit
+from tasks.serving.answers import RewardOutcome, RuntimeSelection
+from tasks.serving.bandit import ArmRequest, ArmSelection
+from tasks.serving.operations import RewardUpdate, performed
+from tasks.store.runtime.rows import Reward
+
+
+class Bandit(bandit.Bandit):
+    """Bandit of one system; its arguments are those of the product's."""
+
+    def select(
+        self,
+        user_id: str,
+        *,
+        context: Mapping[str, Json] | None = None,
+        request_key: str | None = None,
+    ) -> RuntimeSelection:
+        """Choose an arm and log the decision."""
+        request = ArmRequest(user_id=user_id, context=context, key=request_key)
+        return performed(self.store, ArmSelection(lambda: self, request))
+
+    def update(self, decision_id: str | None, reward: float) -> RewardOutcome:
+        """Take in the reward of a decision by the stored settings."""
+        given = Reward(decision_id=decision_id, reward=reward)
+        return performed(self.store, RewardUpdate(self.store, self.system, given))
