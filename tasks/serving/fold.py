@@ -103,7 +103,7 @@ def fold_store(path: Path) -> FoldReport:
 def _export_policy(path: Path) -> Mapping[str, int]:
     if not has_policy(path):
         return {}
-    sources = [ExportSource.of(table, ranges="policy_exports") for table in POLICY_TABLES]
+    sources = [ExportSource(table=table, ranges="policy_exports") for table in POLICY_TABLES]
     with ExperienceStore(path) as store:
         return export_new(store.database, store.root, sources)
 

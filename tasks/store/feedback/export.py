@@ -1,12 +1,12 @@
 """Export of feedback to the parquet tables, and its removal from them."""
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from convergence_core.ports import Row
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.export import ExportSource, export_new, rewrite
-from tasks.store.tables.columns import Table
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.tables import (
     ADAPTER_EVENTS,
@@ -18,23 +18,17 @@ from tasks.store.tables.tables import (
     TRAINING_ROUNDS,
 )
 
-
-def _source(table: Table, select: str = "") -> ExportSource:
-    return ExportSource.of(table, ranges="feedback_exports", select=select)
-
-
-_TEXTS: Final = tuple(map(_source, (INTERACTIONS, RATINGS, COMPARISONS)))
+_source = partial(ExportSource, ranges="feedback_exports")
+_TEXTS: Final = tuple(_source(table=table) for table in (INTERACTIONS, RATINGS, COMPARISONS))
 """What people wrote and were answered."""
 _ADAPTERS: Final = (
     _source(
-        ADAPTER_EVENTS,
-        "SELECT e.seq, e.version, a.role, a.base_model, a.parent, a.objective, a.n_rows, "
+        table=ADAPTER_EVENTS,
+        select="SELECT e.seq, e.version, a.role, a.base_model, a.parent, a.objective, a.n_rows, "
         "a.folder_sha256, e.status, e.reason, e.changed_by, e.created_us FROM adapter_events e "
         "JOIN adapters a ON a.version = e.version WHERE e.seq BETWEEN ? AND ? ORDER BY e.seq",
     ),
-    _source(TRAINING_ROUNDS),
-    _source(GATE_CHECKS),
-    _source(LIVE_TESTS),
+    *(_source(table=table) for table in (TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS)),
 )
 """What was trained: names, numbers and sentences of ours, so nothing of them is forgotten with a user."""
 

@@ -31,25 +31,21 @@ class ExportSource:
 
     table: Table
     """Of the same name in the database; its rows are numbered by ``seq`` and never change."""
-    select: str
-    """Rows between two numbers, by number: the columns of the parquet table, times as microseconds."""
+    select: str = ""
+    """Rows between two numbers, by number: the columns of the parquet table, times as microseconds. Empty:
+    the table has them, times as ``…_us``."""
     time: str = "created_at"
     """Column whose day says in which folder a row lies."""
     ranges: str = "exports"
+    """Table of the ranges that were exported."""
 
-    @classmethod
-    def of(cls, table: Table, *, ranges: str, select: str = "") -> "ExportSource":
-        """Return the source of a table that has its columns in the database too, times as ``…_us``.
-
-        Args:
-            table: its rows are dated by ``created_at``.
-            ranges: table of the ranges that were exported.
-            select: rows between two numbers, by number; empty: all of the table's own.
-        """
-        names = (column.name for column in table.columns)
+    @property
+    def sql(self) -> str:
+        """SELECT of the rows between two numbers, by number."""
+        names = (column.name for column in self.table.columns)
         columns = ", ".join(f"{n[:-3]}_us" if n.endswith("_at") else n for n in names)
-        plain = f"SELECT {columns} FROM {table.name} WHERE seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608 - a registry's names
-        return cls(table=table, select=select or plain, ranges=ranges)
+        plain = f"SELECT {columns} FROM {self.table.name} WHERE seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608 - a registry's names
+        return self.select or plain
 
 
 _SOURCES = (
@@ -150,7 +146,7 @@ def _write(
     span: tuple[int, int],
 ) -> int:
     with database.reading() as connection:
-        rows: Any = connection.execute(source.select, span).fetchall()
+        rows: Any = connection.execute(source.sql, span).fetchall()
     names = [column.name for column in source.table.columns]
     flags = [column.name for column in source.table.columns if column.type == "bool"]
     by_day: dict[str, list[Row]] = defaultdict(list)

@@ -10,7 +10,7 @@ import json
 import logging
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,7 @@ from tasks.store.layout import (
     live_row,
     store_root,
 )
+from tasks.store.tables.columns import Table
 from tasks.store.tables.damage import digest_in
 from tasks.store.tables.integrity import check_store
 from tasks.store.tables.object_storage import mirror_of
@@ -44,6 +45,7 @@ from tasks.store.tables.tables import (
     GENERATION_TABLES,
     GENERATIONS,
     RUNS,
+    TABLES,
 )
 
 _LOGGER = logging.getLogger(__name__)
@@ -90,14 +92,19 @@ class ParquetStore(Reader):
             StoreWriteError: nothing of this generation is visible then.
         """
         name = generation_file(generation)
-        _check_rows(check_run_id(run_id), generation, tables)
+        late = [table for table in GENERATION_TABLES if table not in AHEAD_TABLES]
+        _check_rows(check_run_id(run_id), generation, tables, late)
+        n_markers = len(tables.get(GENERATIONS.name, ()))
+        if n_markers != (generation != FINAL_GENERATION):
+            raise ValueError(
+                "a generation must have one row in generations, the final re-estimation none, but "
+                f"{generation} has {n_markers}"
+            )
         self._ensure()
         marker = folder_of(self.path, "live", GENERATIONS.name, run_id) / name
         if marker.exists() or final_row(self.path, run_id).exists():
             return
-        for table in GENERATION_TABLES:
-            if table in AHEAD_TABLES:
-                continue
+        for table in late:
             rows = tables.get(table.name, ())
             path = folder_of(self.path, "live", table.name, run_id) / name
             if table is GENERATIONS:
@@ -123,16 +130,11 @@ class ParquetStore(Reader):
             ValueError: another table, or rows of another run or generation.
             StoreWriteError: the earlier file is unchanged then.
         """
-        ahead = {table.name: table for table in AHEAD_TABLES}
-        if not tables.keys() <= ahead.keys():
-            raise ValueError(
-                f"only {', '.join(ahead)} may be written ahead, not {', '.join(tables)}"
-            )
-        _check_owner(check_run_id(run_id), generation, tables)
+        _check_rows(check_run_id(run_id), generation, tables, AHEAD_TABLES)
         self._ensure()
         for name, rows in tables.items():
             folder = folder_of(self.path, "live", name, run_id)
-            self._files.write(ahead[name], rows, folder / generation_file(generation))
+            self._files.write(TABLES[name], rows, folder / generation_file(generation))
 
     def save_run(self, record: RunRecord) -> None:
         """Create or replace the run's row, atomically; a run's begin and end sweep what is due.
@@ -162,7 +164,7 @@ class ParquetStore(Reader):
             KeyError: another table.
             StoreWriteError: nothing is added then.
         """
-        added = {table.name: table for table in ADDED_TABLES}[table]
+        added = {added.name: added for added in ADDED_TABLES}[table]
         if not rows:
             return
         self._ensure()
@@ -310,31 +312,23 @@ class ParquetStore(Reader):
         return digests
 
 
-def _check_rows(run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:
-    names = {table.name for table in GENERATION_TABLES} - {table.name for table in AHEAD_TABLES}
-    if not tables.keys() <= names:
-        unknown = sorted(tables.keys() - names)[0]
-        raise ValueError(f"a generation has no table {unknown!r}, only {sorted(names)}")
-    n_markers = len(tables.get(GENERATIONS.name, ()))
-    if n_markers != (0 if generation == FINAL_GENERATION else 1):
-        raise ValueError(
-            f"generation {generation} must have "
-            f"{'no row' if generation == FINAL_GENERATION else 'one row'} in generations, "
-            f"but got {n_markers}"
-        )
-    _check_owner(run_id, None if generation == FINAL_GENERATION else generation, tables)
-
-
-def _check_owner(run_id: str, expected: int | None, tables: Mapping[str, Sequence[Row]]) -> None:
-    for table in GENERATION_TABLES:
-        has_generation = any(column.name == "generation" for column in table.columns)
-        for row in tables.get(table.name, ()):
-            if row.get("run_id") != run_id:
-                raise ValueError(f"a row of {table.name} is of run {row.get('run_id')!r}")
-            if has_generation and row.get("generation") != expected:
+def _check_rows(
+    run_id: str,
+    generation: int,
+    tables: Mapping[str, Sequence[Row]],
+    known: Iterable[Table],
+) -> None:
+    names = [table.name for table in known]
+    if unknown := sorted(tables.keys() - {*names}):
+        raise ValueError(f"{unknown[0]!r} must be one of the tables {', '.join(names)}")
+    expected = None if generation == FINAL_GENERATION else generation
+    for name, rows in tables.items():
+        for row in rows:
+            owner = row.get("run_id"), row.get("generation", expected)
+            if owner != (run_id, expected):
                 raise ValueError(
-                    f"a row of {table.name} is of generation {row.get('generation')!r}, "
-                    f"not {expected!r}"
+                    f"a row of {name} must be of run {run_id} and generation {expected}, but is of "
+                    f"run {owner[0]} and generation {owner[1]}"
                 )
 
 
