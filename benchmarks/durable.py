@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -60,10 +61,8 @@ def naive(folder: Path, number: int) -> Callable[[], None]:
 
 def recipe(folder: Path, number: int) -> Callable[[], None]:
     """Return one pair of the same statements, committed as the store commits."""
-    nothing = Schema(noun="file", version=1, tables=(), loss="all")
-    database = SqliteDatabase(folder / FILE, nothing)
-    rng = np.random.default_rng(number)
-    return lambda: _bare_pair(database.transaction, rng)
+    database = SqliteDatabase(folder / FILE, Schema(noun="file", version=1, tables=(), loss="all"))
+    return partial(_bare_pair, database.transaction, np.random.default_rng(number))
 
 
 def _bare_pair(
@@ -89,7 +88,7 @@ def _bare_pair(
 def ours(folder: Path, number: int) -> Callable[[], None]:
     """Return one pair by the product."""
     bandit = Bandit(RuntimeStore(folder), "bot", seed=number)
-    return lambda: _paired(bandit)
+    return partial(_paired, bandit)
 
 
 def _paired(bandit: Bandit) -> None:
