@@ -76,6 +76,8 @@ class CallQuote:
     usd: Amount
     answer: Amount
     """Tokens of the answer."""
+    reserved_usd: float | None
+    """The budget's reservation if texts of other calls have the usual length."""
     unknown: str | None
     """Why the price is unknown, and the fix."""
 
@@ -103,6 +105,7 @@ class CallQuote:
             tokens=prompt + answer,
             usd=Amount(None if price is None else price.cost(usage), worst),
             answer=answer,
+            reserved_usd=worst,
             unknown=unknown,
         )
 

@@ -10,9 +10,9 @@ estimate makes no call and writes nothing.
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import comb
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -38,7 +38,7 @@ from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Target
 from convergence_core.records import Case, Params
-from convergence_core.search.schedule import Schedule
+from convergence_core.search.schedule import FINAL_SHARE, Schedule
 from tasks.run.adoption import champion_now
 from tasks.run.assembly import schedule_of
 
@@ -57,6 +57,7 @@ USUAL_THOUGHT: Final = 600  # tokens of notes, eight forecasts and five settings
 OTHER_TOKENIZER: Final = 2  # most tokens of a judge for one token of an answer
 FRAME: Final = 2_500  # bytes of the fixed wording of a request for a prompt or a preference
 LONGEST_ANSWER: Final = 4_000  # characters of an answer that preferences compare
+TARGET_KEY: Final = "api.request.options.max_tokens"
 OF_REQUESTS: Final = f"the cases, and answers of {USUAL_ANSWER} tokens or as `expected`"
 
 Role = Literal["evaluation", "judge", "thought", "writing", "sao", "total"]
@@ -77,6 +78,10 @@ class RoleEstimate:
     """Source of the tokens and dollars of one call."""
     unknown: str | None = None
     """Why dollars are unknown, and the fix; ``None`` if they are known."""
+    least_usd: float | None = None
+    """Smallest `budget.max_usd` that affords one call; ``None`` if unknown or without calls."""
+    lowered_by: str = ""
+    """Key of the configuration that lowers ``least_usd``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,8 @@ class RunEstimate:
     price_version: str
     calls_with_retries: float | None
     """Most calls, with every allowed retry."""
+    unaffordable: str | None
+    """Purposes of which `budget.max_usd` affords no call, and the fix; ``None`` if it affords one of each."""
 
 
 def estimate(loaded: "Loaded") -> RunEstimate:
@@ -168,7 +175,10 @@ class _Estimator:
             tokens=sum((role.tokens for role in roles), NOTHING).at_most(budget.max_tokens),
             usd=sum((role.usd for role in roles), NOTHING),
             unknown=next((role.unknown for role in roles if role.unknown is not None), None),
+            least_usd=max((r.least_usd for r in roles if r.least_usd is not None), default=None),
         )
+        unaffordable = _unaffordable(roles, budget.max_usd)
+        notes = [*self._notes(total, roles), *([unaffordable] if unaffordable else [])]
         usd = total.usd if total.unknown is not None else total.usd.at_most(budget.max_usd)
         return RunEstimate(
             config=str(self._loaded.config_path),
@@ -180,9 +190,10 @@ class _Estimator:
             n_final_cells=n_final,
             roles=roles,
             total=replace(total, usd=usd),
-            notes=tuple(self._notes(total, roles)),
+            notes=tuple(notes),
             price_version=self._world.prices.version,
             calls_with_retries=(n_calls * Amount(1, n_attempts)).at_most(budget.max_calls).high,
+            unaffordable=unaffordable,
         )
 
     def _cells(self, n_search: int, n_final: int) -> Amount:
@@ -223,6 +234,7 @@ class _Estimator:
         quotes: Sequence[CallQuote],
         *,
         share: float = 1.0,
+        lowered_by: str = "",
     ) -> RoleEstimate:
         """Return the estimate of n calls, within a share of the run's dollars."""
         tokens, usd, basis = self._history.get(role, (UNKNOWN, UNKNOWN, ""))
@@ -232,6 +244,11 @@ class _Estimator:
             usd, basis = mean_and_most([quote.usd for quote in quotes]), OF_REQUESTS
             unknown = next((quote.unknown for quote in quotes if quote.unknown is not None), None)
             unknown = unknown if quotes else self._refused
+        reserved = [quote.reserved_usd for quote in quotes]
+        least = None
+        if n.high and reserved and None not in reserved:
+            # The search leaves a part of the limit to the final test.
+            least = max(usd or 0.0 for usd in reserved) / min(share, 1.0 - FINAL_SHARE)
         limit = self._configuration.budget.max_usd
         spent = UNKNOWN if unknown is not None else n * usd
         return RoleEstimate(
@@ -242,14 +259,16 @@ class _Estimator:
             usd=spent if limit is None or share == 1.0 else spent.at_most(share * limit),
             basis=basis,
             unknown=unknown,
+            least_usd=least,
+            lowered_by=lowered_by,
         )
 
     # -- the target
 
     def _target_role(self, n: Amount) -> RoleEstimate:
-        provider = self._target.provider
+        provider, key = self._target.provider, TARGET_KEY if self._is_chat else ""
         if self._configuration.api.kind != "agno":
-            return self._role("evaluation", provider, n, self._quotes)
+            return self._role("evaluation", provider, n, self._quotes, lowered_by=key)
         most = self._configuration.api.agent.max_model_calls
         if "agent" not in self._history:
             why = f"an agent calls its models up to {most} times; the first run shows how often."
@@ -304,6 +323,7 @@ class _Estimator:
                         tokens=UNKNOWN,
                         usd=Amount(worst.usd, worst.usd),
                         answer=UNKNOWN,
+                        reserved_usd=worst.usd,
                         unknown=why if worst.usd is None else None,
                     )
                 )
@@ -324,17 +344,32 @@ class _Estimator:
                 longest = worst.tokens - bound
                 answer = Amount(min(longest, max(USUAL_ANSWER, expected)), longest)
             quote = CallQuote.of(model, price, prompt, answer)
-            quotes.append(replace(quote, usd=replace(quote.usd, high=worst.usd)))
+            usd = replace(quote.usd, high=worst.usd)
+            quotes.append(replace(quote, usd=usd, reserved_usd=worst.usd))
         return quotes
 
     # -- language models
 
-    def _model(self, llm: LlmConfig) -> tuple[str, Callable[[Amount, Amount], CallQuote]]:
-        """Return a model and what quotes its call, given prompt and answer."""
+    def _model(
+        self, llm: LlmConfig, name: str | None = None
+    ) -> tuple[str, Callable[[Amount, Amount, float], CallQuote]]:
+        """Return a model and what quotes its call, given prompt, answer and the reserved prompt."""
         from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
 
+        if name is not None:
+            llm = llm.model_copy(update={"model": name})
         seller, model = billing_provider(llm)
-        return model, partial(CallQuote.of, model, self._world.prices.find(seller, model))
+        price = self._world.prices.find(seller, model)
+
+        def quote(prompt: Amount, answer: Amount, reserved: float) -> CallQuote:
+            call = CallQuote.of(model, price, prompt, answer)
+            if price is None or answer.high is None:
+                return call
+            return replace(
+                call, reserved_usd=price.worst_case(round(reserved), round(answer.high))
+            )
+
+        return model, quote
 
     def _judge(self, name: str, metric: JudgeMetric, cells: Amount) -> RoleEstimate:
         """Return the cost of one judge's calls; the judged answers are as long as the target allows."""
@@ -357,10 +392,15 @@ class _Estimator:
                 blocks.append(("REFERENCE", as_text(case.expected)))
             messages = judge_messages(metric.mode, rubric=rubric, blocks=blocks)
             bound = prompt_bound([*messages]) or 0
-            longest = Amount(min(llm.max_tokens, USUAL_ANSWER), llm.max_tokens)
-            quotes.append(quote(Amount(bound / BYTES, bound) + shown, longest))
+            quotes.append(
+                quote(
+                    Amount(bound / BYTES, bound) + shown,
+                    Amount(min(llm.max_tokens, USUAL_ANSWER), llm.max_tokens),
+                    bound + BYTES * (shown.expected or 0),
+                )
+            )
         n = cells * Amount(call_count(metric), call_count(metric))
-        return self._role("judge", name, n, quotes)
+        return self._role("judge", name, n, quotes, lowered_by="llm.max_tokens")
 
     def _thoughts(self) -> Iterator[RoleEstimate]:
         """Yield RLP's thoughts: one call a generation, one more where a reply cannot be read."""
@@ -372,8 +412,9 @@ class _Estimator:
         bound = _thought_bound(self._loaded)
         model, quote = self._model(configuration.llm)
         answer = Amount(min(rlp.thought_length, USUAL_THOUGHT), rlp.thought_length)
-        call = quote(Amount(bound / BYTES, bound), answer)
-        yield self._role("thought", model, Amount(n, 2 * n), [call], share=rlp.max_share_usd)
+        call = quote(Amount(bound / BYTES, bound), answer, bound)
+        yield self._role("thought", model, Amount(n, 2 * n), [call], share=rlp.max_share_usd,
+                         lowered_by="society.rlp.thought_length")  # fmt: skip
 
     def _texts(self) -> Iterator[RoleEstimate]:
         """Yield written prompts and preferences."""
@@ -392,8 +433,9 @@ class _Estimator:
             likely = FRAME + N_FAILURES * USUAL_ANSWER * BYTES
             prompt = Amount(likely / BYTES, likely + N_FAILURES * 2 * LONGEST_SHOWN + 2 * longest)
             answer = Amount(min(prompts.max_tokens, USUAL_ANSWER), prompts.max_tokens)
-            calls = Amount(n, N_REQUESTS * n)
-            yield self._role("writing", model, calls, [quote(prompt, answer)], share=share)
+            call = quote(prompt, answer, likely)
+            yield self._role("writing", model, Amount(n, N_REQUESTS * n), [call], share=share,
+                             lowered_by="prompts.max_tokens")  # fmt: skip
         if configuration.society.prefers:
             yield self._preferences(configuration.llm, len(parameters))
 
@@ -411,6 +453,7 @@ class _Estimator:
         call = quote(
             Amount(prompt / BYTES + USUAL_ANSWER, prompt + 2 * LONGEST_ANSWER),
             Amount(min(USUAL_ANSWER, longest), longest),
+            prompt + BYTES * USUAL_ANSWER,
         )
         role = self._role("sao", model, n, [call], share=sao.max_share_usd)
         n_answers = n_rounds * sao.n_samples * sao.response_pairs
@@ -436,6 +479,13 @@ class _Estimator:
             yield f"judge: {judge}."
         if (shortage := self._schedule.final_shortage()) is not None:
             yield f"{shortage}."
+        if total.least_usd:
+            dearest = max(roles, key=lambda role: role.least_usd or 0.0)
+            lower = f"; `{dearest.lowered_by}` lowers it" if dearest.lowered_by else ""
+            yield (
+                "The smallest budget.max_usd that affords a call of each purpose: "
+                f"{_rounded_up(total.least_usd)}, for {dearest.role}{lower}."
+            )
         likely, is_measured = total.usd.expected, all(r.basis != OF_REQUESTS for r in roles)
         if limit is not None and is_measured and likely is not None and likely > limit:
             yield (
@@ -472,3 +522,22 @@ def _thought_bound(loaded: "Loaded") -> int:
     bound = prompt_bound({"messages": [*prompts_of(loaded.configuration).messages(request)]})
     assert bound is not None  # noqa: S101 - texts only
     return bound
+
+
+def _unaffordable(roles: Sequence[RoleEstimate], limit: float | None) -> str | None:
+    """Return a sentence on purposes that `budget.max_usd` cannot pay, or ``None``."""
+    short = [role for role in roles if limit is not None and (role.least_usd or 0.0) > limit]
+    if not short:
+        return None
+    each = "; ".join(
+        f"{role.role} from {_rounded_up(role.least_usd or 0)}"
+        + (f" (lower `{role.lowered_by}`)" if role.lowered_by else "")
+        for role in short
+    )
+    return f"budget.max_usd={limit:.12g} affords no call of {each}."
+
+
+def _rounded_up(usd: float) -> str:
+    """Return dollars rounded up to two digits."""
+    unit = 10.0 ** (math.floor(math.log10(usd)) - 1) if usd > 0 else 1.0
+    return dollars(math.ceil(usd / unit - 1e-9) * unit)

@@ -52,7 +52,7 @@ def emit_estimate(
 
     configuration = with_overrides(loaded.configuration, generations=generations, budget=budget)
     run = estimate_run(replace(loaded, configuration=configuration))
-    names = ("config", "system", "notes", "price_version", "calls_with_retries")
+    names = ("config", "system", "notes", "price_version", "calls_with_retries", "unaffordable")
     console.emit(fields_of(run, *names, "roles", "total"), lambda: _show(run))
 
 

@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -169,6 +170,7 @@ def load_json(
     report: Reporter,
     *,
     line: int | None = None,
+    read_float: Callable[[str], float] = float,
 ) -> Any:
     """Return the JSON value of a text.
 
@@ -178,6 +180,7 @@ def load_json(
     try:
         return json.loads(
             text,
+            parse_float=read_float,
             parse_constant=_refuse_constant,
             object_pairs_hook=_of_pairs,
         )
@@ -225,10 +228,10 @@ def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
 
 
 def _json(text: str, report: Reporter) -> RawCases:
-    cases, key = _cases_of(load_json(text, report), report)
+    cases, key = _cases_of(load_json(text, report, read_float=_WrittenFloat), report)
     places = _places(text, _starts(text, key))
     pairs = zip(cases, places, strict=True)
-    return [RawCase(value, line, column) for value, (_, line, column) in pairs], ()
+    return [_of_json(value, line, column) for value, (_, line, column) in pairs], ()
 
 
 def _places(text: str, starts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
@@ -278,7 +281,8 @@ def _jsonl(text: str, report: Reporter) -> RawCases:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                cases.append(RawCase(load_json(line, report, line=number), number))
+                value = load_json(line, report, line=number, read_float=_WrittenFloat)
+                cases.append(_of_json(value, number))
             except FileProblem as error:
                 problems.append(error.problem)
     return cases, problems
@@ -320,6 +324,25 @@ def _leaves(
             yield from _leaves(item, (*path, key))
     else:
         yield path, value
+
+
+class _WrittenFloat(float):
+    """A number of JSON with the text it is written as."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _of_json(value: Any, line: int | None, column: int | None = None) -> RawCase:
+    """Return a case whose numbers know how they are written."""
+    retyped = tuple(
+        Retyped(path=path, written=leaf.text, value=float(leaf), line=line)
+        for path, leaf in _leaves(value)
+        if isinstance(leaf, _WrittenFloat)
+        and math.isfinite(leaf)
+        and leaf.text != as_text(float(leaf))
+    )
+    return RawCase(value, line, column, retyped)
 
 
 def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
@@ -410,7 +433,7 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
                 problems.append(report.problem(rule, fix, value=f"{len(row)} cells", line=line))
             else:
                 case = _with_fields(dict(zip(names, row, strict=True)))
-                cases.append(RawCase(case, line))
+                cases.append(_of_json(case, line))
     except csv.Error as error:
         reason, _, line_text = str(error).rstrip(")").rpartition(" (line ")
         rule, fix = f"must be valid CSV: {reason}", "Check the double quotes before this line."
@@ -503,7 +526,7 @@ def decoded(cell: Any) -> Any:
 
 
 def _finite(text: str) -> float:
-    number = float(text)
+    number = _WrittenFloat(text)
     return number if math.isfinite(number) else _refuse_constant(text)
 
 
@@ -532,9 +555,9 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     problems = [*_column_problems(frame.columns, report, line=None)]
     for number, row in enumerate(() if problems else rows, start=1):
         try:
-            plain = cast("dict[str, Any]", to_json(row))
+            plain = cast("dict[str, Any]", _with_texts(to_json(row), row))
             has_input = any(name == "input" or name.startswith("input.") for name in plain)
-            cases.append(RawCase(_of_row(plain) if has_input else _with_fields(plain)))
+            cases.append(_of_json(_of_row(plain) if has_input else _with_fields(plain), None))
         except NotJsonError as error:
             rule = f"must hold values that JSON can carry, but in row {number} {error}"
             fix = "Convert the column to texts or finite numbers."
@@ -555,6 +578,18 @@ def _widened(kind: Any, number: Any) -> Any:
     return (
         pl.Array(_widened(kind.inner, number), kind.size) if isinstance(kind, pl.Array) else kind
     )
+
+
+def _with_texts(plain: Any, raw: Any) -> Any:
+    """Return the JSON of a value in which decimals know how they are written."""
+    if isinstance(raw, Decimal) and isinstance(plain, float):
+        return _WrittenFloat(str(raw))
+    if isinstance(raw, dict):
+        pairs = zip(plain.items(), raw.values(), strict=True)
+        return {key: _with_texts(value, other) for (key, value), other in pairs}
+    if isinstance(raw, list):
+        return [_with_texts(*pair) for pair in zip(plain, raw, strict=True)]
+    return plain
 
 
 _READERS: dict[str, Callable[[str, Reporter], RawCases]] = {

@@ -222,6 +222,20 @@ def test_an_answer_is_expected_to_be_usual_or_as_long_as_its_case_expects(here: 
     assert 1_000 <= answer("x" * 4_000) < 1_050
 
 
+def test_the_smallest_cap_that_affords_a_call_is_told_and_is_one(here: Path, cli: Runner):
+    chat(here, **judged("rating"))
+    found = cli("estimate", "--json").json
+    least = found["total"]["least_usd"]
+    assert least == max(one["least_usd"] for one in found["roles"])
+    chat(here, **judged("rating"), budget={"max_usd": least / 2})
+    why = cli("validate", "--json").json["unaffordable"]
+    assert why.startswith(f"budget.max_usd={least / 2:.12g} affords no call of ")
+    assert "(lower `api.request.options.max_tokens`)" in why
+    assert why in " ".join(cli("estimate").out.split())
+    chat(here, **judged("rating"), budget={"max_usd": least})
+    assert cli("validate", "--json").json["unaffordable"] is None
+
+
 # -- thoughts
 
 

@@ -108,29 +108,30 @@ def test_parquet_gives_the_same_cases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cells", "dtype", "value"),
+    ("cells", "dtype", "value", "n_warnings"),
     [
-        ([1.1], pl.Float32, 1.1),
-        ([2**63 - 1], pl.Int64, 2**63 - 1),
-        ([Decimal("29.90")], pl.Decimal(10, 2), 29.9),
-        ([Decimal("29.95")], pl.Decimal(10, 2), 29.95),
-        ([Decimal(12345678901234567890)], pl.Decimal(20, 0), 12345678901234567890),
-        ([date(2024, 1, 2)], pl.Date, "2024-01-02"),
-        ([[1.1, None]], pl.List(pl.Float32), [1.1, None]),
-        ([[1.1, 2.2]], pl.Array(pl.Float32, 2), [1.1, 2.2]),
+        ([1.1], pl.Float32, 1.1, 0),
+        ([2**63 - 1], pl.Int64, 2**63 - 1, 0),
+        ([Decimal("29.90")], pl.Decimal(10, 2), 29.9, 1),
+        ([Decimal("29.95")], pl.Decimal(10, 2), 29.95, 0),
+        ([Decimal(12345678901234567890)], pl.Decimal(20, 0), 12345678901234567890, 0),
+        ([date(2024, 1, 2)], pl.Date, "2024-01-02", 0),
+        ([[1.1, None]], pl.List(pl.Float32), [1.1, None], 0),
+        ([[1.1, 2.2]], pl.Array(pl.Float32, 2), [1.1, 2.2], 0),
         (
             [{"a": [{"b": 3.3}], "c": Decimal("29.90")}],
             pl.Struct({"a": pl.List(pl.Struct({"b": pl.Float32})), "c": pl.Decimal(10, 2)}),
             {"a": [{"b": 3.3}], "c": 29.9},
+            1,
         ),
     ],
 )
-def test_typed_cells_of_parquet_keep_what_is_written(tmp_path, cells, dtype, value):
+def test_typed_cells_of_parquet_keep_what_is_written(tmp_path, cells, dtype, value, n_warnings):
     frame = pl.DataFrame({"input": ["x"], "expected": pl.Series(cells, dtype=dtype)})
     frame.write_parquet(tmp_path / "c.parquet")
     made = loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"})
     assert made.cases[0].expected == value
-    assert made.warnings == ()
+    assert len(made.warnings) == n_warnings
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -192,6 +193,9 @@ def test_csv_cells_of_json_objects_and_lists_of_texts_or_objects_are_decoded(tmp
         ("c.yaml", "- input: x\n  expected: 0x1F", 2, "0x1F"),
         ("c.yaml", "test_cases:\n- input: x\n  expected: 1e3", 3, "1e3"),
         ("c.yaml", "- {input: x, expected: [True, 'x']}", 1, "True"),
+        ("c.jsonl", '{"input": "x", "expected": 3.10}', 1, "3.10"),
+        ("c.json", '[{"input": "x", "expected": 1e3}]', 1, "1e3"),
+        ("c.csv", 'q,expected\nx,"{""v"": 3.10}"', 2, "3.10"),
     ],
 )
 def test_a_value_that_is_no_text_as_written_is_warned_of_where_texts_are_compared(
@@ -201,7 +205,7 @@ def test_a_value_that_is_no_text_as_written_is_warned_of_where_texts_are_compare
     assert (warning.line, warning.value) == (line, written)
     assert f'Write "{written}"' in warning.fix
     numeric = {"right": {"type": "numeric", "weight": 1}}
-    if written not in ("True", "0x1F"):
+    if written not in ("True", "0x1F") and name != "c.csv":
         assert not load_cases(tmp_path, name, content, evaluation__metrics=numeric).warnings
 
 
