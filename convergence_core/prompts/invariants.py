@@ -38,7 +38,7 @@ ALIKE: Final = 0.97
 """Jaccard similarity of shingles from which on two texts are one."""
 
 _PLACEHOLDER: Final = re.compile(
-    r"\{\{?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}\}?"
+    r"\{\{?(?:input[.\[][^{}]+|[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}\}?"
 )
 _ALLOWED_CONTROL: Final = frozenset("\n\t\r")
 _FENCED: Final = re.compile(r"```(?:json)?\n(.*?)\n```", re.DOTALL)

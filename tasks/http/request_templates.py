@@ -1,6 +1,7 @@
 """Placeholders of request templates.
 
-``{name}`` stands for a parameter, ``{input.field}`` for a part of the test case. A text that is exactly one placeholder keeps the value's JSON type. Braces around anything
+``{name}`` stands for a parameter, ``{input.field}`` for a part of the test case; a field's name holds
+any characters but braces. A text that is exactly one placeholder keeps the value's JSON type. Braces around anything
 else are plain braces, and ``{{name}}`` is the plain text ``{name}``. A parameter that is not active
 leaves nothing: its text is empty, and a field that it would fill alone is left out.
 
@@ -19,9 +20,24 @@ from convergence_core.records import Json, Params
 from tasks.json_values import MISSING, Missing, as_text, pick
 
 _PLACEHOLDER = re.compile(
-    r"\{(?P<plain>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"(?P<rest>(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}(?(plain)\})"
+    r"\{(?P<plain>\{)?(?:\s*input(?P<field>(?:[^{}A-Za-z0-9_][^{}]*)?)|"
+    r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*))\}(?(plain)\})"
 )
+_FIELD = re.compile(r"|\.[^{}]*[^{}\s.]|\[-?\d+\][^{}]*")
+
+
+def _path_of(match: re.Match[str]) -> str | None:
+    """Return the path of a placeholder of the input; ``None`` where it cannot be read."""
+    is_readable = match[0].startswith("{input") and _FIELD.fullmatch(match["field"])
+    return match["field"].removeprefix(".") if is_readable else None
+
+
+def input_at(case_input: Json, path: str) -> "Json | Missing":
+    """Return a part of a test case's input, all of it for an empty path; ``MISSING`` if it has none."""
+    try:
+        return pick(case_input, path) if path else case_input
+    except ValueError:  # no dotted path, and no field of that name
+        return MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +99,19 @@ class Values:
     def _nested(self, parameter: str, match: re.Match[str]) -> str:
         """Return what a placeholder in a parameter's text stands for; other braces are plain."""
         name, rest = match["name"], match["rest"]
-        if name == "input":
+        if name is None:
             return self._replacement(match)
         if name == parameter or name not in self.params or rest:
             return match[0]
         return match[0][1:-1] if match["plain"] else as_text(self.params[name])
 
     def _value(self, match: re.Match[str]) -> "Json | Missing":
-        name, path = match["name"], match["rest"].removeprefix(".")
-        if name != "input":
-            return self.parameter(name)
-        found = pick(self.case_input, path) if path else self.case_input
+        if match["name"] is not None:
+            return self.parameter(match["name"])
+        path = _path_of(match)
+        if path is None:
+            return match[0]
+        found = input_at(self.case_input, path)
         if isinstance(found, Missing):
             raise CandidateFault(
                 f"the request needs `{path}` of the test case's input, which has none",
@@ -107,7 +125,8 @@ class Placeholder:
     """One placeholder as it is written."""
 
     name: str
-    path: str
+    path: str | None
+    """``None`` for one of the input that cannot be read."""
     text: str
 
 
@@ -116,7 +135,9 @@ def placeholders(template: Json) -> Iterator[Placeholder]:
     if isinstance(template, str):
         for match in _PLACEHOLDER.finditer(template):
             if not match["plain"]:
-                yield Placeholder(match["name"], match["rest"].removeprefix("."), match[0])
+                name, rest = match["name"], match["rest"]
+                path = _path_of(match) if name is None else rest.removeprefix(".")
+                yield Placeholder(name or "input", path, match[0])
     elif isinstance(template, dict):
         for item in template.values():
             yield from placeholders(item)

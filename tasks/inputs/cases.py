@@ -29,6 +29,7 @@ from tasks.json_values import (
     to_json,
 )
 from tasks.metrics.comparisons import LIKENESSES, check_expected, needs_expected
+from tasks.metrics.tool_calls import CALLS, expected_problem
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -336,6 +337,13 @@ class _Builder:
 
     def _check_expected(self, value: dict[str, Any]) -> None:
         for name, metric in self._metrics.items():
+            path = getattr(metric, "expected_field", None) or TOOL_LISTS.get(metric.type)
+            if metric.type in (*TOOL_LISTS, "tool_allowed") and path is not None:
+                listed = field_of(value.get("expected"), path)
+                wrong = None if isinstance(listed, Missing) else expected_problem(listed)
+                if wrong is not None:
+                    fix = f"Metric `{name}` of type `{metric.type}` compares with it."
+                    self._refuse(f".expected.{path}", wrong, fix, listed)
             if not needs_expected(metric):
                 continue
             at, path, expected = ".expected", metric.expected_field, value.get("expected", MISSING)
@@ -356,6 +364,8 @@ class _Builder:
         )
 
 
+TOOL_LISTS = {"tool_choice": CALLS, "tool_arguments": CALLS}
+"""Type of metric → where cases list calls."""
 MOST_SHOWN = 5
 """Warnings of one kind that are shown each; the last one counts the others."""
 LEAST_CASES = 2

@@ -1,7 +1,7 @@
 """Loader of configurations and the files that they name; reports all problems."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from convergence_core.records import Case, Json, sha256_hex
 from convergence_core.result.number_text import plural
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
-from tasks.http.request_templates import Placeholder, placeholders
+from tasks.http.request_templates import Placeholder, input_at, placeholders
 from tasks.inputs.case_files import (
     FileProblem,
     RawCase,
@@ -40,7 +40,7 @@ from tasks.inputs.cases import (
     with_groups,
 )
 from tasks.inputs.facts import facts_of
-from tasks.json_values import Missing, pick
+from tasks.json_values import Missing
 from tasks.metrics.comparisons import check_schema
 from tasks.metrics.judge import factory as judge_factory
 
@@ -404,6 +404,13 @@ class _Loader:
         for i, message in enumerate(request.messages or ()):
             templates[*at, "messages", i, "content"] = message.content
         parameters = self.configuration.search_space.parameters
+        parts = ("body", "query", "options")
+        for name in {name for part in parts for name in _keys_of(getattr(request, part))}:
+            self._check_unfilled(at, "names of fields", name, "Write it into the value.")
+        fix = "Write it into `api.request.body` or `query`."
+        for header, value in request.headers.items():
+            text = re.sub(r"\$\{[^{}]*\}", "", value)  # of the environment
+            self._check_unfilled((*at, "headers", header), "headers", text, fix)
         for where, template in templates.items():
             for path, text in texts_of(template, where):
                 for placeholder in placeholders(text):
@@ -411,6 +418,14 @@ class _Loader:
                         self._check_input(path, placeholder, cases)
                     elif placeholder.name not in parameters or placeholder.path:
                         self._refuse_placeholder(path, placeholder)
+
+    def _check_unfilled(self, path: KeyPath, what: str, text: str, fix: str) -> None:
+        """Refuse placeholders in a text that is sent as it is."""
+        known = {"input", *self.configuration.search_space.parameters}
+        for found in placeholders(text):
+            if found.name in known:
+                rule = f"must hold no placeholders in {what}, which are sent as they are written"
+                self._problem(path, rule, fix, value=shown(found.text))
 
     def _refuse_placeholder(self, path: KeyPath, placeholder: Placeholder) -> None:
         name = placeholder.name
@@ -435,11 +450,14 @@ class _Loader:
     def _check_input(
         self, path: KeyPath, placeholder: Placeholder, cases: tuple[Case, ...]
     ) -> None:
-        if not placeholder.path:
+        where = placeholder.path
+        if where is None:
+            rule = "must hold readable placeholders of the input, as `{input}` or `{input.field}`"
+            fix = "Write the field as the test cases name it; rename a column whose name holds braces. For "
+            fix += f"plain text double the braces: `{{{placeholder.text}}}`."
+            self._problem(path, rule, fix, value=shown(placeholder.text))
             return
-        lacking = [
-            c.case_id for c in cases if isinstance(pick(c.input, placeholder.path), Missing)
-        ]
+        lacking = [c.case_id for c in cases if isinstance(input_at(c.input, where), Missing)]
         if lacking:
             rule = f"must name a field that every test case's input has, but {placeholder.text}"
             fix = (
@@ -464,6 +482,15 @@ class _Loader:
                 fix = f"Write `{{{name}}}` into `api.request.body` or `query`, or remove the parameter."
                 path: KeyPath = ("search_space", "parameters", name)
                 self._problem(path, "must be named in the request that is written", fix)
+
+
+def _keys_of(template: Any) -> Iterator[str]:
+    """Yield the keys of all mappings in a template."""
+    if isinstance(template, dict):
+        yield from template
+    for item in template.values() if isinstance(template, dict) else template or ():
+        if isinstance(item, dict | list):
+            yield from _keys_of(item)
 
 
 _INLINE: KeyPath = ("evaluation", "test_cases", "inline")

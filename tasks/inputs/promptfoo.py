@@ -75,7 +75,9 @@ _OF_ASSERTIONS: Final = frozenset(
     {"type", "value", "threshold", "weight", "assert", "transform", "$ref"}
 )
 """Keys that are carried, or named with their assertion."""
-_OUR_PLACEHOLDER: Final = re.compile(r"\{(?:input|model)(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}")
+_OUR_PLACEHOLDER: Final = re.compile(
+    r"\{(?:\s*input(?![A-Za-z0-9_])[^{}]*|model(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}"
+)
 """What is plain text there and would be filled here."""
 _WORD: Final = re.compile(r"(?<!\{)\{(?!input\b)[A-Za-z_][\w.\[\]-]*\}(?!\})")
 _FILE: Final = re.compile(

@@ -46,6 +46,16 @@ _NUMBER = re.compile(
     r"(?:([-+]?)[$€£]?|[$€£]\s*([-+]))\s*((?=\.?\d)(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*[$€£%]?"
 )
 """Sign, currency, number, and currency or per cent."""
+_PLAIN: Final = {
+    **{
+        ord(c): " "
+        for c in "\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+    },
+    ord("\u2018"): "'",
+    ord("\u2019"): "'",
+}
+_THOUSANDS: Final = re.compile(r"(?<=\d)[\u00a0\u202f\u2009'\u2019](?=\d{3}(?!\d))")
+"""Separator of thousands that is no comma."""
 
 
 def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
@@ -253,7 +263,13 @@ def _similarity(config: SimilarityMetric, result: Json, expected: Json) -> float
     """How alike the two texts are, in [0, 1]; of a list of expected texts, the one most alike."""
     if result is None:
         return 0.0
-    return max(_alike(config, result, answer) for answer in answers_of(expected))
+    return max(_alike(config, result, answer) for answer in _answers(result, expected))
+
+
+def _answers(result: Json, expected: Json) -> list[Json]:
+    """Return what a likeness is the best of: accepted answers, and of a list the whole list."""
+    is_list = isinstance(expected, list) and isinstance(_as_json(result, []), list)
+    return [*([expected] if is_list else ()), *answers_of(expected)]
 
 
 def _alike(config: SimilarityMetric, result: Json, expected: Json) -> float:
@@ -329,7 +345,7 @@ def _rouge(config: RougeMetric, scorer: Any, result: Json, expected: Json) -> fl
 def _answer_and_references(
     config: BaseMetric, result: Json, expected: Json
 ) -> tuple[str, list[str]]:
-    answers = answers_of(expected)
+    answers = _answers(result, expected)
     if isinstance(result, str):
         result = next((r for a in answers if (r := _as_json(result, a)) is not result), result)
     return _tidy(config, result), [_tidy(config, _as_json(answer, result)) for answer in answers]
@@ -364,8 +380,8 @@ def _tidy(config: BaseMetric, value: Json) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a text with one form of each letter and line end."""
-    return unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
+    """Return a text with one form of each letter, line end, blank and apostrophe."""
+    return unicodedata.normalize("NFC", text.replace("\r\n", "\n")).translate(_PLAIN)
 
 
 def equal(a: Json, b: Json, config: CasedMetric) -> bool:
@@ -425,7 +441,8 @@ def _number(value: Json) -> Decimal | None:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    match = _NUMBER.fullmatch(str(value).strip().replace("\N{MINUS SIGN}", "-"))
+    text = _THOUSANDS.sub(",", str(value).strip().replace("\N{MINUS SIGN}", "-"))
+    match = _NUMBER.fullmatch(text)
     if match is None:
         return None
     text = (match[1] or match[2] or "") + match[3]

@@ -1,11 +1,12 @@
 """Metrics of tool calls: right ones, right arguments, how many, none forbidden."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+import numpy as np
 
 from convergence_core.config.evaluation import (
     AnswerMetric,
@@ -16,7 +17,7 @@ from convergence_core.config.evaluation import (
 )
 from convergence_core.errors import CandidateFault, EvaluatorFault
 from convergence_core.records import Case, Json, Params, Reply
-from tasks.json_values import MISSING, field_of
+from tasks.json_values import MISSING, field_of, json_in
 from tasks.metrics.comparisons import equal
 
 ToolCall: TypeAlias = tuple[str, Mapping[str, Json]]
@@ -24,30 +25,51 @@ ToolCall: TypeAlias = tuple[str, Mapping[str, Json]]
 they cannot be read."""
 CALLS = "tool_calls"
 """Where calls are, in answers and in what cases expect, unless the metric says otherwise."""
+_WRAPPERS: Final = ("function", "functionCall", "function_call")
+_ARGUMENTS: Final = ("arguments", "args", "input", "parameters")
+_KNOWN: Final = {"name", *_ARGUMENTS, "id", "call_id", "index", "type", "status"}
 
 
 def tool_calls_of(listed: Json) -> list[ToolCall]:
     """Return the calls of a list, in order; what is none is left out.
 
-    An entry is a name, ``{name, arguments}``, or OpenAI's ``{function: {name, arguments}}``;
-    arguments may be JSON in a text.
+    An entry is a name, ``{name, arguments}`` (also ``args``, ``input`` and ``parameters``), or either
+    under ``function`` or ``functionCall``; arguments may be JSON in a text.
     """
     calls = []
     for entry in listed if isinstance(listed, list) else []:
-        shown = entry.get("function", entry) if isinstance(entry, dict) else {"name": entry}
-        name = shown.get("name") if isinstance(shown, dict) else None
-        if isinstance(shown, dict) and isinstance(name, str) and name:
-            calls.append((name, _arguments(shown.get("arguments"))))
+        shown = _inner(entry)
+        name = shown.get("name")
+        if isinstance(name, str) and name:
+            calls.append((name, _arguments(shown) or {}))
     return calls
 
 
-def _arguments(arguments: Json) -> Mapping[str, Json]:
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return {}
-    return arguments if isinstance(arguments, dict) else {}
+def _inner(entry: Json) -> dict[str, Json]:
+    if not isinstance(entry, dict):
+        return {"name": entry}
+    inner = next((entry[key] for key in _WRAPPERS if key in entry), entry)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _arguments(shown: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    """Return the arguments of a call, ``None`` where they cannot be read."""
+    given = next((shown[key] for key in _ARGUMENTS if shown.get(key) not in (None, "")), {})
+    found = json_in(given) if isinstance(given, str) else given
+    return found if isinstance(found, dict) else None
+
+
+def expected_problem(listed: Json) -> str | None:
+    """Return what is wrong with calls that a case lists, ``None`` if nothing is."""
+    n = len(listed) if isinstance(listed, list) else -1
+    for entry in listed if isinstance(listed, list) else ():
+        shown = _inner(entry)
+        keys = shown.keys() | (entry.keys() - {*_WRAPPERS} if isinstance(entry, dict) else set())
+        if len(keys & {*_ARGUMENTS}) > 1 or keys - _KNOWN or _arguments(shown) is None:
+            n = -1
+    if len(tool_calls_of(listed)) == n:
+        return None
+    return "must be a list of names or of `{name: …, arguments: {…}}` without further keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +116,12 @@ class ToolMetric:
                 "for none, or name another `expected_field`.",
                 error_type="no_expected_calls",
             )
-        calls = tool_calls_of(expected)
-        if not isinstance(expected, list) or len(calls) != len(expected):
+        if (wrong := expected_problem(expected)) is not None:
             raise EvaluatorFault(
-                f"metric `{self.name}`: `{path}` of the case must be a list of names or of "
-                "`{name: …, arguments: {…}}`",
+                f"metric `{self.name}`: `{path}` of the case {wrong}",
                 error_type="bad_expected_calls",
             )
-        return calls
+        return tool_calls_of(expected)
 
 
 def _named(case: Case, path: str | None) -> list[str]:
@@ -128,18 +148,13 @@ def arguments(
 
     Further arguments do not matter. 1 where nothing is expected.
     """
-    if not expected:
-        return 1.0
-    left = [*made]
-    n_found = 0
-    # Those that say most first: a call that satisfies them may satisfy a vaguer one as well.
-    for wanted in sorted(expected, key=lambda call: -len(call[1])):
-        for call in left:
-            if _agree(call, wanted, config):
-                left.remove(call)
-                n_found += 1
-                break
-    return n_found / len(expected)
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - slow to import
+
+    if not expected or not made:
+        return float(not expected)
+    # Each call answers one expected call: as many pairs as there can be.
+    agree = np.array([[_agree(call, wanted, config) for call in made] for wanted in expected])
+    return float(agree[linear_sum_assignment(agree, maximize=True)].sum()) / len(expected)
 
 
 def _agree(call: ToolCall, wanted: ToolCall, config: CasedMetric) -> bool:

@@ -511,7 +511,7 @@ def _gaps(result: RunResult) -> Iterator[str]:
     if result.n_failed:
         yield f"{result.n_failed:,} of {plural(result.n_evaluations, 'evaluation')} failed."
     if result.n_missing:
-        yield f"{plural(result.n_missing, 'evaluation')} got no reward."
+        yield f"{result.n_missing:,} of {plural(result.n_evaluations, 'answer')} could not be had or measured."
     if result.n_maybe_paid:
         calls = plural(result.n_maybe_paid, "call")
         yield f"{calls} may be paid: in flight when a process died."

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import ConfigurationError
+from convergence_core.prompts.invariants import placeholders_of
+from tasks.http.request_templates import Values
 from tasks.inputs.factories import make_target
 from tasks.inputs.loader import is_text_path, load
 from tests.support.configurations import loaded
@@ -92,6 +94,10 @@ def http(body) -> Any:
         ("{question}", "must hold placeholders of parameters", "`{{question}}`"),
         ("{k.part}", "must hold placeholders of parameters", "`{{k.part}}`"),
         ("{input.z}", "must name a field that every test case's input has", "double the braces"),
+        ("{input.Größe der Stadt}", "must name a field that every test case's", "double the"),
+        ("{input:q}", "must hold readable placeholders of the input", "rename a column"),
+        ("{input.}", "must hold readable placeholders of the input", "`{{input.}}`"),
+        ("{ input.q }", "must hold readable placeholders of the input", "`{{ input.q }}`"),
     ],
 )
 def test_placeholders_are_checked(tmp_path, words, rule, fix):
@@ -101,6 +107,58 @@ def test_placeholders_are_checked(tmp_path, words, rule, fix):
     assert problem.key == "api.request.body.x[0]"
     assert problem.rule.startswith(rule)
     assert fix in problem.fix
+
+
+@pytest.mark.parametrize(
+    "field", ["Frage zur Größe", "größe", "问题", "a.b c", "Preis [EUR]", "q?"]
+)
+def test_a_placeholder_names_any_column(tmp_path, field):
+    cases = {"inline": [{"input": {field: "7"}, "expected": "1"}]}
+    api = http({"x": f"{{k}}: {{input.{field}}} {{{{input.{field}}}}} {{{{input:x}}}}"})
+    body = loaded(tmp_path, api=api, evaluation__test_cases=cases).configuration.api.request.body
+    filled = Values({"k": 1}, {field: "7"}).fill(body)
+    assert filled == {"x": f"1: 7 {{input.{field}}} {{input:x}}"}
+    kept = placeholders_of(f"Say {{input.{field}}}")
+    assert kept == (f"{{input.{field}}}",)
+
+
+@pytest.mark.parametrize(
+    ("request_", "key", "rule"),
+    [
+        ({"body": {"a": "{k}", "{input}": 1}}, "api.request", "in names of fields"),
+        ({"body": {"a": "{k}", "b": [{"x{k}": 1}]}}, "api.request", "in names of fields"),
+        ({"body": ["{k}"], "query": {"{k}": "1"}}, "api.request", "in names of fields"),
+        ({"body": ["{k}"], "headers": {"X-K": "{k}"}}, "api.request.headers.X-K", "in headers"),
+        ({"body": ["{k}"], "headers": {"X-Q": "${A} {input.q}"}}, "api.request.headers.X-Q", "in"),
+    ],
+)
+def test_placeholders_that_nothing_fills_are_refused(tmp_path, request_, key, rule):
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(tmp_path, api={**http(None), "request": request_})
+    assert [problem.key for problem in caught.value.problems] == [key]
+    assert caught.value.problems[0].rule.startswith(f"must hold no placeholders {rule}")
+
+
+def test_headers_keep_other_braces_and_the_environment(tmp_path):
+    headers = {"X-Json": '{"a": 1}', "X-Word": "{other}", "X-Env": "${k}"}
+    api = {**http(None), "request": {"body": ["{k}"], "headers": headers}}
+    assert loaded(tmp_path, api=api).configuration.api.request.headers == headers
+
+
+@pytest.mark.parametrize("part", ["m/{k}", "{input}", "x?key=${MY_SECRET}", "{tenant}/x"])
+def test_an_endpoint_holds_no_placeholders(tmp_path, part):
+    for api in (
+        {**http(["{k}"]), "endpoint": f"https://a.example/{part}"},
+        {
+            **http(["{k}"]),
+            "endpoint": None,
+            "models": {"a": {"endpoint": f"https://b.example/{part}"}},
+        },
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            loaded(tmp_path, api=api)
+        rules = [p.rule for p in caught.value.problems if p.key.endswith("endpoint")]
+        assert rules[0] == "must be a URL without placeholders or variables"
 
 
 GATED = {

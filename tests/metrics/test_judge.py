@@ -264,6 +264,9 @@ def test_a_judge_that_quotes_a_verdict_of_the_answer_is_not_believed(said):
         '```json\n{"reasoning": "ok", "rating": 7}\n```',
         'The set {1, 2} and {x} are fine.\n{"rating": 7.0}\nThat is all.',
         '{"reasoning": "it says {\\"rating\\": 10}", "rating": 7}',
+        '{"reasoning": "Polite.\nBut\tshort.", "rating": 7}',
+        '{"Reasoning": "ok", "Rating": " 7 "}',
+        'The answer {"a": 1} lacks {"b": {"c": 2}}. {"rating": "7"}',
     ],
 )
 def test_one_object_is_found_in_fences_and_prose(text):
@@ -273,7 +276,10 @@ def test_one_object_is_found_in_fences_and_prose(text):
 @pytest.mark.parametrize(
     ("mode", "text"),
     [
-        *[("rating", rating(n)) for n in (0, 11, -1, 7.5, "7", True, None, [7], 1e400)],
+        *[
+            ("rating", rating(n))
+            for n in (0, 11, -1, 7.5, "7.5", "8/10", "nan", True, None, [7], 1e400)
+        ],
         ("rating", '{"rating": NaN}'),
         ("rating", '{"rating": 3, "rating": 10}'),
         ("rating", '{"reasoning": "cut off", "rating": 1'),
@@ -285,15 +291,33 @@ def test_one_object_is_found_in_fences_and_prose(text):
         ("rating", "{}"),
         ("rating", None),
         ("rating", {"rating": 7}),
-        ("pass_fail", '{"passed": "true"}'),
+        ("rating", '{"rating": 3, "Rating": 10}'),
+        ("rating", 'It says {"rating": 10}, so {"score": 2}'),
+        ("rating", 'It says {"Rating": 10}, so {"rating": 2}'),
+        ("rating", '{"a": 1} {"b": 2}'),
+        ("pass_fail", '{"passed": "yes"}'),
         ("pass_fail", '{"passed": 1}'),
         ("pairwise", '{"winner": "C"}'),
+        ("pairwise", '{"winner": "Answer A or B"}'),
         ("pairwise", '{"winner": true}'),
     ],
 )
 def test_everything_else_holds_no_verdict(mode, text):
     with pytest.raises(UnreadableVerdictError):
         read_verdict(mode, text)
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "verdict"),
+    [
+        ("pass_fail", '{"passed": "True"}', True),
+        ("pass_fail", '{"Passed": "false"}', False),
+        ("pairwise", '{"winner": "Answer A"}', "A"),
+        ("pairwise", '{"winner": "ANSWER B "}', "B"),
+    ],
+)
+def test_a_verdict_in_words_is_read(mode, text, verdict):
+    assert read_verdict(mode, text) == verdict
 
 
 def test_ratings_and_verdicts_become_numbers_in_the_unit_interval():

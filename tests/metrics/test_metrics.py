@@ -70,6 +70,9 @@ def value_of(config, result, expected) -> Any:
         ({}, "cafe\u0301", "caf\u00e9", 1),
         ({}, {"a": [1, "x "]}, {"a": [1.0, "x"]}, 1),
         ({}, {"a": 1}, {"a": 1, "b": 2}, 0),
+        ({}, "10\u00a0km", "10 km", 1),
+        ({}, "à l\u2019eau", "à l'eau", 1),
+        ({}, "10\u200bkm", "10 km", 0),
         ({}, [1, 2], [2, 1], 0),
         ({}, None, None, 1),
         ({}, "null", None, 0),
@@ -107,6 +110,7 @@ def test_exact_match(config, result, expected, value):
         ({}, {"text": 'say "hi"'}, r"say \"hi\"", 1),
         ({}, ["a\tb"], "a b", 0),
         ({}, "it is 2", 2.0, 1),
+        ({}, "soit 10\u202f000\u00a0€", "10 000 €", 1),
         ({}, None, "n", 0),
     ],
 )
@@ -161,6 +165,10 @@ def test_regex(config, result, expected, value):
         ({}, "\N{MINUS SIGN}5", -5, 1),
         ({}, "5 €", 5, 1),
         ({}, "12 %", 12, 1),
+        ({}, "50%", 0.5, 0),
+        ({}, "1\u202f234\u00a0567.5", 1234567.5, 1),
+        ({}, "1'234", 1234, 1),
+        ({}, "12\u00a0€", 12, 1),
     ],
 )
 def test_numeric(config, result, expected, value):
@@ -554,6 +562,12 @@ def test_all_functions_that_cannot_be_loaded_are_told_at_once(tmp_path):
 )
 def test_similarity_compares_json_with_its_text_by_value(result, expected):
     assert value_of({"type": "similarity"}, result, expected) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["similarity", "bleu", "rouge"])
+@pytest.mark.parametrize("result", [["a", "b"], '["a", "b"]', "b"])
+def test_a_likeness_is_the_best_of_the_whole_list_and_its_items(kind, result):
+    assert value_of({"type": kind, "expected_field": "x"}, result, {"x": ["a", "b"]}) == 1.0
 
 
 @pytest.mark.parametrize("expected", [[], [{"type": "checks", "expected": []}]])

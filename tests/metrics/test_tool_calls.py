@@ -8,9 +8,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from convergence_core.config import MetricConfig
-from convergence_core.errors import EvaluatorFault
+from convergence_core.errors import ConfigurationError, EvaluatorFault
 from convergence_core.records import Case, Reply
 from tasks.metrics.tool_calls import ToolMetric
+from tests.support.configurations import loaded
 
 READ = {"name": "read", "arguments": {"channel": "1001", "limit": 5}}
 SEND = {"name": "send", "arguments": {"channel": "1001", "text": "Hello"}}
@@ -60,6 +61,12 @@ def test_the_choice_is_f1_of_names_each_as_often_as_called(made, expected, value
         ([READ, SEND], ["send", READ, "read"], 2 / 3),
         # The vague call must not take the one that the exact call needs.
         ([READ, {"name": "read"}], ["read", READ], 1.0),
+        # Nor must either of two that are equally vague.
+        (
+            [{"name": "f", "args": {"a": 1, "b": 2}}, {"name": "f", "args": {"a": 1, "b": 3}}],
+            [{"name": "f", "args": {"a": 1}}, {"name": "f", "args": {"b": 2}}],
+            1.0,
+        ),
     ],
 )
 def test_arguments_count_where_they_are_expected(made, expected, value):
@@ -72,6 +79,47 @@ def test_calls_of_openais_form_are_read():
     made = calls({"id": "call_1", "type": "function", "function": function})
     assert measure("tool_arguments", made, {"tool_calls": [READ]}) == 1.0
     assert measure("tool_calls", made) == 1.0
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda given: {"name": "read", "args": given, "id": "x", "type": "tool_call"},
+        lambda given: {"type": "tool_use", "id": "x", "name": "read", "input": given},
+        lambda given: {"functionCall": {"name": "read", "args": given}},
+        lambda given: {"function": {"name": "read", "parameters": json.dumps(given)}},
+    ],
+    ids=["langchain", "anthropic", "gemini", "parameters"],
+)
+def test_calls_of_other_usual_forms_are_read_in_answers_and_cases(form):
+    right, wrong = form({"channel": "1001"}), form({"channel": "1002"})
+    assert measure("tool_arguments", calls(right), {"tool_calls": ["read"]}) == 1.0
+    assert measure("tool_arguments", calls(READ), {"tool_calls": [right]}) == 1.0
+    assert measure("tool_arguments", calls(right), {"tool_calls": [right]}) == 1.0
+    assert measure("tool_arguments", calls(READ), {"tool_calls": [wrong]}) == 0.0
+    assert measure("tool_arguments", calls(wrong), {"tool_calls": [right]}) == 0.0
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        [{"name": "f", "argumnets": {"a": 1}}],
+        [{"name": "f", "arguments": "{'a': 1}"}],
+        [{"name": "f", "arguments": [1]}],
+        [{"name": "f", "args": {"a": 1}, "input": {"b": 1}}],
+        [{"function": {"name": "f"}, "arguments": {"a": 1}}, {"args": {}}],
+        "f",
+        [1],
+    ],
+)
+@pytest.mark.parametrize("kind", ["tool_choice", "tool_arguments", "tool_allowed"])
+def test_calls_that_cannot_be_read_are_refused_in_cases(listed, kind):
+    metric = {"type": kind, "weight": 1}
+    if kind == "tool_allowed":
+        metric |= {"expected_field": "tool_calls", "forbidden": ["g"]}
+    case = {"id": "a", "input": "x", "expected": {"tool_calls": listed}}
+    with pytest.raises(ConfigurationError, match=r"expected\.tool_calls` must be a list of names"):
+        loaded(evaluation__metrics={"m": metric}, evaluation__test_cases={"inline": [case]})
 
 
 @pytest.mark.parametrize("value", ["text", "", None, 3, [], {"content": "x"}, {"tool_calls": 1}])

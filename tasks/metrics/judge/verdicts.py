@@ -1,8 +1,8 @@
 """Verdicts of judges: one JSON object read out of a reply, and its worth.
 
-Forgiving about the wrapping, strict about the content: a reply may fence its object or talk
-around it, but it must hold exactly one object, with a verdict in range. Whatever else it is, it
-is no verdict; a bad one is never made up in its place.
+Forgiving about the wrapping, strict about the content: a reply may fence its object, talk around
+it or quote others first, but its last object alone must hold a verdict, in range. Whatever else it
+is, it is no verdict; a bad one is never made up in its place.
 """
 
 import copy
@@ -26,7 +26,14 @@ BEST: Final = 10
 
 _OPENING: Final = re.compile(r"\{(?=\s*[\"}])")
 """A brace that opens a JSON object: braces of formulas and templates do not."""
-_WINNERS: Final[Mapping[str, Winner]] = {"a": "A", "b": "B", "tie": "tie"}
+_WINNERS: Final[Mapping[str, Winner]] = {
+    "a": "A",
+    "answer a": "A",
+    "b": "B",
+    "answer b": "B",
+    "tie": "tie",
+}
+_KEYS: Final = frozenset({"rating", "passed", "winner"})
 
 
 class UnreadableVerdictError(ValueError):
@@ -42,8 +49,8 @@ def read_verdict(mode: JudgeMode, text: Json) -> Verdict:
     """
     if not isinstance(text, str):
         raise UnreadableVerdictError(f"must be a string, not {type(text).__name__}")
-    parsed = _the_object(text)
     key = verdict_key(mode)
+    parsed = _the_object(text, frozenset({key}))
     if key not in parsed:
         raise UnreadableVerdictError(f"its JSON object has no `{key}`")
     stated = parsed[key]
@@ -56,7 +63,7 @@ def read_verdict(mode: JudgeMode, text: Json) -> Verdict:
 def read_reasoning(text: Json) -> str | None:
     """Return what a judge's reply gives as its reason, with its verdict; ``None``: it gives none."""
     try:
-        verdict = _the_object(text) if isinstance(text, str) else {}
+        verdict = _the_object(text, _KEYS) if isinstance(text, str) else {}
     except UnreadableVerdictError:
         return None
     reason = verdict.get("reasoning")
@@ -89,8 +96,10 @@ def worth(verdict: Verdict, *, candidate: Literal["A", "B"] = "A") -> float:
     return 1.0 if verdict == candidate else 0.0
 
 
-def _the_object(text: str) -> dict[str, Any]:
-    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+def _the_object(text: str, keys: frozenset[str]) -> dict[str, Any]:
+    """Return the last object of a text, the only one with one of the keys; keys in lower case."""
+    # Not strict: models write line breaks into their strings.
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse, strict=False)
     verdicts: list[dict[str, Any]] = []
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:
@@ -105,11 +114,14 @@ def _the_object(text: str) -> dict[str, Any]:
                 f"its JSON object is broken or cut off ({error}); if it is cut off, raise "
                 "`max_tokens` of the judge"
             ) from None
-        verdicts.append(value)
-    if len(verdicts) != 1:
+        verdicts.append(_unique([(key.strip().casefold(), item) for key, item in value.items()]))
+    stated = [verdict for verdict in verdicts if keys & verdict.keys()]
+    if not verdicts or len(stated) > 1 or (len(verdicts) > 1 and stated != verdicts[-1:]):
         n = len(verdicts) or "none"
-        raise UnreadableVerdictError(f"must hold exactly one JSON object, but holds {n}")
-    return verdicts[0]
+        raise UnreadableVerdictError(
+            f"must hold one JSON object, or its verdict in the last one alone, but holds {n}"
+        )
+    return verdicts[-1]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -124,6 +136,8 @@ def _refuse(constant: str) -> None:
 
 
 def _rating(stated: Any) -> int | None:
+    if isinstance(stated, str):
+        stated = rating_of(stated)
     is_number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
     if not is_number or not 1 <= stated <= BEST or stated != int(stated):
         return None
@@ -131,6 +145,8 @@ def _rating(stated: Any) -> int | None:
 
 
 def _passed(stated: Any) -> bool | None:
+    if isinstance(stated, str):
+        return {"true": True, "false": False}.get(stated.strip().casefold())
     return stated if isinstance(stated, bool) else None
 
 
