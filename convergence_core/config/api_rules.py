@@ -271,10 +271,12 @@ def check_url(path: Path, url: str, report: Report, *, secret_fix: str = "") -> 
     elif parts.scheme not in {"http", "https"} or not host or port == 0:
         rule = "must be a URL that begins with http:// or https://"
         report.add(path, rule, example, value=text)
-    elif re.search(r"[{}]", url):
+    elif (written := re.search(r"\$?\{[^{}]*\}?|\}", url)) is not None:
         fix = "Write the whole URL. `api.models` chooses one by the parameter `model`, and `api.request.query` "
         fix += "and `body` have placeholders."
-        report.add(path, "must be a URL without placeholders or variables", fix, value=text)
+        report.add(
+            path, "must be a URL without placeholders or variables", fix, value=shown(written[0])
+        )
     elif re.search(r"[\s\\<>\"]", url):
         report.add(path, "must be a URL without spaces or quotes", example, value=text)
     elif parts.fragment:

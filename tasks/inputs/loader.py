@@ -405,7 +405,9 @@ class _Loader:
             templates[*at, "messages", i, "content"] = message.content
         parameters = self.configuration.search_space.parameters
         parts = ("body", "query", "options")
-        for name in {name for part in parts for name in _keys_of(getattr(request, part))}:
+        for name in dict.fromkeys(
+            name for part in parts for name in _keys_of(getattr(request, part))
+        ):
             self._check_unfilled(at, "names of fields", name, "Write it into the value.")
         fix = "Write it into `api.request.body` or `query`."
         for header, value in request.headers.items():

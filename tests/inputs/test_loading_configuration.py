@@ -161,6 +161,16 @@ def test_an_endpoint_holds_no_placeholders(tmp_path, part):
         assert rules[0] == "must be a URL without placeholders or variables"
 
 
+def test_a_refused_placeholder_shows_no_secret_beside_it(tmp_path):
+    url, headers = "https://a.example/{k}?key=hunter2hunter2", {"X-Note": "hunter2hunter2 {k}"}
+    api = {**http(["{k}"]), "endpoint": url}
+    api["request"]["headers"] = headers
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(tmp_path, api=api)
+    assert "{k}" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 GATED = {
     "k": {"type": "int", "min": 1, "max": 9},
     "on": {"type": "boolean"},
