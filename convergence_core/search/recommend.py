@@ -136,9 +136,9 @@ def recommend(
     posterior = fitted.posterior(candidates)
     worth = posterior if surrogate.price is None else fitted.worth(candidates)
     cautious, _ = worth.interval(CAUTIOUS_LEVEL)
-    # Beyond the surrogate's rows, its rewards are in no posterior; the few that could be measured
-    # are not those that could not.
-    is_unread = (posterior.rows < 0) | _lacking(members)
+    is_unread = (posterior.rows < 0) | _lacking(
+        members
+    )  # the posterior lacks its rewards, or most
     feasible = _feasible(goals, members)
     ranks, defaults = _ranks(cautious), surrogate.space.baseline() or {}
     moves = [not same_params(candidate.params, defaults) for candidate in candidates]

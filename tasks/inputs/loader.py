@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -404,15 +405,7 @@ class _Loader:
         for i, message in enumerate(request.messages or ()):
             templates[*at, "messages", i, "content"] = message.content
         parameters = self.configuration.search_space.parameters
-        parts = ("body", "query", "options")
-        for name in dict.fromkeys(
-            name for part in parts for name in _keys_of(getattr(request, part))
-        ):
-            self._check_unfilled(at, "names of fields", name, "Write it into the value.")
-        fix = "Write it into `api.request.body` or `query`."
-        for header, value in request.headers.items():
-            text = re.sub(r"\$\{[^{}]*\}", "", value)  # of the environment
-            self._check_unfilled((*at, "headers", header), "headers", text, fix)
+        self._check_what_nothing_fills(at)
         for where, template in templates.items():
             for path, text in texts_of(template, where):
                 for placeholder in placeholders(text):
@@ -420,6 +413,16 @@ class _Loader:
                         self._check_input(path, placeholder, cases)
                     elif placeholder.name not in parameters or placeholder.path:
                         self._refuse_placeholder(path, placeholder)
+
+    def _check_what_nothing_fills(self, at: KeyPath) -> None:
+        request = self.configuration.api.request
+        parts = (_keys_of(part) for part in (request.body, request.query, request.options))
+        for name in dict.fromkeys(chain(*parts)):
+            self._check_unfilled(at, "names of fields", name, "Write it into the value.")
+        fix = "Write it into `api.request.body` or `query`."
+        for header, value in request.headers.items():
+            text = re.sub(r"\$\{[^{}]*\}", "", value)  # of the environment
+            self._check_unfilled((*at, "headers", header), "headers", text, fix)
 
     def _check_unfilled(self, path: KeyPath, what: str, text: str, fix: str) -> None:
         """Refuse placeholders in a text that is sent as it is."""

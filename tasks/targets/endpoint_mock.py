@@ -9,7 +9,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.evaluation import ExpectingMetric
 from convergence_core.records import Case, Json, Params
 from tasks.http.request_templates import Values
-from tasks.json_values import Missing, answers_of, as_text, parse_path, pick
+from tasks.json_values import Missing, answers_of, as_text, field_of, parse_path
 from tasks.metrics.metrics import BUILT_IN_METRICS
 
 _USD_PER_TOKEN = 1e-6
@@ -85,7 +85,7 @@ def _fields(
         if isinstance(metric, ExpectingMetric):
             place, path = metric.field, metric.expected_field
         for case in cases:
-            expected = pick(case.expected, path) if path else case.expected
+            expected = field_of(case.expected, path) if path else case.expected
             if place is not None:
                 known = [] if isinstance(expected, Missing) else answers_of(expected)
                 field_to_values.setdefault(place, []).extend(known)
