@@ -62,8 +62,8 @@ class Recommendation:
     ranking: tuple[Ranked, ...]
     """All candidates with a reward: the defaults if they have the reward of the next one on each of its
     cases, and no candidate has more on another; then the probably feasible by cautious estimate, of equal ones the oldest first, those last whose
-    rewards the surrogate had no row for or who lack as many, on cases that others have, followed by the others by decreasing probability of being
-    feasible."""
+    rewards the surrogate had no row for (they are in no posterior), or that lack no fewer rewards than they have on
+    cases that others answered; followed by the others by decreasing probability of being feasible."""
     lead: "Lead | None" = None
     """Lead over the requested rival; ``None`` without a rival or without its reward."""
 
@@ -136,9 +136,7 @@ def recommend(
     posterior = fitted.posterior(candidates)
     worth = posterior if surrogate.price is None else fitted.worth(candidates)
     cautious, _ = worth.interval(CAUTIOUS_LEVEL)
-    is_unread = (posterior.rows < 0) | _lacking(
-        members
-    )  # the posterior lacks its rewards, or most
+    is_unread = (posterior.rows < 0) | _lacking(members)
     feasible = _feasible(goals, members)
     ranks, defaults = _ranks(cautious), surrogate.space.baseline() or {}
     moves = [not same_params(candidate.params, defaults) for candidate in candidates]
