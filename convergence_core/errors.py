@@ -12,6 +12,7 @@
     ├── ArmChangedError           an arm's name stands for other parameters        (exit 2)
     ├── NoArmsError               nothing is on offer, or nothing to compare       (exit 2)
     ├── RequestReusedError        an idempotency key stands for two requests       (exit 2)
+    ├── RewardError               a reward is no number in [0, 1]                  (exit 2)
     ├── WrongUserError            a reward names another user than its decision    (exit 2)
     ├── FeedbackRefusedError      a rating or comparison cannot be taken in        (exit 2)
     ├── InteractionNotFoundError  no answer of that id was logged                  (exit 2)
@@ -166,6 +167,10 @@ class NoArmsError(BadInputError, LookupError):
 
 class RequestReusedError(BadInputError):
     """An idempotency key belongs to an earlier, different request."""
+
+
+class RewardError(BadInputError, ValueError):
+    """A reward or signal is no number in [0, 1]; nothing is stored."""
 
 
 class WrongUserError(BadInputError, ValueError):

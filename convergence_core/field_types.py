@@ -4,7 +4,7 @@ A record whose fields have these types is at once the body of a request, the row
 value in Python. Only the edge validates it: the HTTP service, and whatever stores it.
 """
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,10 @@ from convergence_core.records import canonical_json
 
 JsonObject = TypeVar("JsonObject", bound=Any)
 
+MOST_OF_FEATURE: Final = 2_000
+"""Characters of a feature."""
+MOST_OF_TEXT: Final = 10_000
+"""The first characters of a request's text, which count."""
 CONTROL = r"\x00-\x1f\x7f"
 
 
@@ -34,6 +38,22 @@ def storable(value: JsonObject) -> JsonObject:
     except (TypeError, ValueError) as error:
         raise ValueError("must be JSON of finite numbers and Unicode text") from error
     return value
+
+
+def _bounded(features: dict[str, Any]) -> dict[str, Any]:
+    """Return features with as much of `text` as counts.
+
+    Raises:
+        ValueError: another one is longer than a feature may be.
+    """
+    for name, value in features.items():
+        if isinstance(value, str) and name != "text" and len(value) > MOST_OF_FEATURE:
+            raise ValueError(
+                f"`{name[:200]}` must have at most {MOST_OF_FEATURE:,} characters, but has "
+                f"{len(value):,}; what the user wrote belongs in `text`"
+            )
+    text = features.get("text")
+    return features | {"text": text[:MOST_OF_TEXT]} if isinstance(text, str) else features
 
 
 def whole_number(value: Any) -> Any:
@@ -53,6 +73,6 @@ Outcome = Annotated[StrictBool | StrictNumber, AfterValidator(float)]
 Score = Annotated[StrictBool | Share, AfterValidator(float)]
 """A number in [0, 1], or a truth value as one."""
 Count = Annotated[StrictInt, Field(ge=0, le=2**53), BeforeValidator(whole_number)]
-Feature = StrictBool | StrictFloat | Annotated[str, Field(max_length=2_000)] | None
-Features = Annotated[dict[str, Feature], AfterValidator(storable)]
+Feature = StrictBool | StrictFloat | Annotated[str, Field(max_length=2**20)] | None
+Features = Annotated[dict[str, Feature], AfterValidator(_bounded), AfterValidator(storable)]
 Values = Annotated[dict[str, JsonValue], AfterValidator(storable)]

@@ -37,6 +37,7 @@ from convergence_core.errors import (
     PolicyCheckpointError,
     PolicyDecisionNotFoundError,
     RequestReusedError,
+    RewardError,
     StoreError,
     WrongUserError,
 )
@@ -224,7 +225,7 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
     add = functools.partial(add_route, app.router)
     unmet = {
         404: "The decision is not known.",
-        409: "The decision has another reward already, or its arms do not learn from such rewards.",
+        409: "The decision has another reward already.",
     }
     not_learned: dict[int | str, Any] = {
         status: {"model": RewardOutcome, "description": meaning, "content": PROBLEM}
@@ -262,6 +263,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         WrongUserError: lambda e: ProblemResponse(403, str(e)),
         BusyError: lambda e: ProblemResponse(503, str(e), {"Retry-After": "1"}),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be used; see the log."),
+        RewardError: lambda e: ProblemResponse(422, one_line(str(e), 500, redacted_text)),
         # A value that fits the schema and not this system's arms.
         ValueError: lambda e: ProblemResponse(409, one_line(str(e), 500, redacted_text)),
         RequestValidationError: lambda e: ProblemResponse(

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from convergence_core.bandit.propensities import Floats, of_beta
+from convergence_core.errors import RewardError
 
 
 def checked_reward(reward: float) -> float:
@@ -37,7 +38,7 @@ def checked_reward(reward: float) -> float:
     """
     value = float(reward)
     if not 0.0 <= value <= 1.0:  # NaN fails as well
-        raise ValueError(f"a reward must be a finite number in [0, 1], but got {reward}")
+        raise RewardError(f"a reward must be a finite number in [0, 1], but got {reward}")
     return value
 
 

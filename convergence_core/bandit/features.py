@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convergence_core.bandit.propensities import Floats
+from convergence_core.field_types import MOST_OF_TEXT
 from convergence_core.judges.text_features import hashed_ngrams
 from convergence_core.ports import TextEmbedder
 from convergence_core.records import Case, Json
@@ -33,8 +34,6 @@ Ints = NDArray[np.int64]
 HASHED: Final = "text.#"
 """Beginning of the names of a text's vector: hashed n-grams, or an embedding's name and its numbers."""
 N_HASHED: Final = 16
-MOST_CHARACTERS: Final = 10_000
-"""The first ones of a text, which count."""
 CODE: Final = frozenset("{}[]()<>=;_\\/|&$#`+*^~@")
 """Characters that are frequent in code and rare in prose."""
 MOST_PLACES: Final = 96
@@ -76,7 +75,7 @@ def request_features(
 
 def text_features(text: str, embedder: TextEmbedder | None = None) -> dict[str, Feature]:
     """Return length, script, share of code and the vector of a text; empty for a blank one."""
-    text = text[:MOST_CHARACTERS]
+    text = text[:MOST_OF_TEXT]
     shown = [c for c in text if not c.isspace()]
     if not shown:
         return {}

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from convergence_core.bandit.arms import Receipt, checked_reward
 from convergence_core.bandit.drift import Alarm
-from convergence_core.errors import WrongUserError
+from convergence_core.errors import RewardError, WrongUserError
 from tasks.serving.answers import RewardOutcome, Status
 from tasks.serving.settings import RewardMetric
 from tasks.store.database import Connection
@@ -138,7 +138,7 @@ def _value(new: Reward, metrics: Callable[[], tuple[RewardMetric, ...]]) -> floa
         known = [metric for metric in metrics() if metric.name in signals]
         for metric in known:
             if not 0.0 <= signals[metric.name] <= 1.0:
-                raise ValueError(
+                raise RewardError(
                     f"signals.{metric.name} must lie in [0, 1], but got {signals[metric.name]}"
                 )
         total = sum(metric.weight for metric in known)

@@ -69,11 +69,13 @@ def decide(
     key: str | None = None,
     user: str = "u",
     propensity: float = 0.5,
+    context_json: str | None = None,
 ) -> LoggedDecision:
     now, group = store.now_us(), group_id(store)
     new = NewDecision(
         decision_id=decision_id, user_id=user, arm_id=arm, version=1, propensity=propensity,
-        context_json=None, created_us=now, expires_us=now + 1_000, unit=unit, request_key=key,
+        context_json=context_json, created_us=now, expires_us=now + 1_000, unit=unit,
+        request_key=key,
     )  # fmt: skip
     with store.database.transaction() as connection:
         return log_decision(connection, group, new)
@@ -182,6 +184,18 @@ def test_a_request_that_is_asked_again_is_answered_alike(store: RuntimeStore):
         decide(store, "d4", key="k", user="another")
     assert store.decision("d2") is None
     assert store.decision("d4") is None
+
+
+def test_a_request_asked_again_may_have_got_its_texts_vector_in_between(store: RuntimeStore):
+    def asked(name: str, **context: object) -> LoggedDecision:
+        text = {"text.length": 3.0, "n": 3} | context
+        return decide(store, name, key="k", context_json=json.dumps(text))
+
+    first = asked("d1")
+    assert asked("d2", **{"text.#e5-small.0": 0.5}).decision_id == first.decision_id
+    for other in ({"text.length": 4.0}, {"n": 4}):
+        with pytest.raises(RequestReusedError, match="one request"):
+            asked("d3", **other)
 
 
 def test_an_arm_never_changes_its_parameters(store: RuntimeStore):

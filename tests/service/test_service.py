@@ -153,6 +153,10 @@ def test_a_name_asked_twice_is_answered_alike(service: Service, admin: Client, a
         ({"user_id": "u\x00"}, "user_id"),
         ({"user_id": "u", "context": {"x": [1]}}, "context"),
         ({"user_id": "u", "context": {"x": "\ud800"}}, "body.context.x"),
+        (
+            {"user_id": "u", "context": {"x": "w" * 2_001}},
+            "`x` must have at most 2,000 characters",
+        ),
     ],
 )
 def test_wrong_bodies_are_refused_by_place(
@@ -164,6 +168,25 @@ def test_wrong_bodies_are_refused_by_place(
     )  # fmt: skip
     assert answer.status_code == 422, answer.text
     assert words in " ".join(answer.json()["errors"])
+
+
+def test_a_message_is_a_text_of_any_length(service: Service, admin: Client, arms: list[str]):
+    chosen = admin.select("bot", user_id="u", context={"text": "w" * 12_000})
+    found = admin.decision("bot", user_id="u", decision_id=str(chosen.decision_id))
+    assert json.loads(found.context_json or "") == {"text": "w" * 10_000}, "what counts"
+
+
+@pytest.mark.parametrize("reward", [{"reward": 1.5}, {"reward": -0.1}])
+def test_an_impossible_reward_is_no_conflict(
+    service: Service, admin: Client, arms: list[str], reward: dict[str, object]
+):
+    chosen = admin.select("bot", user_id="u")
+    answer = httpx.post(
+        service.url + "/v1/systems/bot/update", headers=bearer("update"),
+        json={"decision_id": chosen.decision_id, **reward},
+    )  # fmt: skip
+    assert answer.status_code == 422, answer.text
+    assert "in [0, 1]" in answer.json()["detail"]
 
 
 def test_unknown_systems_and_arms_are_not_found(service: Service):

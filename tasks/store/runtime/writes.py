@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from convergence_core.bandit.arms import OpenDecision, Receipt, receive
 from convergence_core.bandit.drift import Alarm, DriftWatch
+from convergence_core.bandit.features import HASHED
 from convergence_core.errors import RequestReusedError, WrongUserError
 from tasks.store.database import Connection, insert_sql
 from tasks.store.runtime.rows import LoggedDecision, NewDecision, Reward
@@ -243,12 +244,18 @@ def _answered_before(
     before = DECISIONS.first(connection, group_id=group_id, request_key=new.request_key)
     if before is None:
         return None
-    if (before.user_id, before.context_json) != (new.user_id, new.context_json):
+    if _asked(before) != _asked(new):
         raise RequestReusedError(
             "an idempotency key must stand for one request, but this one was used for another "
             "user or context. Make a new key for each request."
         )
     return before
+
+
+def _asked(decision: LoggedDecision) -> tuple[str, dict[str, Any]]:
+    """Return user and context; a text's vector is left out, since an embedder may be late or another."""
+    context = json.loads(decision.context_json or "{}")
+    return decision.user_id, {k: v for k, v in context.items() if not k.startswith(HASHED)}
 
 
 def _kept(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
