@@ -65,6 +65,9 @@ def fold_store(path: Path) -> FoldReport:
                 n_sent = len(send_rewards(ratings, Systems(store)))
                 feedback = export_feedback(ratings, ratings.root)
         policy = _export_policy(path)
+        for system, agent_type in store.systems():
+            if (group := store.group(system, agent_type)) is not None:
+                store.reward_missing(system, group.group_id)
         counts = export(store, store.root)
         evidence: dict[str, TrafficEvidence] = {}
         guards: dict[str, GuardLook] = {}

@@ -1,11 +1,13 @@
 """Production comes home: each decision and reward once in the tables, evidence in the looks."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
+from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime import export
 from tasks.store.runtime.promotions import looks
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -62,6 +64,24 @@ def test_decisions_and_rewards_are_exported_once(tmp_path: Path):
     )
     assert sum(int(str(row["n"])) for row in rewarded) == 13
     assert {row["mean"] for row in rewarded} == {0.5}
+
+
+def test_a_fold_gives_the_missing_rewards_of_windows_that_have_passed(tmp_path: Path):
+    path = tmp_path / "store"
+    with RuntimeStore(path) as store:
+        store.offer("bot", "default", [offer_of({}, "x"), offer_of({}, "y")], trust=0.5)
+        settings = RuntimeConfig(system="bot", expires_after_s=0.05, missing_reward=0.0)
+        store.save_settings("bot", settings.model_dump(mode="json"))
+        bandit = Bandit(store, "bot")
+        chosen = [bandit.select("u") for _ in range(4)]
+        bandit.update(chosen[-1].decision_id, 1.0)
+        time.sleep(0.1)
+        assert fold_store(path).n_rewards == 4
+        assert sum(arm.n for arm in store.arms(1)) == 4
+    found = ParquetStore(path).rows(
+        "SELECT reward FROM rewards WHERE status = 'ok' ORDER BY reward"
+    )
+    assert [row["reward"] for row in found] == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_a_fold_that_was_killed_goes_on_and_doubles_nothing(
