@@ -75,20 +75,20 @@ _mutex = threading.Lock()
 _NAME: Final = TypeAdapter[str](Name)
 
 
-def _user(user_id: object) -> str:
-    """Return a user's id as it is stored: a database's integer or UUID is its text.
+def _identifier(value: object, name: str = "user_id") -> str:
+    """Return the id of a user or a decision as it is stored: a database's integer or UUID is its text.
 
     Raises:
         ValueError: it is neither text, nor an integer, nor a UUID, or none that HTTP takes.
     """
-    if isinstance(user_id, bool) or not isinstance(user_id, str | Integral | UUID):
+    if isinstance(value, bool) or not isinstance(value, str | Integral | UUID):
         rule = "must be a string, an integer or a UUID"
-        raise ValueError(f"`user_id` {rule}, but got {shown(user_id)}")
+        raise ValueError(f"`{name}` {rule}, but got {shown(value)}")
     try:
-        return _NAME.validate_python(str(user_id))
+        return _NAME.validate_python(str(value))
     except ValidationError:
         rule = "must have 1 to 200 characters of Unicode, none of them a control character"
-        raise ValueError(f"`user_id` {rule}, but got {shown(user_id)}") from None
+        raise ValueError(f"`{name}` {rule}, but got {shown(value)}") from None
 
 
 def _twins(
@@ -177,7 +177,8 @@ def _configure_runtime(
         config: its settings; by default those in the store. For a ``ConvergenceConfig``, the
             system
             offers the best candidates of the latest run, or points of the search space before the
-            first run.
+            first run; what such a call offered before is retired, unless it is champion or on a
+            ramp.
         storage: folder of the store, shared by all processes of this machine; by default
             ``./convergence-data``.
 
@@ -193,6 +194,7 @@ def _configure_runtime(
         >>> arms = [{"params": {"temperature": t}} for t in (0.2, 0.8)]
         >>> configure_runtime_sync("my_api", config={"default_arms": arms})
     """
+    is_derived = isinstance(config, ConvergenceConfig)
     if isinstance(config, ConvergenceConfig):
         storage = storage or (None if config.storage is None else config.storage.path)
         config = runtime_config(system, config, Path(storage or DEFAULT_STORAGE))
@@ -201,7 +203,7 @@ def _configure_runtime(
         settings = opened.config(system)
     else:
         settings = _checked_settings(system, config)
-        opened.configure(settings)
+        opened.configure(settings, replaces=is_derived)
     with _mutex:
         _systems[system] = opened
     return settings
@@ -253,7 +255,7 @@ def _runtime_select(
     systems = systems_of(system)
     context = _plain(context=context)["context"]
     selection = systems.selection(
-        system, user_id=_user(user_id), agent_type=agent_type, context=context
+        system, user_id=_identifier(user_id), agent_type=agent_type, context=context
     )
     return performed(systems.store, selection)
 
@@ -261,7 +263,7 @@ def _runtime_select(
 def _runtime_update(
     system: str,
     *,
-    decision_id: str | None,
+    decision_id: str | UUID | None,
     user_id: UserId | None = None,
     reward: float | None = None,
     signals: Mapping[str, float] | None = None,
@@ -307,21 +309,23 @@ def _runtime_update(
         if number is not None and abs(number) > sys.float_info.max:
             raise ValueError(f"`{name}` must be a finite number, but got {shown(number)}")
     numbers = {name: None if x is None else float(x) for name, x in numbers.items()}
-    user = None if user_id is None else _user(user_id)
-    given = Reward(user_id=user, decision_id=decision_id, **plain | numbers)
+    user = None if user_id is None else _identifier(user_id)
+    decision = None if decision_id is None else _identifier(decision_id, "decision_id")
+    given = Reward(user_id=user, decision_id=decision, **plain | numbers)
     systems = systems_of(system)
     return as_dict(performed(systems.store, systems.update(system, given)))
 
 
 def _runtime_get_decision(
-    system: str, *, user_id: UserId, decision_id: str
+    system: str, *, user_id: UserId, decision_id: str | UUID
 ) -> dict[str, Any] | None:
     """Return a decision with its reward, or ``None`` if this user has no decision of that id.
 
     Example:
         >>> runtime_get_decision_sync("my_api", user_id="u1", decision_id=selection.decision_id)
     """
-    decision = systems_of(system).decision(system, _user(user_id), decision_id)
+    user, name = _identifier(user_id), _identifier(decision_id, "decision_id")
+    decision = systems_of(system).decision(system, user, name)
     return None if decision is None else as_dict(decision)
 
 
@@ -507,7 +511,7 @@ def _of_space(config: ConvergenceConfig) -> list[dict[str, Any]]:
     """Return different points of the search space, the same for the same space."""
     mapping = config.to_mapping()
     mapping["evaluation"]["test_cases"] = {"inline": [{"input": {}}]}
-    space = load_mapping(mapping, Path()).space
+    space = load_mapping(mapping, Path(), allow_callable=True).space
     rng = np.random.default_rng(0)
     default = space.baseline()
     points = [] if default is None else [dict(default)]

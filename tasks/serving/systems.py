@@ -7,20 +7,21 @@ commit.
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from convergence_core.bandit.priors import TRUST, nightly_prior
 from convergence_core.errors import NoArmsError
-from convergence_core.records import Json
+from convergence_core.records import Json, Params
+from convergence_core.space import same_params
 from tasks.serving.answers import Arm, as_dict
 from tasks.serving.bandit import ArmRequest, ArmSelection, Bandit
-from tasks.serving.offers import offer_of
+from tasks.serving.offers import arm_id_of, offer_of
 from tasks.serving.operations import RewardUpdate
 from tasks.serving.settings import RuntimeArm, RuntimeConfig, read_settings
 from tasks.store.runtime.promotions import champion_of, looks
 from tasks.store.runtime.rows import ArmOffer, Decision, Group, Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import alarms, guards_of
+from tasks.store.runtime.watches import active_guard, alarms, guards_of
 
 _Known: TypeAlias = tuple[str | None, RuntimeConfig, dict[str, Bandit]]
 """A system's settings as a text and as they were read, and the bandits that serve by them."""
@@ -34,16 +35,39 @@ class Systems:
         self._mutex = threading.Lock()
         self._known: dict[str, _Known] = {}
 
-    def configure(self, config: RuntimeConfig) -> None:
+    def configure(self, config: RuntimeConfig, *, replaces: bool = False) -> None:
         """Keep a system's settings and put its default arms on offer.
+
+        Args:
+            config: the settings.
+            replaces: retire the arms that an optimization's earlier candidates made, where the
+                settings so far hold nothing else.
 
         Raises:
             ArmChangedError: an arm of that name has other parameters.
             StoreWriteError: nothing is kept.
         """
+        before = self.config(config.system)
         if config.default_arms:
             self.offer(config.system, config.default_arms, config=config)
+        bare = tuple(RuntimeArm(params=arm.params) for arm in before.default_arms)
+        if replaces and before == RuntimeConfig(system=config.system, default_arms=bare):
+            self._withdraw(config, {arm_id_of(arm.params) for arm in bare})
         self.store.save_settings(config.system, config.model_dump(mode="json"))
+
+    def _withdraw(self, config: RuntimeConfig, names: set[str]) -> None:
+        """Retire arms that are not among the defaults, nor champion, nor on a ramp."""
+        group = self.known_group(config.system, config.agent_type)
+        guard = active_guard(self.store, group.group_id)
+        champion = champion_of(self.store, config.system)
+        names -= {arm_id_of(arm.params) for arm in config.default_arms}
+        names -= set() if guard is None else {guard.promoted, guard.champion}
+        for arm in self.store.arms(group.group_id):
+            reigns = champion is not None and same_params(
+                cast("Params", arm.params), champion.params
+            )
+            if arm.arm_id in names and not arm.is_retired and not reigns:
+                self.store.retire(config.system, config.agent_type, arm.arm_id)
 
     def offer(
         self,

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+import convergence
 from convergence.evaluators import reported
 from convergence.optimize.inputs import load_config
+from convergence.runtime import functions
 from convergence.types import (
     ApiConfig,
     ConvergenceConfig,
@@ -15,6 +17,11 @@ from convergence.types import (
     SearchSpaceConfig,
 )
 from convergence_core.errors import ConfigurationError
+from convergence_core.records import Params
+from tasks.store.runtime.promotions import set_champion
+from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import begin_guard
 
 
 def config(**changes: Any) -> ConvergenceConfig:
@@ -114,3 +121,58 @@ def test_wrong_inputs_are_configuration_errors(given: Any, keywords: dict[str, A
 )
 def test_reported_number_is_read_from_the_answer(result: object, value: float):
     assert reported(result, None, {}, "quality") == value
+
+
+def on_offer(system: str) -> set[float]:
+    arms = convergence.runtime_arms_sync(system)
+    return {arm["params"]["temperature"] for arm in arms if not arm["retired"]}
+
+
+def test_a_configuration_offers_the_latest_runs_candidates_in_place_of_the_earlier_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    points: list[float] = [0.1, 0.2, 0.3, 0.4]
+    monkeypatch.setattr(
+        functions, "_of_runs", lambda *_: [{"temperature": t, "model": "a"} for t in points]
+    )
+
+    def configure() -> None:
+        convergence.configure_runtime_sync("bot", config=config(), storage=tmp_path / "s")
+
+    configure()
+    assert on_offer("bot") == {0.1, 0.2, 0.3, 0.4}
+    explicit = [{"arm_id": "mine", "params": {"temperature": 1.4}}]
+    convergence.runtime_offer_arms_sync("bot", explicit)
+    ids = {a["params"]["temperature"]: a["arm_id"] for a in convergence.runtime_arms_sync("bot")}
+    champion: Params = {"temperature": 0.1, "model": "a"}
+    with RuntimeStore(tmp_path / "s") as store:
+        set_champion(
+            store,
+            Champion(
+                system="bot",
+                candidate_id="c",
+                params=champion,
+                run_id=None,
+                reason="",
+                created_us=1,
+            ),
+        )
+        begin_guard(
+            store, 1, promoted=ids[0.2], champion=ids[0.1], alpha=0.05, tolerance=0.0, holdback=0.1
+        )
+    points[:] = [0.4, 0.5, 0.6, 0.7]
+    configure()
+    assert on_offer("bot") == {0.1, 0.2, 1.4, *points}, "champion, ramp and explicit offers stay"
+    retired = [arm for arm in convergence.runtime_arms_sync("bot") if arm["retired"]]
+    assert [arm["arm_id"] for arm in retired] == [ids[0.3]], "its data stay"
+    again = [{"arm_id": f"by hand {t}", "params": {"temperature": t}} for t in (1.0, 1.1)]
+    by_hand = {"default_arms": again}
+    convergence.configure_runtime_sync("bot", config=by_hand, storage=tmp_path / "s")
+    configure()
+    assert {1.0, 1.1} < on_offer("bot"), "arms of settings by hand"
+
+
+def test_before_the_first_run_a_configuration_needs_no_target(tmp_path: Path):
+    of_function = config(api=ApiConfig(name="my_api"))
+    convergence.configure_runtime_sync("fn", config=of_function, storage=tmp_path / "s")
+    assert len([arm for arm in convergence.runtime_arms_sync("fn") if not arm["retired"]]) == 4

@@ -283,3 +283,14 @@ def test_a_nightly_prior_is_shown_and_serves_first(tmp_path: Path):
     assert sum(c.arm_id == "good" for c in chosen) > 22
     prior = chosen[0].arms_state[0]["prior"]
     assert prior == {"mean": 0.9, "sd": 0.05, "weight": pytest.approx(20.0)}
+
+
+def test_a_decision_is_named_by_a_uuid_too(system: str):
+    chosen = select(system)
+    name = UUID(str(chosen.decision_id))
+    assert convergence.runtime_update_sync(system, decision_id=name, reward=0.5)["status"] == "ok"
+    found = convergence.runtime_get_decision_sync(system, user_id="u", decision_id=name)
+    assert found is not None
+    assert found["reward"] == 0.5
+    with pytest.raises(ValueError, match=r"`decision_id` must be a string, an integer or a UUID"):
+        convergence.runtime_update_sync(system, decision_id=1.5, reward=0.5)  # type: ignore[arg-type]
