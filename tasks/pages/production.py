@@ -28,9 +28,10 @@ from tasks.report.blocks import (
     section,
 )
 from tasks.report.phrases import clean, ledgers, moment, settings_text
+from tasks.run.adoption import former_of
 from tasks.serving.answers import Arm
 from tasks.serving.systems import Systems
-from tasks.store.runtime.promotions import champion_of, champions, looks, previous_champion
+from tasks.store.runtime.promotions import champion_of, champions, looks
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import alarms, guards_of
@@ -92,7 +93,7 @@ def _system(
     sentences = [*_sentences(gates, names), *ledgers(looks(runtime, system)).values()]
     yield from section("Live", _live(source, champion, arms, shares), sentences)
     yield Heading("Arms")
-    if previous_champion(runtime, system) is not None:
+    if former_of(runtime, system) is not None:
         ask = "The previous champion answers again from the next decision."
         place = ("production", system, "rollback")
         back = page_action("Roll back", *place, ask=ask, confirm=system, is_danger=True)

@@ -15,7 +15,7 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import Candidate, Params, canonical_json
 from convergence_core.result import RunResult
 from convergence_core.result.verdict import LACK_TAG
-from convergence_core.space import Space
+from convergence_core.space import Space, same_params
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store, store_path
 from tasks.run.run import FLOW_RUN_TAG, Run, is_open
@@ -143,17 +143,33 @@ def adopt(
 
 
 def previous_of(store: RuntimeStore, system: str) -> tuple[Champion, Champion]:
-    """Return the present champion and the one before it.
+    """Return the present champion and the one before it; before the first, the defaults.
 
     Raises:
         ConfigurationError: there is none before the current one.
     """
-    present, former = champion_of(store, system), previous_champion(store, system)
+    present, former = champion_of(store, system), former_of(store, system)
     if present is None or former is None:
-        rule = "must have had a champion before the current one"
+        rule = "must have a champion other than the defaults"
         fix = "`convergence gates` shows which systems had champions."
         raise ConfigurationError.of("SYSTEM", rule, fix, value=system)
     return present, former
+
+
+def former_of(store: RuntimeStore, system: str) -> Champion | None:
+    """Return the champion that a rollback restores, before the first the defaults of its run.
+
+    ``None``: they are in production, or the run is gone.
+    """
+    former, first = previous_champion(store, system), champion_of(store, system)
+    if former is not None or first is None:
+        return former
+    records = [run for run in ParquetStore(store.root).runs() if run.run_id == first.run_id]
+    text = records[0].summary_json if records else None
+    baseline = None if text is None else RunResult.from_json(text).baseline
+    if baseline is None or same_params(baseline.params, first.params):
+        return None
+    return replace(first, candidate_id=baseline.candidate_id, params=dict(baseline.params))
 
 
 def roll_back(store: RuntimeStore, system: str) -> Champion:

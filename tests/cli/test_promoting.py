@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,20 @@ def with_holdout(folder: Path, holdout: float = 0.5) -> dict[str, object]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "many.json").write_text(json.dumps(CASES))
     return {"evaluation__test_cases": {"path": "many.json", "holdout": holdout}}
+
+
+def _rolled_back_to_the_defaults(
+    cli: Runner, first: Mapping[str, Any], told: Mapping[str, Any]
+) -> None:
+    back = cli("rollback", "known", "--yes", "--json")
+    assert back.code == 0, back.err
+    assert json.loads(back.out)["params"] == first["baseline"]["params"], "as the guard does"
+    arms = cli("arms", "list", "known", "--json").json
+    retired = {arm["arm_id"]: arm["retired"] for arm in arms["arms"]}
+    assert retired == {told["arm_id"]: True, told["watched_against"]: False}
+    nothing = cli("rollback", "known", "--yes")
+    assert nothing.code == 2
+    assert "other than the defaults" in nothing.err
 
 
 def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
@@ -98,9 +113,7 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
     assert listed["guards"][0]["steps"] == [0.05, 0.25, 0.5]
     assert "Champion of known" in cli("gates").out
     if not promotes:
-        nothing = cli("rollback", "known", "--yes")
-        assert nothing.code == 2
-        assert "had a champion before" in nothing.err
+        _rolled_back_to_the_defaults(cli, first, told)
 
 
 def test_linear_arms_have_no_ramp(here: Path, cli: Runner):
@@ -193,8 +206,12 @@ def test_rollbacks_go_back_one_champion_after_the_other(tmp_path: Path):
         assert previous_champion(store, "s") is None
         set_champion(store, champion("d"))
         assert previous_champion(store, "s") == champion("a")
+        set_champion(store, champion("defaults", "rollback from d by the guard"))
+        assert previous_champion(store, "s") is None, "not what was rolled back"
+        for name in ("a", "d"):
+            set_champion(store, champion(name))
         assert champion_of(store, "s") == champion("d")
-        assert len(champions(store, "s")) == 6
+        assert len(champions(store, "s")) == 9
         assert champion_of(store, "other") is None
         for name in ("w", "v"):
             set_champion(store, champion(name))

@@ -74,10 +74,10 @@ def previous_champion(store: RuntimeStore, system: str) -> Champion | None:
     """
     line: list[Champion] = []
     for champion in champions(store, system):
-        if len(line) > 1 and champion.reason.startswith("rollback"):
+        if line and champion.reason.startswith("rollback"):
             line.pop()
-            # Others were promoted during a ramp, and never confirmed.
-            while len(line) > 1 and not same_params(line[-1].params, champion.params):
+            # Others were promoted during a ramp, and never confirmed; none left: to the defaults.
+            while line and not same_params(line[-1].params, champion.params):
                 line.pop()
         else:
             line.append(champion)
