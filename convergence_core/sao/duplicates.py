@@ -1,16 +1,18 @@
-"""Near duplicates by the Jaccard similarity of their words.
+"""Near duplicates: MinHash finds who may be alike, exact Jaccard decides.
 
-Of the words in any one order, two alike texts share one of their first few (prefix filter; Bayardo et al.
-2007): with at least a share t of x's words in common, the first common word is among x's first
-|x| - ceil(t |x|) + 1. Only texts that share such a word are compared. Long words come first, as they are
-rare. Texts that are equal up to case and punctuation are found by hash.
+A 128-value MinHash of the word set (Broder 1997) in 16 bands of 8 rows finds pairs of Jaccard .9 with
+probability .9999. The estimate itself would let 43 of 100 copies with two of forty words changed pass,
+so the word sets are compared. Texts that are equal up to case and punctuation are found by hash.
 """
 
-import math
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 from convergence_core.judges.texts import fingerprint, jaccard, word_set
 
+N_VALUES: Final = 128
+N_BANDS, N_ROWS = 16, 8
+SEED: Final = 1
 ALIKE: Final = 0.9
 """Jaccard similarity of word sets from which texts count as one."""
 
@@ -20,21 +22,41 @@ class Duplicates:
 
     def __init__(self) -> None:
         self._words: dict[str, frozenset[str]] = {}
-        self._by_word: dict[str, list[str]] = {}
-        """One of a text's first words → the texts."""
+        self._texts: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        """Return how many texts were kept."""
+        return len(self._texts)
 
     def add(self, text: str) -> bool:
         """Keep a text unless it is a near duplicate; return whether it was new."""
         key = fingerprint(text)
-        if key in self._words:
+        if key in self._texts:
             return False
         words = word_set(text)
-        n_first = len(words) - math.ceil(ALIKE * len(words) - 1e-9) + 1
-        first = sorted(words, key=lambda word: (-len(word), word))[:n_first]
-        near = {name for word in first for name in self._by_word.get(word, ())}
+        hashed = self._hashed(words)
+        near = self._index.query(hashed)
         if any(jaccard(words, self._words[name]) >= ALIKE for name in near):
             return False
+        self._texts[key] = text
         self._words[key] = words
-        for word in first:
-            self._by_word.setdefault(word, []).append(key)
+        self._index.insert(key, hashed, check_duplication=False)
         return True
+
+    def _hashed(self, words: frozenset[str]) -> Any:
+        hashed = self._empty.copy()
+        # Sorted, so that nothing depends on the order of a set.
+        hashed.update_batch([word.encode() for word in sorted(words)])
+        return hashed
+
+    @cached_property
+    def _index(self) -> Any:
+        from datasketch import MinHashLSH  # noqa: PLC0415 - loaded only where texts are compared
+
+        return MinHashLSH(num_perm=N_VALUES, params=(N_BANDS, N_ROWS))
+
+    @cached_property
+    def _empty(self) -> Any:
+        from datasketch import MinHash  # noqa: PLC0415 - as above
+
+        return MinHash(num_perm=N_VALUES, seed=SEED, scheme="affine32")
