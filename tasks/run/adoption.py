@@ -242,11 +242,13 @@ def tagged_champion(tags: Mapping[str, str], space: Space) -> Candidate | None:
 
 
 def _within(space: Space, params: Params) -> Candidate:
-    """Return a champion as a space holds it: without what that lacks, with the default of what is new.
+    """Return a champion as a space holds it, with the default of each new parameter.
 
     Raises:
-        ValueError: the space does not hold one of its values.
+        ValueError: the space does not hold one of its parameters or values.
     """
+    if lacking := [f"`{name}`" for name in params if name not in space.parameters]:
+        raise ValueError(f"{', '.join(lacking)} is no parameter of the search space")
     return space.candidate({**(space.baseline() or {}), **params}, origin="default")
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from convergence_core.result.verdict import LACK_TAG
 from tasks.models.text_embedder import NAME, is_installed
+from tasks.run.adoption import champion_tags
 from tasks.serving.offers import offer_of
 from tasks.store.runtime.promotions import (
     champion_of,
@@ -23,6 +25,7 @@ from tasks.store.runtime.promotions import (
 from tasks.store.runtime.rows import Champion, GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.commands import Runner
+from tests.support.configurations import loaded
 from tests.support.optimizations import write_project
 
 pytestmark = pytest.mark.prefect
@@ -169,6 +172,12 @@ def test_another_space_still_meets_the_champion(here: Path, cli: Runner):
         if gate is not None:
             assert (gate["opponent"], gate["champion_id"]) == ("champion", champion.candidate_id)
         assert wider["champion"]["params"] == {**champion.params, "style": "short"}
+
+        # A parameter that the space lacks is part of what is in production.
+        space = loaded(search_space={"parameters": {"kind": KINDS}}).space
+        assert champion_tags(here / "convergence-data", "known", space) == {
+            LACK_TAG: "`x` is no parameter of the search space"
+        }
 
         # A value that the space lacks: better than the defaults replaces no champion.
         before = champion_of(store, "known")
