@@ -6,9 +6,11 @@ rounds, so points that mean the same have one ``candidate_id``.
 """
 
 import difflib
+import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +29,7 @@ from convergence_core.records import (
     sha256_hex,
     short_id,
 )
-from convergence_core.space.parameters import Choice, Parameter
+from convergence_core.space.parameters import Choice, Float, Parameter
 
 MAX_ENUMERATED = 1_000_000
 """Points that ``size`` counts at most."""
@@ -37,6 +39,16 @@ RARE = 100
 """One of so many combinations keeps the constraints where points are walked, not drawn."""
 MAX_TRIES = 10_000
 """Draws before a space whose constraints refuse them all counts as empty."""
+N_PROBES = 1_000
+"""Points that tell whether constraints leave enough of a space too large to count to draw from it."""
+ENOUGH = 5
+"""Of them so many keep the constraints where points are drawn; else they are found step by step."""
+MAX_CORNERS = 1_024
+"""Corners of the space that are tried as beginnings of a chain."""
+N_SWEEPS = 6
+"""Steps of a chain per parameter."""
+N_REDRAWS = 30
+"""Draws of one step before a chain stays where it is."""
 LEADERS = 10
 """Best candidates whose differences the names of all candidates tell first."""
 LONGEST_NAME = 40
@@ -145,20 +157,23 @@ class Space:
     def sample(self, rng: np.random.Generator) -> dict[str, ParamValue]:
         """Draw a point, uniform per parameter, given that all constraints hold.
 
-        Where a finite space holds few such points, each of them is equally likely.
+        Where a finite space holds few such points, each of them is equally likely. Where they are
+        few in a space too large to count, a chain starts at a corner or another known point and
+        redraws one or two parameters at a time, numbers by shrinkage (Neal 2003): this is the same
+        distribution in the limit of many steps, over the points that such steps reach from there.
 
         Raises:
             ConfigurationError: no point was found that satisfies the constraints.
         """
-        if self.constraints and self._is_rare():
-            points = list(self.points())
-            if points:
-                return points[int(rng.integers(len(points)))]
-        else:
+        if not (self.constraints and self._is_rare()):
             for _ in range(MAX_TRIES):
                 point = self.complete({}, rng)
                 if self.satisfied(point):
                     return point
+        points = self._starts() if self.size() is None else list(self.points())
+        if points:
+            point = dict(points[int(rng.integers(len(points)))])
+            return self._chained(point, rng) if self.size() is None else point
         raise ConfigurationError.of(
             "search_space.constraints",
             "must leave points to search, but none was found",
@@ -264,8 +279,75 @@ class Space:
     def _is_rare(self) -> bool:
         """Return whether so few points keep the constraints that drawing would seldom hit one."""
         size = self.size()
-        n_combinations = math.prod(p.n_values or 1 for p in self.parameters.values())
-        return size is not None and size * RARE < n_combinations
+        if size is None:
+            return len(self._probes()) < ENOUGH
+        return size * RARE < math.prod(p.n_values or 1 for p in self.parameters.values())
+
+    def _probes(self) -> tuple[Params, ...]:
+        """Return the first of many points, spread over the space, that keep the constraints."""
+        if "probes" not in self._few:
+            self._few["probes"] = self._spread(N_PROBES, ENOUGH)
+        return self._few["probes"]
+
+    def _starts(self) -> tuple[Params, ...]:
+        """Return points that keep the constraints: spread ones, defaults, the middle, and corners."""
+        if "starts" not in self._few:
+            n = len(self.parameters)
+            mixed = itertools.islice(itertools.product((0.0, 1.0), repeat=n), MAX_CORNERS)
+            places = itertools.chain([(0.5,) * n, (1.0,) * n], mixed)
+            known = [self._defaults() or self._at((0.5,) * n), *map(self._at, places)]
+            kept = (*self._probes(), *filter(self.satisfied, known))
+            self._few["starts"] = kept or self._spread(MAX_TRIES, 1)
+        return self._few["starts"]
+
+    def _spread(self, n_points: int, n: int) -> tuple[Params, ...]:
+        """Return the first n that keep the constraints, of so many points of a Kronecker sequence."""
+        n_dims = len(self.parameters)
+        shifts = 2.0 ** (np.arange(1, n_dims + 1) / (n_dims + 1))
+        points = (self._at((i * shifts) % 1.0) for i in range(n_points))
+        return tuple(itertools.islice(filter(self.satisfied, points), n))
+
+    def _at(self, units: Iterable[float]) -> Params:
+        """Return the point at these places of the parameters on [0, 1]."""
+        parameters = zip(self.parameters.items(), units, strict=True)
+        return self.canonical({name: p.from_unit(unit) for (name, p), unit in parameters})
+
+    def _chained(
+        self, point: dict[str, ParamValue], rng: np.random.Generator
+    ) -> dict[str, ParamValue]:
+        """Return where a chain ends that begins at a point; each eighth step redraws two parameters."""
+        n = len(self.parameters)
+        for step in range(N_SWEEPS * n):
+            chosen = {self._order[int(j)] for j in rng.integers(n, size=1 if step % 8 else 2)}
+            draws = itertools.islice(self._redrawn(point, chosen, rng), N_REDRAWS)
+            point = next(filter(self.satisfied, draws), point)
+        return point
+
+    def _redrawn(
+        self, point: Params, chosen: set[str], rng: np.random.Generator
+    ) -> Iterator[dict[str, ParamValue]]:
+        """Draw parameters anew, and what depends on them; one number ever nearer to its value."""
+        name = min(chosen)
+        for other in self._order:
+            if any(switch in chosen for switch, _ in self.parameters[other].when):
+                chosen.add(other)
+        rest = {other: value for other, value in point.items() if other not in chosen}
+        parameter = self.parameters[name]
+        while len(chosen) > 1 or isinstance(parameter, Choice) or name not in point:
+            yield self.complete(rest, rng)
+        bracket, value = parameter, parameter.canonical(point[name])
+        while True:
+            drawn = parameter.canonical(bracket.sample(rng))
+            if isinstance(parameter, Float):
+                drawn = parameter.tidy(drawn)
+            yield self.complete({**rest, name: drawn}, rng)
+            step = parameter.step or 0
+            bound: dict[str, Any] = (
+                {"min": parameter.canonical(drawn + step)}
+                if drawn < value
+                else {"max": parameter.canonical(drawn - step)}
+            )
+            bracket = replace(bracket, **bound)
 
     def _walk(self, known: dict[str, ParamValue], depth: int) -> Iterator[dict[str, ParamValue]]:
         if depth == len(self._order):

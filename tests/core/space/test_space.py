@@ -1,5 +1,6 @@
 """The search space: conditions, constraints, encoding and what is wrong with one."""
 
+import itertools
 import pickle
 from dataclasses import replace
 from typing import Any, cast
@@ -322,3 +323,89 @@ def test_a_name_is_what_differs_from_the_defaults():
     assert space.name(candidate) == "model=large n=4"
     assert space.name(candidate, n=1) == "model=large (+1 more)"
     assert space.name(space.candidate({"model": "small", "t": 0.5, "n": 3})) == "default"
+
+
+def shares(n: int, rule: str, **more: Any) -> Space:
+    unit = {"type": "float", "min": 0, "max": 1}
+    return from_config({f"w{i}": unit for i in range(n)} | more, [rule])
+
+
+def total(n: int) -> str:
+    return " + ".join(f"w{i}" for i in range(n))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        shares(2, "w0 + w1 < 0.02"),
+        shares(8, f"{total(8)} <= 1"),
+        shares(12, f"{total(12)} >= 11"),
+        shares(4, "w0 < 0.05 and w1 > 0.95 and w2 < 0.05 and w3 > 0.95"),
+        from_config(
+            {
+                "a": {"type": "float", "min": 1e-6, "max": 1, "log": True},
+                "b": {"type": "int", "min": 1, "max": 100_000, "log": True},
+                "c": {"type": "float", "min": 0, "max": 1, "step": 0.01},
+                "d": {"type": "int", "min": 0, "max": 1000},
+                "e": {"type": "categorical", "choices": ["x", "y", "z"]},
+                "f": {"type": "float", "min": 0, "max": 1, "when": {"e": ["z"]}},
+                "g": {"type": "float", "min": 0, "max": 1},
+            },
+            ["a * b < 1e-4", "c + g < 0.1", "d < 40", "f < 0.5"],
+        ),
+    ],
+    ids=["corner", "simplex", "upper", "mixed", "kinds"],
+)
+def test_rare_points_of_a_space_too_large_to_count_are_found_by_few_draws(space, monkeypatch):
+    checked = itertools.count()
+    satisfied = Space.satisfied
+    monkeypatch.setattr(
+        Space, "satisfied", lambda self, p: next(checked) >= 0 and satisfied(self, p)
+    )
+    g = rng()
+    drawn = [space.sample(g) for _ in range(20)]
+    assert next(checked) < 2_500 + 20 * 6 * 10 * len(space.parameters)  # ten a step
+    assert all(space.validate(point) == [] for point in drawn)
+    for name, parameter in space.parameters.items():
+        values = {point[name] for point in drawn if name in point}
+        assert len(values) >= min(3, parameter.n_values or 3), name
+    assert [space.sample(rng(7)) for _ in range(2)] == [space.sample(rng(7))] * 2
+
+
+def test_draws_of_a_simplex_are_uniform():
+    """Of a uniform point under the simplex each share has mean 1 / (n + 1) and is Beta(1, n)."""
+    n, n_draws = 6, 240
+    space = shares(n, f"{total(n)} <= 1")
+    g = rng(1)
+    drawn = np.array([[float(v) for v in space.sample(g).values()] for _ in range(n_draws)])
+    error = np.sqrt(n / ((n + 1) ** 2 * (n + 2)) / n_draws)  # of the mean of a Beta(1, n)
+    assert np.abs(drawn.mean(axis=0) - 1 / (n + 1)).max() < 3.5 * error
+    assert np.mean(drawn.max(axis=1) < 0.5) == pytest.approx(1 - n * 0.5**n, abs=0.06)
+    # The sum is Beta(n, 1): its power of n is uniform.
+    counts, _ = np.histogram(drawn.sum(axis=1) ** n, bins=8, range=(0, 1))
+    assert ((counts - n_draws / 8) ** 2 / (n_draws / 8)).sum() < 24.3  # 7 degrees, p = .001
+
+
+def test_a_chain_weighs_conditions_like_independent_draws():
+    inner = {"type": "float", "min": 0, "max": 1, "when": {"kind": ["b"]}}
+    kind = {"type": "categorical", "choices": ["a", "b"]}
+    space = shares(2, "w0 + w1 < 0.02", kind=kind, inner=inner)
+    g = rng(2)
+    drawn = [space.sample(g) for _ in range(150)]
+    assert np.mean([point["kind"] == "b" for point in drawn]) == pytest.approx(0.5, abs=0.12)
+    inside = [float(point["inner"]) for point in drawn if "inner" in point]
+    assert np.mean(inside) == pytest.approx(0.5, abs=0.1)
+
+
+def test_ample_spaces_are_drawn_as_ever_and_empty_ones_are_refused():
+    """Where draws often keep the constraints, a point is the first of independent draws."""
+    space, plain = shares(3, f"{total(3)} <= 1"), shares(3, "w0 >= 0")
+    g, h = rng(3), rng(3)
+    for _ in range(20):
+        point = space.sample(g)
+        assert point == next(
+            p for p in iter(lambda: plain.complete({}, h), None) if space.satisfied(p)
+        )
+    for rule in ("w0 + w1 > 2.5", "w0 < 0.3 and w0 > 0.6"):
+        with pytest.raises(ConfigurationError, match="none was found"):
+            shares(3, rule).sample(rng())
