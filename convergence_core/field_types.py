@@ -68,9 +68,20 @@ Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 Amount = Annotated[float, Field(ge=0, strict=True)]
 """A number of 0 or more."""
 StrictNumber = Annotated[float, Field(strict=True)]
-Outcome = Annotated[StrictBool | StrictNumber, AfterValidator(float)]
+
+
+def _number_of_truth(value: Any) -> Any:
+    return float(value) if isinstance(value, bool) else value
+
+
+Outcome = Annotated[
+    StrictNumber,
+    BeforeValidator(_number_of_truth, json_schema_input_type=StrictBool | StrictNumber),
+]
 """A number, or a truth value as 0 or 1."""
-Score = Annotated[StrictBool | Share, AfterValidator(float)]
+Score = Annotated[
+    Share, BeforeValidator(_number_of_truth, json_schema_input_type=StrictBool | Share)
+]
 """A number in [0, 1], or a truth value as one."""
 Count = Annotated[StrictInt, Field(ge=0, le=2**53), BeforeValidator(whole_number)]
 Feature = StrictBool | StrictFloat | Annotated[str, Field(max_length=2**20)] | None

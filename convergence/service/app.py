@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -13,8 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from convergence.service import bodies
-from convergence.service.auth import require
-from convergence.service.bodies import RequestKey, System, json_answer
+from convergence.service.bodies import RequestKey, System, add_route, json_answer
 from convergence.service.chat import chat_routes, generation_routes
 from convergence.service.feedback import feedback_routes
 from convergence.service.metrics import CONTENT_TYPE, Metrics
@@ -24,10 +24,10 @@ from convergence.service.problems import (
     PROBLEM,
     ProblemResponse,
     RequestRefusedError,
-    add_route,
     error_handler,
     refusals,
 )
+from convergence.service.tokens import SCOPES
 from convergence_core.errors import (
     ArmChangedError,
     FeedbackRefusedError,
@@ -54,6 +54,7 @@ from tasks.store.runtime.rows import Decision
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 UserId = Annotated[str, Query(min_length=1, max_length=200)]
 AgentType = Annotated[str | None, Query(min_length=1, max_length=200)]
+_MISMATCH = "The request does not match the schema."
 
 
 def make_app(
@@ -124,10 +125,9 @@ class _Handlers:
         self._metrics, self._version = metrics, version
 
     async def select(
-        self, system: System, body: bodies.SelectBody, request: Request, key: RequestKey = None
+        self, system: System, body: bodies.SelectBody, key: RequestKey = None
     ) -> Response:
         """Choose an arm for a request; the decision is durable when this answers. Scope: select."""
-        require(request, "select")
         operation = self._systems.selection(
             system,
             user_id=body.user_id,
@@ -141,12 +141,11 @@ class _Handlers:
         self._metrics.decided(system, selection.arm_id)
         return json_answer(as_dict(selection, Selection))
 
-    async def update(self, system: System, body: bodies.RewardBody, request: Request) -> Response:
+    async def update(self, system: System, body: bodies.RewardBody) -> Response:
         """Take in the reward of a decision; durable when this answers. Scope: update.
 
         The same reward again is a duplicate and counts once, so this may be repeated at will.
         """
-        require(request, "update")
         outcome = await self._committer.perform(self._systems.update(system, body))
         if outcome.status != "none":
             has_alarm = outcome.alarm is not None
@@ -155,19 +154,13 @@ class _Handlers:
             as_dict(outcome), {"unknown": 404, "conflict": 409}.get(outcome.status, 200)
         )
 
-    async def arms(
-        self, system: System, request: Request, agent_type: AgentType = None
-    ) -> Response:
+    async def arms(self, system: System, agent_type: AgentType = None) -> Response:
         """List arms with their posteriors, those retired included. Scope: select."""
-        require(request, "select")
         arms = await asyncio.to_thread(self._systems.arms, system, agent_type)
         return json_answer({"arms": [as_dict(arm) for arm in arms]})
 
-    async def offer(
-        self, system: System, arm_id: Id, body: bodies.ArmBody, request: Request
-    ) -> Response:
+    async def offer(self, system: System, arm_id: Id, body: bodies.ArmBody) -> Response:
         """Put an arm on offer, or back on offer. Scope: admin."""
-        require(request, "admin")
         prior = body.prior
         arm = RuntimeArm(
             arm_id=arm_id,
@@ -184,27 +177,20 @@ class _Handlers:
 
         return json_answer(as_dict(await asyncio.to_thread(offered)))
 
-    async def retire(
-        self, system: System, arm_id: Id, request: Request, agent_type: AgentType = None
-    ) -> Response:
+    async def retire(self, system: System, arm_id: Id, agent_type: AgentType = None) -> Response:
         """Take an arm off offer; its decisions and rewards are kept. Scope: admin."""
-        require(request, "admin")
         was_on = await asyncio.to_thread(self._systems.retire, system, arm_id, agent_type)
         return json_answer({"arm_id": arm_id, "retired": was_on})
 
-    async def decision(
-        self, system: System, decision_id: Id, user_id: UserId, request: Request
-    ) -> Response:
+    async def decision(self, system: System, decision_id: Id, user_id: UserId) -> Response:
         """Return a user's decision and its reward. Scope: select or update."""
-        require(request, "select", "update")
         decision = await asyncio.to_thread(self._systems.decision, system, user_id, decision_id)
         if decision is None:
             raise RequestRefusedError(404, "This user has no decision with that id.")
         return json_answer(as_dict(decision))
 
-    async def gates(self, system: System, request: Request) -> Response:
+    async def gates(self, system: System) -> Response:
         """Return the evidence of the traffic, every look of a gate, the champion. Scope: select."""
-        require(request, "select")
         gates = await asyncio.to_thread(self._systems.gates, system)
         if gates is None:
             raise RequestRefusedError(404, "No such system is known.")
@@ -233,15 +219,18 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
     }
     system = "/v1/systems/{system}"
     one_arm, one_decision = f"{system}/arms/{{arm_id}}", f"{system}/decisions/{{decision_id}}"
-    add("POST", f"{system}/select", handlers.select, Selection, 404, 409, tags=["traffic"])
-    add("POST", f"{system}/update", handlers.update, RewardOutcome, tags=["traffic"],
+    add("select", "POST", f"{system}/select", handlers.select, Selection, 404, 409,
+        tags=["traffic"])  # fmt: skip
+    add("update", "POST", f"{system}/update", handlers.update, RewardOutcome, tags=["traffic"],
         responses=not_learned)  # fmt: skip
-    add("GET", f"{system}/arms", handlers.arms, bodies.ArmsAnswer, 404, tags=["arms"])
-    add("PUT", one_arm, handlers.offer, Arm, 409, tags=["arms"])
-    add("DELETE", one_arm, handlers.retire, bodies.RetiredAnswer, 404, tags=["arms"])
-    add("GET", one_decision, handlers.decision, Decision, 404, tags=["traffic"])
-    add("GET", f"{system}/gates", handlers.gates, bodies.GatesAnswer, 404, tags=["evidence"])
-    add("GET", "/health", handlers.health, bodies.HealthAnswer, tags=["service"])
+    add("select", "GET", f"{system}/arms", handlers.arms, bodies.ArmsAnswer, 404, tags=["arms"])
+    add("admin", "PUT", one_arm, handlers.offer, Arm, 409, tags=["arms"])
+    add("admin", "DELETE", one_arm, handlers.retire, bodies.RetiredAnswer, 404, tags=["arms"])
+    add(("select", "update"), "GET", one_decision, handlers.decision, Decision, 404,
+        tags=["traffic"])  # fmt: skip
+    add("select", "GET", f"{system}/gates", handlers.gates, bodies.GatesAnswer, 404,
+        tags=["evidence"])  # fmt: skip
+    add(SCOPES, "GET", "/health", handlers.health, bodies.HealthAnswer, tags=["service"])
     text: dict[int | str, Any] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
     app.add_api_route(
         "/metrics", handlers.metrics, responses={**text, **refusals()}, response_class=Response,
@@ -267,12 +256,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         # A value that fits the schema and not this system's arms.
         ValueError: lambda e: ProblemResponse(409, one_line(str(e), 500, redacted_text)),
         RequestValidationError: lambda e: ProblemResponse(
-            422,
-            "The request does not match the schema.",
-            errors=[
-                f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
-                for error in e.errors()[:20]
-            ],
+            422, _MISMATCH, errors=[_reason(error) for error in e.errors()[:20]]
         ),
         Exception: lambda _: ProblemResponse(500, "The service failed; see its log."),
     }
@@ -280,6 +264,9 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def refuse(request: Request, error: Exception) -> ProblemResponse:
         assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for these
         headers = dict(error.headers or {})
+        reason = _unread_reason(error.__cause__)
+        if error.status_code == 400 and reason is not None:
+            return ProblemResponse(422, _MISMATCH, errors=[reason])
         if error.status_code == 405:  # a route knows its own method only
             headers["Allow"] = ", ".join(sorted(_methods(app, request.url.path)))
         return ProblemResponse(error.status_code, str(error.detail), headers)
@@ -289,6 +276,27 @@ def _add_error_handlers(app: FastAPI) -> None:
         app.add_exception_handler(
             kind, error_handler(answer, is_logged=kind in {StoreError, Exception})
         )
+
+
+def _reason(error: dict[str, Any]) -> str:
+    """Return place and rule of a part of a request, without its content."""
+    if error["type"] == "json_invalid":
+        part, at = error["loc"]
+        return f"{part}: must be JSON, but at character {at + 1}: {error['ctx']['error']}"
+    place = ".".join(str(part) for part in error["loc"])
+    reason = f"{place}: {error['msg'].removeprefix('Value error, ')}"
+    return one_line(reason, 500, redacted_text)  # a key of the body may be anything
+
+
+def _unread_reason(cause: BaseException | None) -> str | None:
+    """Return why a body could not be read as JSON; ``None``: for another reason."""
+    if isinstance(cause, RecursionError):
+        return "body: is nested too deeply. Send fewer levels"
+    if isinstance(cause, UnicodeDecodeError):
+        return f"body: must be UTF-8 text, but byte {cause.start + 1} is not"
+    if isinstance(cause, ValueError):
+        return f"body: a whole number must have at most {sys.get_int_max_str_digits():,} digits"
+    return None
 
 
 def _refused(error: RequestRefusedError) -> ProblemResponse:

@@ -1,13 +1,18 @@
-"""Models of requests and answers, for validation and the schema."""
+"""Models of requests and answers, and routes with scopes."""
 
 import json
-from functools import cache
+from collections.abc import Callable, Coroutine
+from functools import cache, partial
 from typing import Annotated, Any, Literal, Self, TypeVar, get_type_hints
 
-from fastapi import Header, Path
+from fastapi import APIRouter, Header, Path, Request
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import Response
 
+from convergence.service.auth import require
+from convergence.service.problems import refusals
+from convergence.service.tokens import Scope as TokenScope
 from convergence_core.feedback.records import EventId
 from convergence_core.field_types import Amount, Features, Name, Share, Values
 from tasks.secrets.process_redaction import redacted_text
@@ -36,8 +41,8 @@ def without_secrets(record: Record) -> Record:
     return record
 
 
-def check_secret(field: str, name: str | None) -> None:
-    """Refuse an identifier that holds a secret of the service.
+def check_secret(field: str, name: str | None) -> str | None:
+    """Return an identifier that holds no secret of the service.
 
     Raises:
         ValueError: it does.
@@ -46,14 +51,12 @@ def check_secret(field: str, name: str | None) -> None:
         raise ValueError(
             f"`{field}` must not hold a secret, because it is stored. Send another identifier"
         )
-
-
-def _without_secret(name: str | None) -> str | None:
-    check_secret("name", name)
     return name
 
 
-System = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(_without_secret)]
+System = Annotated[
+    str, Path(min_length=1, max_length=200), AfterValidator(partial(check_secret, "system"))
+]
 RequestKey = Annotated[
     str | None,
     Header(
@@ -62,7 +65,7 @@ RequestKey = Annotated[
         max_length=200,
         description="Idempotency key: a repeated request with this key gets the same answer.",
     ),
-    AfterValidator(_without_secret),
+    AfterValidator(partial(check_secret, "Idempotency-Key")),
 ]
 
 
@@ -158,3 +161,44 @@ def json_answer(value: Any, status: int = 200) -> Response:
     return Response(
         json.dumps(value, allow_nan=False).encode(), status, media_type="application/json"
     )
+
+
+def add_route(  # noqa: PLR0917 - of one route
+    router: APIRouter,
+    scopes: TokenScope | tuple[TokenScope, ...],
+    method: str,
+    path: str,
+    handler: Any,
+    answer: Any,
+    *refused: int,
+    **more: Any,
+) -> None:
+    """Add a route whose schema tells its answer and its refusals.
+
+    Args:
+        router: of the routes, or the application's.
+        scopes: a request's token must have one of them.
+        method: HTTP method.
+        path: address.
+        handler: whose docstring is the description.
+        answer: model of its answer.
+        refused: statuses of refusals beside those of every route.
+        more: as FastAPI takes it; ``responses`` are added.
+    """
+    responses = {200: {"model": answer}, **refusals(*refused), **more.pop("responses", {})}
+    needed = (scopes,) if isinstance(scopes, str) else scopes
+
+    class ScopedRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def checked(request: Request) -> Response:
+                require(request, *needed)  # before the body is read
+                return await handle(request)
+
+            return checked
+
+    router.add_api_route(
+        path, handler, methods=[method], responses=responses, route_class_override=ScopedRoute,
+        **more,
+    )  # fmt: skip

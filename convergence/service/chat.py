@@ -27,9 +27,9 @@ from pydantic import (
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from convergence.service.auth import TOKEN, require
-from convergence.service.bodies import Body, check_secret, json_answer, without_secrets
-from convergence.service.problems import RequestRefusedError, add_route, openai_error
+from convergence.service.auth import TOKEN
+from convergence.service.bodies import Body, add_route, check_secret, json_answer, without_secrets
+from convergence.service.problems import RequestRefusedError, openai_error
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.feedback.roles import DEFAULT
 from convergence_core.field_types import Features, Name, StrictNumber
@@ -264,9 +264,8 @@ class _Handlers:
     def __init__(self, chat: LoggedChat) -> None:
         self._chat = chat
 
-    async def models(self, request: Request) -> Response:
+    async def models(self) -> Response:
         """List the roles, as models of OpenAI's form. Scope: chat."""
-        require(request, "chat")
         versions = await asyncio.to_thread(self._chat.active_versions)
         common = {"object": "model", "created": 0, "owned_by": "convergence"}
         data = [
@@ -285,7 +284,6 @@ class _Handlers:
         With `stream` it comes as server-sent events, the last one `[DONE]`. The `id` is the interaction's,
         as the header `X-Interaction-Id` is.
         """
-        require(request, "chat")
         role = body.model.removeprefix(PREFIX)
         check_role(self._chat, "model", role)
         prompt = ChatPrompt(
@@ -521,10 +519,10 @@ def refusal_of(fault: EvaluationFault) -> RequestRefusedError:
 def chat_routes(chat: LoggedChat) -> APIRouter:
     """Return the routes; the application closes the chat."""
     handlers, router = _Handlers(chat), APIRouter(tags=["chat"])
-    add_route(router, "GET", "/v1/models", handlers.models, ModelsAnswer)
+    add_route(router, "chat", "GET", "/v1/models", handlers.models, ModelsAnswer)
     streamed = {200: {"model": CompletionAnswer, "content": {"text/event-stream": {}}}}
     add_route(
-        router, "POST", "/v1/chat/completions", handlers.complete, CompletionAnswer, 404, 502, 504,
+        router, "chat", "POST", "/v1/chat/completions", handlers.complete, CompletionAnswer, 404, 502, 504,
         responses=streamed,
     )  # fmt: skip
     return router
@@ -565,7 +563,6 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
 
         It is a conversation's first turn, without those before; `/v1/chat/completions` takes whole ones.
         """
-        require(request, "chat")
         check_role(chat, "role", body.role)
         settings: dict[str, Json] = (
             {} if body.max_tokens is None else {"max_tokens": body.max_tokens}
@@ -598,5 +595,5 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
         return made
 
     for path in ("/v1/generate", "/generate"):
-        add_route(router, "POST", path, generate, GeneratedAnswer, 404, 502, 504)
+        add_route(router, "chat", "POST", path, generate, GeneratedAnswer, 404, 502, 504)
     return router

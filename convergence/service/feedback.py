@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import AfterValidator, BaseModel
 from starlette.responses import Response
 
-from convergence.service.auth import TOKEN, require
-from convergence.service.bodies import json_answer, without_secrets
+from convergence.service.auth import TOKEN
+from convergence.service.bodies import add_route, json_answer, without_secrets
 from convergence.service.metrics import Metrics
-from convergence.service.problems import RequestRefusedError, add_route
+from convergence.service.problems import RequestRefusedError
 from convergence_core.feedback.rater_consensus import RaterProfile
 from convergence_core.feedback.records import (
     AnswerChoice,
@@ -95,9 +95,8 @@ class _Handlers:
         self._feedback, self._systems = feedback, systems
         self._committer, self._metrics = committer, metrics
 
-    async def log(self, body: AnswerBody, request: Request) -> Response:
+    async def log(self, body: AnswerBody) -> Response:
         """Log an answer; durable when this answers. Scope: update."""
-        require(request, "update")
         given = as_dict(body) | {"event_id": body.event_id or new_interaction_id()}
         interaction = Interaction(
             **given, interaction_id=new_interaction_id(), created_us=self._feedback.now_us()
@@ -115,7 +114,6 @@ class _Handlers:
         A user rates the own answers and shared ones, with a token of scope admin any. Another rating of
         the same user replaces the first, and what the arm was rewarded with stays.
         """
-        require(request, "update")
         rating = Rating(**as_dict(body), interaction_id=interaction_id)
         receipt = await asyncio.to_thread(self._feedback.rate, rating, any_user=_is_admin(request))
         outcome = await self._reward(interaction_id)
@@ -131,16 +129,14 @@ class _Handlers:
             }
         )
 
-    async def unrate(self, interaction_id: Id, user_id: UserId, request: Request) -> Response:
+    async def unrate(self, interaction_id: Id, user_id: UserId) -> Response:
         """Take a user's mark back: the answer is unrated then. Scope: update."""
-        require(request, "update")
         rating = await asyncio.to_thread(self._feedback.unrate, interaction_id, user_id)
         self._metrics.feedback("rating", "deleted" if rating else "duplicate")
         return json_answer({"interaction_id": interaction_id, "deleted": rating is not None})
 
     async def compare(self, body: ChoiceBody, request: Request) -> Response:
         """Say which of two answers to one prompt is better; durable when this answers. Scope: update."""
-        require(request, "update")
         comparison = AnswerComparison(**as_dict(body))
         status = await asyncio.to_thread(
             self._feedback.compare, comparison, any_user=_is_admin(request)
@@ -148,16 +144,14 @@ class _Handlers:
         self._metrics.feedback("comparison", status)
         return json_answer({"status": status})
 
-    async def status(self, request: Request) -> Response:
+    async def status(self) -> Response:
         """Count answers, ratings and comparisons, by role. Scope: select or update."""
-        require(request, "select", "update")
         counts = await asyncio.to_thread(feedback_counts, self._feedback)
         roles = {role: as_dict(counts) for role, counts in counts.roles.items()}
         return json_answer({**as_dict(counts), "roles": roles})
 
-    async def raters(self, request: Request) -> Response:
+    async def raters(self) -> Response:
         """Compare raters who rated the same answers. Scope: admin."""
-        require(request, "admin")
         consensus = await asyncio.to_thread(store_consensus, self._feedback)
         return json_answer({"raters": [as_dict(rater) for rater in comparable_raters(consensus)]})
 
@@ -202,13 +196,13 @@ def feedback_routes(
     router = APIRouter(tags=["feedback"])
 
     add, address = functools.partial(add_route, router), "/v1/interactions/{interaction_id}"
-    add("POST", "/v1/interactions", handlers.log, InteractionAnswer, 404, 409)
-    add("POST", f"{address}/rating", handlers.rate, RatingAnswer, 404, 409)
-    add("DELETE", f"{address}/rating", handlers.unrate, WithdrawalAnswer, 404)
-    add("POST", f"{address}/thumbs", handlers.rate, RatingAnswer, 404, 409)
-    add("POST", "/v1/comparisons", handlers.compare, ComparisonAnswer, 404, 409)
-    add("GET", "/v1/feedback/status", handlers.status, FeedbackCounts)
-    add("GET", "/v1/feedback/raters", handlers.raters, RatersAnswer)
+    add("update", "POST", "/v1/interactions", handlers.log, InteractionAnswer, 404, 409)
+    add("update", "POST", f"{address}/rating", handlers.rate, RatingAnswer, 404, 409)
+    add("update", "DELETE", f"{address}/rating", handlers.unrate, WithdrawalAnswer, 404)
+    add("update", "POST", f"{address}/thumbs", handlers.rate, RatingAnswer, 404, 409)
+    add("update", "POST", "/v1/comparisons", handlers.compare, ComparisonAnswer, 404, 409)
+    add(("select", "update"), "GET", "/v1/feedback/status", handlers.status, FeedbackCounts)
+    add("admin", "GET", "/v1/feedback/raters", handlers.raters, RatersAnswer)
     return router
 
 

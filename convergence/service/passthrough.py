@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, StrictBool, model_validat
 from starlette.responses import Response
 from starlette.types import Send
 
-from convergence.service.auth import require
-from convergence.service.bodies import json_answer
+from convergence.service.bodies import add_route, json_answer
 from convergence.service.chat import (
     DEEPEST,
     PREFIX,
@@ -25,7 +24,7 @@ from convergence.service.chat import (
     send_event,
     while_connected,
 )
-from convergence.service.problems import RequestRefusedError, add_route
+from convergence.service.problems import RequestRefusedError
 from convergence_core.errors import EvaluationFault
 from convergence_core.field_types import Name
 from convergence_core.records import Json
@@ -112,7 +111,6 @@ def passthrough_routes(chat: LoggedChat) -> APIRouter:
     router = APIRouter(tags=["chat"])
 
     async def forwarded(path: str, body: ProviderBody, request: Request) -> Response:
-        require(request, "chat")
         sent: dict[str, Json] = body.model_dump(exclude_unset=True)
         try:
             if body.stream:
@@ -135,5 +133,5 @@ def passthrough_routes(chat: LoggedChat) -> APIRouter:
 
     for handler in (responses, embeddings):
         path = f"/v1/{handler.__name__}"
-        add_route(router, "POST", path, handler, dict[str, Any], 404, 502, 504)
+        add_route(router, "chat", "POST", path, handler, dict[str, Any], 404, 502, 504)
     return router

@@ -6,14 +6,12 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from convergence.service.auth import require
-from convergence.service.bodies import Body, json_answer, without_secrets
+from convergence.service.bodies import Body, add_route, json_answer, without_secrets
 from convergence.service.metrics import Metrics
-from convergence.service.problems import add_route
 from convergence_core.errors import PolicyBusyError, StoreError
 from convergence_core.field_types import Count, Name
 from convergence_core.policy.learner import UpdateStatistics
@@ -169,16 +167,14 @@ class PolicyRoutes:
         await asyncio.to_thread(self._policy.close)
         await self._mutator.aclose()
 
-    async def select_action(self, body: ActionBody, request: Request) -> Response:
+    async def select_action(self, body: ActionBody) -> Response:
         """Choose the next change of a prompt. Scope: select."""
-        require(request, "select")
         answer = self._decided(body)
         self._metrics.policy("decision", answer.action)
         return json_answer(as_dict(answer))
 
-    async def select_mutation(self, body: MutationBody, request: Request) -> Response:
+    async def select_mutation(self, body: MutationBody) -> Response:
         """Choose the next change of a prompt, and do it: a call of the writer. Scope: chat."""
-        require(request, "chat")
         inapplicable = self._mutator.inapplicable(body.prompt, has_failures=bool(body.failures))
         answer = self._decided(replace(body, excluded=(*body.excluded, *inapplicable)))
         self._metrics.policy("decision", answer.action)
@@ -191,7 +187,7 @@ class PolicyRoutes:
         self._metrics.policy("mutation", mutated.verdict)
         return json_answer(as_dict(answer) | as_dict(mutated))
 
-    async def store_experience(self, body: OutcomeBody, request: Request) -> Response:
+    async def store_experience(self, body: OutcomeBody) -> Response:
         """Take in what came of a decision; durable when this answers. Scope: update.
 
         The same outcome again is a duplicate and counts once, so this may be repeated at will. The
@@ -199,7 +195,6 @@ class PolicyRoutes:
         ids belongs to the decision that waits for this state and action; without one, the policy counts it as a
         choice of its current version, and a repetition counts again.
         """
-        require(request, "update")
         report = self._report_of(body) if isinstance(body, TransitionBody) else body
         if report.final is not None:
             report = replace(report, final=self._embedded(report.final))
@@ -209,9 +204,8 @@ class PolicyRoutes:
         self._metrics.policy("experience", receipt.status)
         return json_answer(asdict(receipt))
 
-    async def update(self, request: Request) -> Response:
+    async def update(self) -> Response:
         """Learn from the steps that are ready; other requests go on meanwhile. Scope: update."""
-        require(request, "update")
         update = await asyncio.to_thread(self._policy.update)
         self._metrics.policy("update", "done" if update is not None else "too_few_steps")
         return json_answer(
@@ -222,9 +216,8 @@ class PolicyRoutes:
             }
         )
 
-    async def distribution(self, body: PolicyQuestion, request: Request) -> Response:
+    async def distribution(self, body: PolicyQuestion) -> Response:
         """Return the probabilities of all actions; nothing is kept. Scope: select."""
-        require(request, "select")
         answer = self._policy.decide(self._embedded(body), deterministic=True)
         shares = dict(zip(PROMPT_ACTIONS, answer.probabilities, strict=True))
         return json_answer(
@@ -235,35 +228,33 @@ class PolicyRoutes:
             }
         )
 
-    async def save(self, body: CheckpointBody, request: Request) -> Response:
+    async def save(self, body: CheckpointBody) -> Response:
         """Save the policy under a name, in place of the one that had it. Scope: admin."""
-        require(request, "admin")
         version = await asyncio.to_thread(self._policy.save, body.name)
         return json_answer({"name": body.name, "policy_version": version})
 
-    async def load(self, body: CheckpointBody, request: Request) -> Response:
+    async def load(self, body: CheckpointBody) -> Response:
         """Go on with a saved policy, as a new version. Scope: admin."""
-        require(request, "admin")
         version = await asyncio.to_thread(self._policy.load, body.name)
         return json_answer({"name": body.name, "policy_version": version})
 
-    async def stats(self, request: Request) -> Response:
+    async def stats(self) -> Response:
         """Return numbers of the policy: versions, steps, settings, the last update. Scope: select."""
-        require(request, "select")
         return json_answer(await asyncio.to_thread(self._policy.stats))
 
     def _routes(self, prefix: str) -> APIRouter:
         router = APIRouter(tags=["policy"], prefix=prefix)
 
         add = functools.partial(add_route, router)
-        add("POST", "/select_action", self.select_action, ChosenAction, 409, 502)
-        add("POST", "/select_mutation", self.select_mutation, MutatedAction, 409, 502)
-        add("POST", "/store_experience", self.store_experience, ExperienceReceipt, 404, 409, 502)
-        add("POST", "/update", self.update, UpdateAnswer, 409)
-        add("POST", "/get_distribution", self.distribution, DistributionAnswer, 409, 502)
-        add("POST", "/save", self.save, CheckpointAnswer, 409)
-        add("POST", "/load", self.load, CheckpointAnswer, 404, 409)
-        add("GET", "/stats", self.stats, PolicyStatsAnswer)
+        add("select", "POST", "/select_action", self.select_action, ChosenAction, 409, 502)
+        add("chat", "POST", "/select_mutation", self.select_mutation, MutatedAction, 409, 502)
+        add("update", "POST", "/store_experience", self.store_experience, ExperienceReceipt,
+            404, 409, 502)  # fmt: skip
+        add("update", "POST", "/update", self.update, UpdateAnswer, 409)
+        add("select", "POST", "/get_distribution", self.distribution, DistributionAnswer, 409, 502)
+        add("admin", "POST", "/save", self.save, CheckpointAnswer, 409)
+        add("admin", "POST", "/load", self.load, CheckpointAnswer, 404, 409)
+        add("select", "GET", "/stats", self.stats, PolicyStatsAnswer)
         return router
 
     def _decided(self, body: ActionRequest) -> ChosenAction:

@@ -4,13 +4,10 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-
-if TYPE_CHECKING:
-    from fastapi import APIRouter
 
 MEDIA_TYPE = "application/problem+json"
 OPENAI_PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/models")
@@ -103,7 +100,7 @@ PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return what the schema says of refusals: those of every route, and these statuses."""
     meanings = {
-        400: "The body is not text.",
+        400: "The connection closed within the body.",
         401: "No known token.",
         403: "The token lacks the scope, or the decision or answer is another user's.",
         404: "Not found.",
@@ -121,27 +118,3 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         status: {"description": meanings[status], "content": PROBLEM}
         for status in (*always, *statuses)
     }
-
-
-def add_route(
-    router: "APIRouter",
-    method: str,
-    path: str,
-    handler: Any,
-    answer: Any,
-    *refused: int,
-    **more: Any,
-) -> None:
-    """Add a route whose schema tells its answer and its refusals.
-
-    Args:
-        router: of the routes, or the application's.
-        method: HTTP method.
-        path: address.
-        handler: whose docstring is the description.
-        answer: model of its answer.
-        refused: statuses of refusals beside those of every route.
-        more: as FastAPI takes it; ``responses`` are added.
-    """
-    responses = {200: {"model": answer}, **refusals(*refused), **more.pop("responses", {})}
-    router.add_api_route(path, handler, methods=[method], responses=responses, **more)

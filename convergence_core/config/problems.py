@@ -245,6 +245,7 @@ _EXAMPLES = {
     "parameters": ", e.g. `temperature: {type: float, min: 0, max: 1}`.",
     "evaluation": " with `test_cases` and `metrics`.",
     "test_cases": ", e.g. `{path: test_cases.json}`.",
+    "inline": ", e.g. `- {input: …, expected: …}`.",
     "metrics": ", e.g. `{exact_match: {weight: 1}}`.",
     "min": ", the smallest value.",
     "max": ", the largest value.",
@@ -252,14 +253,14 @@ _EXAMPLES = {
     "choices": ", e.g. `[small, large]`.",
     "variants": ", e.g. `[prompts/a.md, prompts/b.md]`.",
 }
-"""What follows "Add `key:`" where a key is missing."""
+"""What follows "Add `key:`" where a key is missing, and "Add at least one entry"."""
 
 _MAPPING: _Words = ("must be a mapping", "Write `key: value` pairs, indented below.")
 _TYPES: dict[str, _Words] = {
     "string_type": ("must be a string", 'Put it in quotes, e.g. "{value}".'),
     "list_type": ("must be a list", "Write a list: `[…]`, or one `- item` per line."),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
-    "too_short": ("must not be empty", "Add at least one entry."),
+    "too_short": ("must not be empty", "Add at least one entry"),
     "string_too_short": ("must not be empty", "Write a string, or remove the key."),
     "finite_number": ("must be a finite number", "Write a number."),
     "string_unicode": ("must be valid Unicode text", "Remove the unpaired surrogate."),
@@ -311,7 +312,8 @@ def _rule(item: ErrorDetails, path: Path, data: Any) -> _Words:
     if kind in _TYPES:
         rule, fix = _TYPES[kind]
         is_scalar = isinstance(value, bool | int | float)
-        return rule, fix.replace("{value}", shown(value) if is_scalar else "text")
+        example = _EXAMPLES.get(str(path[-1]), ".") if kind == "too_short" else ""
+        return rule, fix.replace("{value}", shown(value) if is_scalar else "text") + example
     if kind in {"int_type", "int_from_float", "float_type", "bool_type", "int_parsing_size"}:
         return _number_rule(kind, value)
     if kind == "literal_error":
@@ -361,8 +363,11 @@ def _number_rule(kind: str, value: Any) -> _Words:
     return rule, "Write digits, e.g. 1."
 
 
-_NOT_OF_NUMBERS = re.compile(r"US\$|USD|[$,_\s]", re.IGNORECASE)
-"""What people write within an amount."""
+_NOT_OF_NUMBERS = re.compile(
+    r"^\s*(?:US\$|USD|\$)?\s*|\s*(?:\$|USD)?\s*$|(?<=\d)[,_\s](?=\d{3}(?!\d))|(?<=\d)_(?=\d)",
+    re.IGNORECASE,
+)
+"""What people write around an amount, and between its groups of digits."""
 
 
 def _is_number(text: str) -> bool:

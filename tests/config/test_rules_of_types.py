@@ -14,6 +14,37 @@ TYPES: dict[str, Rule] = {
         "must be a whole number",
         "Write 3, without quotes",
     ),
+    **{
+        f"{text!r} for a number": (
+            {"budget/max_usd": text},
+            "budget.max_usd",
+            "must be a number",
+            fix,
+        )
+        for text, fix in {
+            "10 20": "Write digits, e.g. 1.",
+            "1, 2": "Write digits, e.g. 1.",
+            "2024 12": "Write digits, e.g. 1.",
+            "1,5": "Write digits, e.g. 1.",
+            "1 000,00": "Write digits, e.g. 1.",
+            "1 000": "Write 1000, without quotes",
+            "$ 1,234,567.50": "Write 1234567.50, without quotes",
+            "5 USD": "Write 5, without quotes",
+            " 2 ": "Write 2, without quotes",
+        }.items()
+    },
+    "no test cases": (
+        {"evaluation/test_cases": {"inline": []}},
+        "evaluation.test_cases.inline",
+        "must not be empty",
+        "Add at least one entry, e.g. `- {input: …, expected: …}`.",
+    ),
+    "no metrics": (
+        {"evaluation/metrics": {}},
+        "evaluation.metrics",
+        "must not be empty",
+        "Add at least one entry, e.g. `{exact_match: {weight: 1}}`.",
+    ),
     "NaN without a dot": (
         {"budget/max_usd": "NaN"},
         "budget.max_usd",

@@ -75,6 +75,43 @@ def test_every_route_asks_for_its_scope(service: Service):
         assert answer.status_code != 403, path
 
 
+UNREAD = {
+    b"{": "body: must be JSON, but at character 2: Expecting property name enclosed in double quotes",
+    b'{"user_id": "private" x': "body: must be JSON, but at character 23: Expecting ',' delimiter",
+    b'{"user_id": ' + b"7" * 5000 + b"}": "body: a whole number must have at most 4,300 digits",
+    b"[" * 30_000: "body: is nested too deeply. Send fewer levels",
+    b'{"user_id": "\xff"}': "body: must be UTF-8 text, but byte 14 is not",
+}
+
+
+def test_a_body_that_cannot_be_read_is_refused_after_the_scope_with_its_rule_and_place(
+    service: Service,
+):
+    routes = {
+        "/v1/systems/bot/select": "select",
+        "/v1/systems/bot/update": "update",
+        "/v1/interactions": "update",
+        "/v1/comparisons": "update",
+    }
+    with httpx.Client(base_url=service.url) as http:
+        for path, scope in routes.items():
+            for body, reason in UNREAD.items():
+                told = http.post(path, headers=bearer(scope), content=body)
+                assert (told.status_code, told.json()["errors"]) == (422, [reason]), path
+                refused = http.post(path, headers=bearer("chat"), content=body)
+                assert refused.status_code == 403, (path, refused.text)
+                assert f"lacks the scope {scope}." in refused.text
+
+
+def test_a_reward_that_is_no_number_is_told_as_a_number(service: Service):
+    numbers = ("reward", "engagement_score", "grading_score")
+    body = {"decision_id": "d", "signals": {"solved": "yes"}} | dict.fromkeys(numbers, "yes")
+    path = f"{service.url}/v1/systems/bot/update"
+    told = httpx.post(path, headers=bearer("update"), json=body).json()["errors"]
+    names = ("reward", "signals.solved", "engagement_score", "grading_score")
+    assert told == [f"body.{name}: Input should be a valid number" for name in names]
+
+
 def test_a_request_is_served_rewarded_and_seen(admin: Client, arms: list[str], service: Service):
     chosen = admin.select("bot", user_id="u", context={"language": "de", "words": 12})
     assert chosen.arm_id in arms
@@ -295,8 +332,16 @@ def test_no_store_holds_a_token_of_the_service(
             http.post(select, json={"user_id": secret}),
             http.post(select, json={"user_id": "u"}, headers={"Idempotency-Key": secret}),
         ]
-    assert ["must not hold a secret" in refusal.text for refusal in refusals] == [True] * 3
-    assert not any(secret in refusal.text for refusal in refusals)
+        refusals.append(http.post(f"/v1/systems/{secret}/select", json={"user_id": "u"}))
+        key = http.post(select, json={"user_id": "u", secret: 1})
+    told = "`{}` must not hold a secret, because it is stored. Send another identifier"
+    names = ("user_id", "user_id", "Idempotency-Key", "system")
+    places = ("body", "body", "header.Idempotency-Key", "path.system")
+    assert [refusal.json()["errors"] for refusal in refusals] == [
+        [f"{place}: {told.format(name)}"] for place, name in zip(places, names, strict=True)
+    ]
+    assert "Extra inputs are not permitted" in key.text
+    assert not any(secret in refusal.text for refusal in (*refusals, key))
     with pytest.raises(ValidationError, match="must not hold a secret"):
         TypeAdapter(ActionBody).validate_python({"prompt": "p", "episode_id": secret})
     files = [path for path in store.root.rglob("*.sqlite*") if path.is_file()]
