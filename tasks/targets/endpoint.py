@@ -45,6 +45,7 @@ _FAILURE: Final = re.compile(
     re.IGNORECASE,
 )
 """What a proxy's page says in its title, or where it has none at its beginning."""
+_TAG: Final = re.compile(r"text/html:<[a-zA-Z!/?]")
 _HIDDEN: Final = re.compile(r"(?is)<(style|script|head)\b.*?</\1>|<[^>]*>")
 _HEAD_CHARS: Final = 10_000
 _SHOWN_CHARS: Final = 300
@@ -164,12 +165,8 @@ class HttpTarget:
         value = pick(body, fields.result_field or "result")
         error = body.get("error") if isinstance(body, dict) else None
         is_message = isinstance(error, dict) and bool({"message", "code"} & error.keys())
-        is_reported = isinstance(error, str) or is_message
-        if (
-            is_reported
-            and (isinstance(value, Missing) or value is None)
-            and isinstance(body, dict)
-        ):
+        is_absent = value is None or isinstance(value, Missing)
+        if is_absent and isinstance(body, dict) and (isinstance(error, str) or is_message):
             url, secret = bare(str(response.request.url)), secret_name(self._api)
             reported = reported_fault(body, response.headers, url=url, secret=secret)
             if reported is not None:
@@ -230,36 +227,50 @@ def _body_of(
         InfrastructureFault: it is neither, e.g. cut off, or the page of a proxy; or its bill is none.
     """
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    is_plain = kind == "text/plain"
     try:
         body = _json_of(response)
         check_bill(body)
-        # A plain text may happen to be a number or a word of JSON, and stays a text.
-        return to_json(body if isinstance(body, (dict, list)) or not is_plain else response.text)
+        # A text may happen to be a number or a word of JSON, and stays a text.
+        is_json = isinstance(body, (dict, list)) or not _is_words(kind)
+        return to_json(body if is_json else response.text)
     except NotJsonError as error:  # NaN, which is no JSON
         raise CandidateFault(f"in the answer, {error}", error_type=error.error_type) from error
     except (ValueError, RecursionError) as error:
         text = response.text
-        if is_text_allowed and _is_answer(text, kind):
+        if is_text_allowed and _is_answer(text, kind, error):
             return to_json(text)
         raise bad_body_fault(error, text, url=bare(str(response.request.url))) from error
 
 
-def _is_answer(text: str, kind: str) -> bool:
-    """Whether a text that is no JSON is an answer, and neither cut off nor the page of a proxy.
+def _is_words(kind: str) -> bool:
+    """Whether a type is one of texts; HTML is what many servers call any answer."""
+    return kind.startswith("text/") and kind not in {"text/html", "text/event-stream"}
+
+
+def _is_answer(text: str, kind: str, error: Exception) -> bool:
+    """Whether a text that is no JSON is an answer, and neither JSON cut off nor the page of a proxy.
 
     An HTML page is one where its type is another and its title, or else its beginning, tells no failure.
     """
     words = text.strip("\ufeff \t\r\n")
-    is_text = kind == "" or (kind.startswith("text/") and kind != "text/event-stream")
-    cut_off = ("{", "[", '"', "<") if kind == "text/html" else ("{", "[", '"')
-    if not words or not is_text or (kind != "text/plain" and words.startswith(cut_off)):
+    if not words or not (_is_words(kind) or kind in {"", "text/html"}):
+        return False
+    if not _is_words(kind) and (_is_cut_off(words, error) or _TAG.match(f"{kind}:{words}")):
         return False
     page = _PAGE.match(text, 0, _HEAD_CHARS)
     if page is None:
         return True
     shown = page[1] or re.sub(_HIDDEN, " ", page.string[: page.endpos])
     return _FAILURE.search(" ".join(shown.split()), 0, _SHOWN_CHARS) is None
+
+
+def _is_cut_off(words: str, error: Exception) -> bool:
+    """Whether a text begins as an object or list of JSON, and ends within it."""
+    if not words.startswith(("{", "[")) or not isinstance(error, json.JSONDecodeError):
+        return isinstance(error, RecursionError)
+    rest = error.doc[error.pos :].strip()
+    is_begun = any(word.startswith(rest) for word in ("true", "false", "null", "-"))
+    return is_begun or error.msg.startswith("Unterminated")
 
 
 def _json_of(response: httpx.Response) -> object:

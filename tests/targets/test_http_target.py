@@ -222,13 +222,43 @@ def test_the_title_of_a_page_tells_a_failure_from_an_answer(kind, title):
             assert ask(http_api(server.url)).value == page.body.decode()
 
 
-@pytest.mark.parametrize("kind", ["", "text/html; charset=utf-8", "text/markdown"])
-def test_words_of_another_type_are_an_answer_and_half_a_json_is_none(kind):
-    headers = {"content-type": kind}
-    with LoopbackServer(lambda _: Answer(b"# Yes\n", headers=headers)) as server:
-        assert ask(http_api(server.url)).value == "# Yes\n"
-    fault = fault_of(Answer(b'{"result": "ha', headers=headers))
+HALVES = ['{"result": "ha', '{"result": tr', '[{"a": 1}, ', "[1, 2", "{"]
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("kind", ["", "text/html; charset=utf-8"])
+def test_half_a_json_is_no_answer_where_the_type_is_one_that_servers_name_for_any(kind, half):
+    fault = fault_of(Answer(half.encode(), headers={"content-type": kind}))
     assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
+
+
+@pytest.mark.parametrize("kind", ["", "text/html; charset=utf-8", "text/markdown", "text/plain"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Yes\n",
+        "[Paris](x) is it",
+        "[1] Paris",
+        "[Paris]",
+        "[x",
+        '"Paris," he said',
+        '"Paris',
+        "{name}, it is Paris",
+        "{'result': 'Paris'}",
+        "<3 Paris",
+        "< 5 items",
+    ],
+)
+def test_words_are_an_answer_whatever_they_begin_with(kind, text):
+    with LoopbackServer(lambda _: Answer(text.encode(), headers={"content-type": kind})) as server:
+        assert ask(http_api(server.url)).value == text
+
+
+@pytest.mark.parametrize("text", [*HALVES, '"Paris"', "42", "true", "null", "NaN"])
+@pytest.mark.parametrize("kind", ["text/markdown", "text/plain"])
+def test_a_text_of_a_type_of_texts_stays_as_it_is(kind, text):
+    with LoopbackServer(lambda _: Answer(text.encode(), headers={"content-type": kind})) as server:
+        assert ask(http_api(server.url)).value == text
 
 
 @pytest.mark.parametrize(
