@@ -7,6 +7,7 @@ ever. Threads are daemons: a hung one does not keep the process alive.
 """
 
 import asyncio
+import contextlib
 import inspect
 import threading
 import time
@@ -14,7 +15,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -116,15 +117,9 @@ def measured(call: Callable[[], object], convert: Callable[[object], object]) ->
     start = time.perf_counter()
     try:
         value = call()
-        if inspect.isawaitable(value):  # of a lambda or wrapper around an async function
-            value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 - a SystemExit of the user's ends its cell, not the run
         return WorkOutcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
     return _converted(value, convert, (time.perf_counter() - start) * 1000)
-
-
-async def _awaited(value: Awaitable[object]) -> object:
-    return await value
 
 
 async def measured_async(
@@ -137,6 +132,13 @@ async def measured_async(
     except BaseException as error:  # noqa: BLE001 - as above; who cancelled a call does not read it
         return WorkOutcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
     return _converted(value, convert, (time.perf_counter() - start) * 1000)
+
+
+def _close_unbegun(value: object) -> None:
+    """Close a coroutine that was given up before it began, which Python would warn of."""
+    if inspect.iscoroutine(value) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
+        with contextlib.suppress(ValueError):  # it begins just now
+            value.close()
 
 
 def _converted(
@@ -159,7 +161,7 @@ class _Call:
         self.timeout_s = timeout_s
         self.future: asyncio.Future[WorkOutcome] = loop.create_future()
         self.hung = False
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[WorkOutcome] | None = None
 
 
 class _Pool(ABC, Generic[W]):
@@ -334,10 +336,12 @@ class LoopPool(_Pool[AsyncWork]):
 
     def _begin(self, work: AsyncWork, call: _Call) -> None:
         assert self._own_loop is not None  # noqa: S101 - it runs this
-        call.task = self._own_loop.create_task(self._serve_call(work, call))
+        call.task = self._own_loop.create_task(work())
+        call.task.add_done_callback(partial(self._end, call))
 
-    async def _serve_call(self, work: AsyncWork, call: _Call) -> None:
-        self._complete(call, await work())
+    def _end(self, call: _Call, task: asyncio.Task[WorkOutcome]) -> None:
+        # Work that was given up before it began ends as cancelled, and frees its slot too.
+        self._complete(call, WorkOutcome(None, None, 0.0) if task.cancelled() else task.result())
 
     def _cancel(self, call: _Call) -> None:
         def cancel() -> None:
@@ -383,10 +387,22 @@ class FunctionPool:
         *,
         is_async: bool,
     ) -> WorkOutcome:
-        """Call a function and convert its result; see ``_Pool.run``."""
+        """Call a function and convert its result; see ``_Pool.run``.
+
+        What a wrapper around an async function returns is awaited in the loop of the async ones.
+        """
         if is_async:
             return await self._own_loop.run(partial(measured_async, call, convert), timeout_s)
-        return await self._threads.run(partial(measured, call, convert), timeout_s)
+        plain = partial(measured, call, lambda v: v if inspect.isawaitable(v) else convert(v))
+        first = await self._threads.run(plain, timeout_s)
+        if not inspect.isawaitable(value := first.value):
+            return first
+        rest = partial(measured_async, lambda: value, convert)
+        try:
+            then = await self._own_loop.run(rest, timeout_s - first.latency_ms / 1000)
+        finally:
+            _close_unbegun(value)
+        return replace(then, latency_ms=first.latency_ms + then.latency_ms)
 
     async def aclose(self) -> None:
         """End threads and loop; safe to call twice."""

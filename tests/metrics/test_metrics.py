@@ -437,6 +437,28 @@ async def core_async(result, expected, params, metric):
     return core(result, expected, params, metric)
 
 
+def test_an_async_evaluator_behind_a_wrapper_runs_in_one_loop_over_all_answers():
+    loops = []
+
+    async def later(result: Any) -> float:
+        await asyncio.sleep(0)
+        loops.append(asyncio.get_running_loop())
+        return float(result)
+
+    (metric,) = function_metrics(lambda result, expected: later(result), "quality")
+
+    async def go() -> list[Any]:
+        case = Case(case_id="a", input="x", expected=None)
+        replies = [Reply(value=n, latency_ms=1.0) for n in range(5)]
+        try:
+            return [await metric.measure(reply, case, {}) for reply in replies]
+        finally:
+            await metric.aclose()
+
+    assert asyncio.run(go()) == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert len(set(loops)) == 1
+
+
 @pytest.mark.parametrize(
     "function",
     [

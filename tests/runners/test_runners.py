@@ -70,6 +70,41 @@ def test_200_candidates_end_with_the_same_result(
     assert len(json.loads(tables)["candidates"]) >= 200
 
 
+WRAPPED = """
+import asyncio
+
+LOOPS = {}
+
+
+async def later(name, value):
+    await asyncio.sleep(0)
+    # A client that is kept between calls belongs to the loop of the first one.
+    if LOOPS.setdefault(name, asyncio.get_running_loop()) is not asyncio.get_running_loop():
+        raise RuntimeError("another event loop")
+    return value
+
+
+def answer(case, params):
+    return later("answer", case["n"])
+
+
+def worth(result, expected):
+    return later("worth", 1.0)
+"""
+
+
+def test_async_functions_behind_wrappers_keep_one_loop_in_each_process(tmp_path: Path):
+    from tests.support.searching import search
+
+    few = {f"optimization__evolution__{name}": 4 for name in ("population_size", "generations")}
+    config = project(tmp_path, "processes", **few)
+    (tmp_path / "target.py").write_text(WRAPPED, encoding="utf-8")
+    search(config)
+    evaluations = tables_of(tmp_path / "convergence-data")["evaluations"]
+    assert len(evaluations) >= 100
+    assert {(row["status"], row["reward"]) for row in evaluations} == {("ok", 1.0)}
+
+
 def test_a_run_whose_worker_is_killed_ends_like_the_unbroken_one(
     tmp_path: Path, in_threads: tuple[str, str]
 ):

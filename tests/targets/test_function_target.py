@@ -88,7 +88,12 @@ def test_a_call_that_takes_too_long_is_the_candidates_fault():
     assert caught.value.error_type == "timeout"
 
 
-def test_an_async_call_that_takes_too_long_is_cancelled():
+def behind_a_wrapper(function: Any) -> Any:
+    return lambda case_input, params: function({**case_input}, params)
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_an_async_call_that_takes_too_long_is_cancelled(is_wrapped):
     cancelled = threading.Event()
 
     async def slow(case_input, params):
@@ -98,13 +103,52 @@ def test_an_async_call_that_takes_too_long_is_cancelled():
             cancelled.set()
 
     with pytest.raises(CandidateFault) as caught:
-        ask_function(slow, timeout_s=0.05)
+        ask_function(behind_a_wrapper(slow) if is_wrapped else slow, timeout_s=0.05)
     assert caught.value.error_type == "timeout"
     assert cancelled.wait(20)
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_when_all_workers_hang_the_run_ends_with_a_clear_reason(is_async: bool):
+def test_a_wrapper_and_what_it_lets_wait_for_share_one_time_out_and_one_latency():
+    async def later(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def wrapped(case_input, params):
+        time.sleep(0.1)
+        return later(case_input["x"])
+
+    case = Case(case_id="a", input={"x": 0.1})
+    assert 190 <= ask_function(wrapped, case=case).latency_ms < 10_000
+    started = time.monotonic()
+    with pytest.raises(CandidateFault, match="took longer"):
+        ask_function(wrapped, case=Case(case_id="a", input={"x": 3600}), timeout_s=0.2)
+    assert time.monotonic() - started < 20
+
+
+def test_calls_of_an_async_function_behind_a_wrapper_share_one_loop():
+    loops = []
+    n_inside = 0
+    most = 0
+    meeting = asyncio.Barrier(3)  # as a client kept between calls: of one loop
+
+    async def later(case_input: Any) -> Any:
+        nonlocal n_inside, most
+        loops.append(asyncio.get_running_loop())
+        n_inside += 1
+        most = max(most, n_inside)
+        await meeting.wait()
+        n_inside -= 1
+        return case_input["x"]
+
+    target = function_target(lambda case_input, params: later(case_input), workers=3)
+    with session(target, n_cases=30, workers=3) as s:
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(30)]), 0)
+    assert [e.reward for e in trial.evaluations] == [1.0] * 30
+    assert len(set(loops)) == 1
+    assert most == 3
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "wrapped"])
+def test_when_all_workers_hang_the_run_ends_with_a_clear_reason(kind: str):
     ended = threading.Event()
     journal = ScratchJournal()
 
@@ -114,7 +158,8 @@ def test_when_all_workers_hang_the_run_ends_with_a_clear_reason(is_async: bool):
     async def blocks(case_input, params):
         ended.wait(60)
 
-    target = function_target(blocks if is_async else hangs, workers=2, timeout_s=0.05)
+    functions = {"sync": hangs, "async": blocks, "wrapped": behind_a_wrapper(blocks)}
+    target = function_target(functions[kind], workers=2, timeout_s=0.05)
     with session(target, workers=2, max_retries=2, journal=journal) as s:
         with pytest.raises(EndpointDownError, match="Give the function its own time-outs"):
             s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
@@ -124,6 +169,30 @@ def test_when_all_workers_hang_the_run_ends_with_a_clear_reason(is_async: bool):
     )
     assert ends[:2] == [("done", None)] * 2, "two timed out, and that is an answer"
     assert len(ends) <= 4, "nothing is asked that cannot be answered"
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_call_that_was_given_up_before_it_began_frees_its_worker(is_wrapped: bool):
+    async def blocks_once(case_input, params):
+        if case_input["x"] == 0:
+            time.sleep(0.6)
+        return case_input["x"]
+
+    function = behind_a_wrapper(blocks_once) if is_wrapped else blocks_once
+    target = function_target(function, workers=2, timeout_s=0.2)
+
+    async def go() -> list[Any]:
+        cases = [Case(case_id=f"c{n}", input={"x": n}) for n in range(2)]
+        given_up = [target.call({"k": 1}, case) for case in cases]
+        ends = await asyncio.gather(*given_up, return_exceptions=True)
+        await asyncio.sleep(0.6)
+        pool = target._pool._own_loop
+        try:
+            return [*(getattr(end, "error_type", end) for end in ends), pool._n_busy, pool._n_hung]
+        finally:
+            await target.aclose()
+
+    assert asyncio.run(go()) == ["timeout", "timeout", 0, 0]
 
 
 def test_a_hung_call_holds_its_worker_until_it_really_ends():
