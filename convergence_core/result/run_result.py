@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from convergence_core.bandit.report import Routing
 from convergence_core.explanation.records import Effect, Explanation
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 ResultStatus = Literal["done", "budget", "stopped"]
 """``done``: the search ended by itself; ``budget``: a cap was reached; ``stopped``: from outside."""
+
+
+LACK_TAG: Final = "champion_not_compared"
+"""Tag of a run, and fact of its result, that says why its space does not hold the champion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +260,21 @@ class RunResult:
             **{row.candidate_id: row.label for row in self.leaderboard},
             **{report.candidate_id: report.label for report in reports},
         }
+
+    @property
+    def met_champion(self) -> bool:
+        """Whether a champion, if there was one, could be compared."""
+        return LACK_TAG not in self.facts
+
+    @property
+    def title(self) -> str:
+        """``found``, if a champion could not be compared with what is handed over."""
+        return "recommended" if self.met_champion else "found"
+
+    @property
+    def is_recommended(self) -> bool:
+        """Whether the search's best is what the run recommends."""
+        return self.challenger is None and self.met_champion
 
     @property
     def rivals(self) -> dict[str, CandidateReport]:

@@ -18,7 +18,7 @@ from convergence_core.events import RunOutcome
 from convergence_core.records import Estimate, Json
 from convergence_core.result.candidates import CandidateReport, GateReport
 from convergence_core.result.number_text import milliseconds, percent, plural, signed_interval, usd
-from convergence_core.result.run_result import RoleCost, RunResult
+from convergence_core.result.run_result import LACK_TAG, RoleCost, RunResult
 
 LIKELY = 0.9
 """Posterior probability of being better from which on that is called likely."""
@@ -29,8 +29,6 @@ LEAST_LIKELY = 20
 """Held-out cases, or groups of them, below which nothing is called likely."""
 FREE = "a local function that reports no cost"
 """Why what it is asked counts as $0 where people read it; the ledger keeps that nothing was told."""
-LACK_TAG = "champion_not_compared"
-"""Tag of a run that says why its space does not hold the champion."""
 DEARER = 1.1
 """Times the other's price of an answer from which on one costs more."""
 
@@ -227,7 +225,7 @@ def price_sentence(result: RunResult) -> str | None:
     candidate = result.best
     if candidate is None or candidate.answer_ms is None:
         return None
-    name = "recommended configuration" if result.challenger is None else "configuration found"
+    name = "recommended configuration" if result.is_recommended else "configuration found"
     text = f"An answer of the {name}: {_price(result, candidate)}"
     for rival, report in result.rivals.items():
         if report.answer_ms is not None:

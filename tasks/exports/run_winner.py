@@ -36,7 +36,7 @@ def winner_of(
         request, key = _request_of(loaded_of(record, config), params)
     return Winner(
         system=record.name,
-        note=f"{verdict_of(result).sentence} Recommended by run {record.label}.",
+        note=f"{verdict_of(result).sentence} {result.title.capitalize()} by run {record.label}.",
         params=params,
         request=request,
         key_env=key,

@@ -343,7 +343,7 @@ def _configuration(result: RunResult) -> list[Block]:
         is_kept = result.winner is not None and report.candidate_id == result.winner.candidate_id
         columns[f"{title} (recommended)" if is_kept else title] = partial(_value, report.params)
         names |= dict.fromkeys(report.params)
-    name = "recommended configuration" if result.challenger is None else "configuration found"
+    name = "recommended configuration" if result.is_recommended else "configuration found"
     return [Heading(f"The {name}"), table(names, columns)]
 
 

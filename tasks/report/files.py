@@ -171,10 +171,11 @@ def _json_files(result: RunResult) -> dict[str, Json]:
 def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
     """Return ``best_config.json``: version 0.1's shape, with what the number rests on."""
     (role, value), baseline = winner.headline(), result.baseline
+    use = "Use the values under `config` as the system's settings."
     return {
         "_README": {
-            "description": f"Configuration recommended by this run. {verdict_of(result).sentence}",
-            "how_to_use": "Use the values under `config` as the system's settings.",
+            "description": f"Configuration {result.title} by this run. {verdict_of(result).sentence}",
+            "how_to_use": use if result.met_champion else verdict_of(result).next_step,
             "score_achieved": value.mean,
             "score_scale": "mean reward from 0 (worst possible) to 1 (perfect)",
             "timestamp": phrases.iso(result.ended_us),
@@ -201,7 +202,7 @@ def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
 def _module_text(result: RunResult, winner: CandidateReport) -> str:
     """Return the recommended configuration alone, as a Python module."""
     note = (
-        f"{verdict_of(result).sentence} Recommended by run {result.label}, "
+        f"{verdict_of(result).sentence} {result.title.capitalize()} by run {result.label}, "
         f"{phrases.iso(result.ended_us)}."
     )
     lines = [f"    {name!r}: {value!r}," for name, value in winner.params.items()]

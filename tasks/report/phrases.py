@@ -202,12 +202,12 @@ def spend(result: RunResult) -> str:
 
 def best_label(result: RunResult) -> str:
     """Return the label of the search's best candidate in tables."""
-    return "recommended" if result.challenger is None else "found"
+    return "recommended" if result.is_recommended else "found"
 
 
 def _best_words(result: RunResult) -> str:
     recommended = "recommended configuration"
-    return recommended if result.challenger is None else "configuration found"
+    return recommended if result.is_recommended else "configuration found"
 
 
 def gate_sentence(result: RunResult) -> str | None:
@@ -324,8 +324,8 @@ def constraint_reason(
 def special(result: RunResult, candidate_id: str) -> str:
     """Return in brackets what the name of a special candidate does not say."""
     reports = {
-        "recommended": result.winner,
-        "found": result.challenger,
+        "recommended": result.winner if result.met_champion else None,
+        "found": None if result.is_recommended else result.best,
         "default": result.baseline,
         "champion": result.champion,
     }

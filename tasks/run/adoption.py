@@ -12,9 +12,9 @@ from typing import Literal
 from convergence_core.config import parse_stored
 from convergence_core.errors import ConfigurationError
 from convergence_core.ports import RunRecord
-from convergence_core.records import Candidate, Params, canonical_json
+from convergence_core.records import Candidate, Params, canonical_json, same_value
 from convergence_core.result import RunResult
-from convergence_core.result.verdict import LACK_TAG
+from convergence_core.result.run_result import LACK_TAG
 from convergence_core.space import Space, same_params
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store, store_path
@@ -249,7 +249,11 @@ def _within(space: Space, params: Params) -> Candidate:
     """
     if lacking := [f"`{name}`" for name in params if name not in space.parameters]:
         raise ValueError(f"{', '.join(lacking)} is no parameter of the search space")
-    return space.candidate({**(space.baseline() or {}), **params}, origin="default")
+    candidate = space.candidate({**(space.baseline() or {}), **params}, origin="default")
+    for name, value in params.items():
+        if not same_value(candidate.params.get(name), value):
+            raise ValueError(f"`{name}` can no longer be {value!r}")
+    return candidate
 
 
 def champion_of_run(run: Run) -> Candidate | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from convergence_core.result.verdict import LACK_TAG
+from convergence_core.result.run_result import LACK_TAG
 from tasks.models.text_embedder import NAME, is_installed
 from tasks.run.adoption import champion_tags
 from tasks.serving.offers import offer_of
@@ -179,11 +179,22 @@ def test_another_space_still_meets_the_champion(here: Path, cli: Runner):
             LACK_TAG: "`x` is no parameter of the search space"
         }
 
+        x = float(champion.params["x"])
+        beside = {"type": "float", "min": 0.0, "max": x / 2, "default": 0.1}
+        kinds = {**KINDS, "choices": ["a", "b", "c"]}
+        space = loaded(search_space={"parameters": {"x": beside, "kind": kinds}}).space
+        assert champion_tags(here / "convergence-data", "known", space) == {
+            LACK_TAG: f"`x` can no longer be {x!r}"
+        }
+
         # A value that the space lacks: better than the defaults replaces no champion.
         before = champion_of(store, "known")
         narrow = optimized(here, cli, **asked, search_space__parameters__kind=KINDS)
         assert "The champion was not compared: `kind`" in narrow["verdict"]["sentence"]
         assert narrow["gate"]["opponent"] == "default"
+        written = json.loads((here / "results" / "best_config.json").read_text())["_README"]
+        assert "recommended" not in written["description"]
+        assert "hold the champion's values" in written["how_to_use"]
         assert champion_of(store, "known") == before
     if narrow["gate"]["decision"] == "promote":
         done = cli("promote", narrow["label"], "--yes")
