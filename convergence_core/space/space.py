@@ -5,6 +5,7 @@ door through which points become candidates: it drops inactive parameters, clips
 rounds, so points that mean the same have one ``candidate_id``.
 """
 
+import copy
 import difflib
 import itertools
 import math
@@ -170,7 +171,7 @@ class Space:
                 point = self.complete({}, rng)
                 if self.satisfied(point):
                     return point
-        points = self._starts() if self.size() is None else list(self.points())
+        points = self._starts(rng) if self.size() is None else list(self.points())
         if points:
             point = dict(points[int(rng.integers(len(points)))])
             return self._chained(point, rng) if self.size() is None else point
@@ -289,7 +290,7 @@ class Space:
             self._few["probes"] = self._spread(N_PROBES, ENOUGH)
         return self._few["probes"]
 
-    def _starts(self) -> tuple[Params, ...]:
+    def _starts(self, rng: np.random.Generator) -> tuple[Params, ...]:
         """Return points that keep the constraints: spread ones, defaults, the middle, and corners."""
         if "starts" not in self._few:
             n = len(self.parameters)
@@ -297,8 +298,31 @@ class Space:
             places = itertools.chain([(0.5,) * n, (1.0,) * n], mixed)
             known = [self._defaults() or self._at((0.5,) * n), *map(self._at, places)]
             kept = (*self._probes(), *filter(self.satisfied, known))
-            self._few["starts"] = kept or self._spread(MAX_TRIES, 1)
+            starts = kept or self._spread(MAX_TRIES, 1)
+            self._refuse_stuck(starts, copy.deepcopy(rng))
+            self._few["starts"] = starts
         return self._few["starts"]
+
+    def _refuse_stuck(self, starts: Sequence[Params], rng: np.random.Generator) -> None:
+        """Refuse constraints such as ``a + b == 1`` of free numbers, which no draw ever meets.
+
+        Raises:
+            ConfigurationError: a number without a step moves in no chain.
+        """
+        ends = [(start, self._chained(dict(start), rng)) for start in (*starts[:4], *starts[:4])]
+        for name, parameter in self.parameters.items():
+            pairs = [(a[name], b[name]) for a, b in ends if name in a and name in b]
+            if (
+                isinstance(parameter, Float)
+                and not parameter.step
+                and pairs
+                and all(a == b for a, b in pairs)
+            ):
+                raise ConfigurationError.of(
+                    "search_space.constraints",
+                    f"must leave more than single values to `{name}`, a number without a `step`",
+                    "Give it and the numbers it is compared with a `step`, or write `<=` for `==`.",
+                )
 
     def _spread(self, n_points: int, n: int) -> tuple[Params, ...]:
         """Return the first n that keep the constraints, of so many points of a Kronecker sequence."""

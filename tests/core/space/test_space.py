@@ -409,3 +409,15 @@ def test_ample_spaces_are_drawn_as_ever_and_empty_ones_are_refused():
     for rule in ("w0 + w1 > 2.5", "w0 < 0.3 and w0 > 0.6"):
         with pytest.raises(ConfigurationError, match="none was found"):
             shares(3, rule).sample(rng())
+
+
+def test_an_equation_of_numbers_without_steps_is_refused():
+    """Corners satisfy it, and nothing else would ever be drawn."""
+    names = ("a", "b", "c")
+    free = {name: Float(min=0.0, max=1.0) for name in names}
+    equation = parse("a + b + c == 1")
+    with pytest.raises(ConfigurationError, match=r"more than single values to `a`.*a `step`"):
+        Space(parameters=free, constraints=(equation,)).sample(np.random.default_rng(0))
+    stepped = {name: Float(min=0.0, max=1.0, step=0.1) for name in names}
+    space = Space(parameters=stepped, constraints=(equation,))
+    assert space.satisfied(space.sample(np.random.default_rng(0)))
