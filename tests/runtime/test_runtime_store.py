@@ -13,6 +13,7 @@ import pytest
 
 from convergence_core.bandit.arms import Receipt
 from convergence_core.bandit.drift import Alarm, DriftWatch
+from convergence_core.bandit.features import text_features
 from convergence_core.errors import ArmChangedError, RequestReusedError
 from tasks.serving.answers import as_dict
 from tasks.serving.offers import offer_of
@@ -196,6 +197,17 @@ def test_a_request_asked_again_may_have_got_its_texts_vector_in_between(store: R
     for other in ({"text.length": 4.0}, {"n": 4}):
         with pytest.raises(RequestReusedError, match="one request"):
             asked("d3", **other)
+
+
+def test_a_key_stands_for_one_text_and_not_for_all_of_its_length(store: RuntimeStore):
+    first, other = (
+        json.dumps(text_features(text))
+        for text in ("May I end this contract?", "Can I eat some pancakes?")
+    )
+    decide(store, "d1", key="k", context_json=first)
+    assert decide(store, "d2", key="k", context_json=first).decision_id == "d1"
+    with pytest.raises(RequestReusedError, match="one request"):
+        decide(store, "d3", key="k", context_json=other)
 
 
 def test_an_arm_never_changes_its_parameters(store: RuntimeStore):

@@ -244,7 +244,7 @@ def _answered_before(
     before = DECISIONS.first(connection, group_id=group_id, request_key=new.request_key)
     if before is None:
         return None
-    if _asked(before) != _asked(new):
+    if not _is_repeat(before, new):
         raise RequestReusedError(
             "an idempotency key must stand for one request, but this one was used for another "
             "user or context. Make a new key for each request."
@@ -252,10 +252,14 @@ def _answered_before(
     return before
 
 
-def _asked(decision: LoggedDecision) -> tuple[str, dict[str, Any]]:
-    """Return user and context; a text's vector is left out, since an embedder may be late or another."""
-    context = json.loads(decision.context_json or "{}")
-    return decision.user_id, {k: v for k, v in context.items() if not k.startswith(HASHED)}
+def _is_repeat(before: LoggedDecision, new: NewDecision) -> bool:
+    """Whether user and context are the same; a text's vector counts unless an embedder was late or another."""
+    one, other = (json.loads(decision.context_json or "{}") for decision in (before, new))
+    if one.keys() != other.keys():
+        one, other = (
+            {k: v for k, v in of.items() if not k.startswith(HASHED)} for of in (one, other)
+        )
+    return (before.user_id, one) == (new.user_id, other)
 
 
 def _kept(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
