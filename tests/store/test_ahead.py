@@ -1,6 +1,7 @@
-"""What is written before a generation is evaluated: durable at once, visible with the generation."""
+"""What is written before a generation is evaluated: durable at once, visible with the generation; and whose rows are refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,3 +52,24 @@ def test_it_is_kept_through_the_end_of_a_run_and_given_to_the_one_that_goes_on(
     assert [row["n"] for row in store.rows(COUNT)] == [3, 3]
     store.continue_run(RUN, "01J8ZC0000000000000000WXYZ")
     assert [row["n"] for row in store.rows(COUNT)] == [6, 6]
+
+
+@pytest.mark.parametrize("wrong", [{"generation": 1}, {"generation": None}, {"run_id": "other"}])
+@pytest.mark.parametrize("is_left_out", [False, True])
+def test_rows_of_another_run_or_generation_are_refused_and_so_are_those_that_name_none(
+    store: ParquetStore, wrong: dict[str, Any], is_left_out: bool
+):
+    ahead, late = ahead_tables(), generation_tables()
+    for rows in (ahead["commitments"], late["evaluations"]):
+        changed = {**rows[-1], **wrong}
+        left = [name for name in changed if not (is_left_out and name in wrong)]
+        rows[-1] = {name: changed[name] for name in left}
+    with pytest.raises(ValueError, match=f"a row of commitments must be of run {RUN} and gen"):
+        store.write_ahead(RUN, 0, ahead)
+    with pytest.raises(ValueError, match=f"a row of evaluations must be of run {RUN} and gen"):
+        store.publish(RUN, 0, late)
+    assert list((store.path / "live").glob("*/*/g*.parquet")) == []
+    final = final_tables()
+    final["evaluations"][0] = {**final["evaluations"][0], "generation": 0}
+    with pytest.raises(ValueError, match="and generation None, but is of"):
+        store.publish(RUN, -1, final)

@@ -323,8 +323,9 @@ def _check_rows(
         raise ValueError(f"{unknown[0]!r} must be one of the tables {', '.join(names)}")
     expected = None if generation == FINAL_GENERATION else generation
     for name, rows in tables.items():
+        has_generation = any(column.name == "generation" for column in TABLES[name].columns)
         for row in rows:
-            owner = row.get("run_id"), row.get("generation", expected)
+            owner = row.get("run_id"), row.get("generation", None if has_generation else expected)
             if owner != (run_id, expected):
                 raise ValueError(
                     f"a row of {name} must be of run {run_id} and generation {expected}, but is of "
