@@ -136,7 +136,8 @@ class SimulatedService:
     r"""HTTP API on 127.0.0.1 in place of a real one, with a state for each token; for several threads.
 
     It starts with its first use. What a route does not find (``LookupError``) gets status 404, as a path
-    without a route; a request that it cannot read (``ValueError``, ``TypeError``) gets 400::
+    without a route; a request that it cannot read (``ValueError``, ``TypeError``,
+    ``AttributeError``, ``RecursionError``) gets 400::
 
         service = SimulatedService(
             first_state=dict,
@@ -215,7 +216,7 @@ class SimulatedService:
                 return refused.status, refused.body
             except LookupError:
                 return 404, self._bodies[404]
-            except (TypeError, ValueError):
+            except (AttributeError, RecursionError, TypeError, ValueError):
                 return 400, self._bodies[400]
         return (204 if body is None else 200), body
 

@@ -1,5 +1,6 @@
 """The template of an agent for Gmail: its simulated service, dry runs, and what a search finds in it."""
 
+import base64
 import importlib.util
 import json
 import sys
@@ -77,6 +78,38 @@ def test_the_simulation_keeps_a_mailbox_for_each_token(service: Any):
     assert [path for _, path in service.writes] == [f"{BOX}/messages/send", f"{BOX}/drafts"]
     _, listed = ask(service, "GET", f"{BOX}/messages?maxResults=500", first)
     assert len(listed["messages"]) == listed["resultSizeEstimate"] == 11, "what came in alone"
+
+
+def encoded(letter: str) -> dict[str, str]:
+    return {"raw": base64.urlsafe_b64encode(letter.encode()).decode()}
+
+
+UNREADABLE = "Missing or unreadable raw message"
+PARTS = "To: a@b.c\nContent-Type: multipart/mixed; boundary=q\n\n--q\nContent-Type: text/plain\n\nhi\n--q--"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "words"),
+    [
+        *(("POST", "drafts", body, UNREADABLE) for body in (
+            {"message": "x"}, {"message": [1]}, {"message": None}, {"raw": RAW}, [1], b"null", b"")),
+        *(("POST", "messages/send", body, UNREADABLE) for body in (
+            {"raw": 5}, {"raw": "a"}, {"message": {"raw": RAW}}, encoded(PARTS))),
+        *(("POST", "messages/send", body, "Missing or unreadable message") for body in (
+            b"{", b"\xff", b'{"a":' + b"[" * 100_000)),
+        ("POST", "messages/send", encoded("Subject: x\n\nhi"), "Recipient address required"),
+        ("POST", "drafts", {"message": encoded("To: ada\n\nhi")}, "Recipient address required"),
+        ("GET", "messages?maxResults=x", None, "Invalid maxResults"),
+        ("GET", "messages?q=nothing&maxResults=1.5", None, "Invalid maxResults"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_the_reason(
+    service: Any, method: str, path: str, body: Any, words: str
+):
+    token = service.new_token()
+    status, told = ask(service, method, f"{BOX}/{path}", token, body)
+    assert (status, told["error"]["code"], told["error"]["message"]) == (400, 400, words)
+    assert (len(service.states[token]), service.writes) == (11, [])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import email
 import email.policy
 from typing import Any, TypeAlias
 
-from convergence.testing import SimulatedRequest, SimulatedService
+from convergence.testing import RefusedError, SimulatedRequest, SimulatedService
 
 Mailbox: TypeAlias = list[dict[str, Any]]
 BEGUN_MS = 1_747_000_000_000
@@ -64,8 +64,12 @@ def search(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
         for letter in box
         if "INBOX" in letter["labelIds"] and all(is_meant(letter, part) for part in parts)
     ]
+    try:
+        limit = request.limit("maxResults", 100, 500)
+    except ValueError:
+        raise malformed("Invalid maxResults") from None
     # Gmail leaves the list out where nothing is found.
-    messages = {"messages": found[: request.limit("maxResults", 100, 500)]} if found else {}
+    messages = {"messages": found[:limit]} if found else {}
     return {**messages, "resultSizeEstimate": len(found)}
 
 
@@ -91,18 +95,27 @@ def send(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
 
 def draft(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
     """Keep a letter as a draft."""
-    made = keep(box, request.fields.get("message", {}), "DRAFT")
+    made = keep(box, request.fields.get("message"), "DRAFT")
     return {"id": f"r{made['id']}", "message": made}
 
 
-def keep(box: Mailbox, fields: dict[str, Any], label: str) -> dict[str, Any]:
-    """Put the letter of a request into the mailbox."""
-    data = base64.urlsafe_b64decode(fields.get("raw", ""))
-    written = email.message_from_bytes(data, policy=email.policy.default)
-    headers = {name: str(written[name] or "") for name in ("From", "To", "Subject")}
+def keep(box: Mailbox, fields: Any, label: str) -> dict[str, Any]:
+    """Put the letter of a request into the mailbox; it must be one text without parts."""
+    try:
+        data = base64.urlsafe_b64decode(fields["raw"])
+        written = email.message_from_bytes(data, policy=email.policy.default)
+        headers = {name: str(written[name] or "") for name in ("From", "To", "Subject")}
+        text = str(written.get_content())
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise malformed("Missing or unreadable raw message") from None
     if "@" not in headers["To"]:
-        raise ValueError("Recipient address required")
-    return add(box, headers, str(written.get_content()), [label])
+        raise malformed("Recipient address required")
+    return add(box, headers, text, [label])
+
+
+def malformed(text: str) -> RefusedError:
+    """Return the refusal of a request that cannot be read."""
+    return RefusedError(400, refusal(400, text, "invalidArgument"))
 
 
 def refusal(status: int, text: str, reason: str) -> dict[str, Any]:
