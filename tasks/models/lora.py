@@ -7,24 +7,46 @@ Notation (Hu et al. 2022, eq. 3)
     y = W x + s B A x;   A  (r, n_in);   B  (n_out, r);   s = alpha / r, with rsLoRA alpha / sqrt(r)
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import torch
+from pydantic import AfterValidator, BaseModel, FiniteFloat, ValidationError
+
+from convergence_core.config.secrecy import shown
 
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIG: Final = "adapter_config.json"
 _KEY: Final = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
+_END: Final = r"(.*\.)?({})"
+"""Path of a layer that ends as a pattern of PEFT says."""
 _OTHER_KINDS: Final = (
     *("use_dora", "use_qalora", "lora_bias", "fan_in_fan_out", "modules_to_save"),
     *("trainable_token_indices", "layer_replication", "alora_invocation_tokens"),
     *("target_parameters", "arrow_config"),
 )
 """Settings of PEFT that make more of an adapter than the two matrices of each layer."""
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(_END.format(pattern))
+    except re.error as error:
+        raise ValueError(f"must be a regular expression: {error}") from None
+    return pattern
+
+
+class _Settings(BaseModel, extra="allow"):
+    """PEFT's settings; those that are not named here say what kind of adapter it is."""
+
+    peft_type: Literal["LORA"]
+    lora_alpha: FiniteFloat | None = None
+    alpha_pattern: dict[Annotated[str, AfterValidator(_compiles)], FiniteFloat] | None = None
+    use_rslora: bool | None = None
+    bias: str = "none"
 
 
 class AdapterError(Exception):
@@ -51,9 +73,9 @@ class Lora:
             match = _KEY.fullmatch(key)
             if match is None:
                 raise self._error(f"holds `{key}`, which is not a LoRA matrix")
-            if not bool(torch.isfinite(tensor).all()):
+            matrix = matrices.setdefault(match[1], {})[match[2]] = tensor.float()
+            if not bool(torch.isfinite(matrix).all()):
                 raise self._error(f"has numbers in `{key}` that are not finite")
-            matrices.setdefault(match[1], {})[match[2]] = tensor.float()
         if not matrices:
             raise self._error("holds no weights")
         modules = dict(model.named_modules())
@@ -72,23 +94,26 @@ class Lora:
         for hook in hooks:
             hook.remove()
 
-    def _read(self, folder: Path) -> tuple[Mapping[str, Any], dict[str, torch.Tensor]]:
+    def _read(self, folder: Path) -> tuple[_Settings, dict[str, torch.Tensor]]:
         from safetensors import SafetensorError  # noqa: PLC0415 - with its only user
         from safetensors.torch import load_file  # noqa: PLC0415 - as above
 
         try:
-            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            config = _Settings.model_validate_json((folder / CONFIG).read_bytes())
             weights = load_file(folder / WEIGHTS)
         except FileNotFoundError:
             raise self._error(
                 f"is not there: its folder must hold {CONFIG} and {WEIGHTS}"
             ) from None
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = str(next(iter(first["loc"]), CONFIG))
+            value = shown(first["input"], key)
+            raise self._error(f"has a wrong `{key}`, {value}: {first['msg']}") from None
         except (OSError, ValueError, SafetensorError) as error:
             raise self._error(f"cannot be read: {type(error).__name__}") from None
-        if not isinstance(config, dict) or config.get("peft_type") != "LORA":
-            raise self._error("is of another kind: `peft_type` must be LORA")
-        others = [name for name in _OTHER_KINDS if config.get(name)]
-        if config.get("bias", "none") != "none":
+        others = [name for name in _OTHER_KINDS if (config.model_extra or {}).get(name)]
+        if config.bias != "none":
             others.append("bias")
         if others:
             raise self._error(f"is of another kind: plain LoRA has no {', '.join(others)}")
@@ -99,7 +124,7 @@ class Lora:
         name: str,
         pair: Mapping[str, torch.Tensor],
         module: torch.nn.Module | None,
-        config: Mapping[str, Any],
+        config: _Settings,
     ) -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
         """Return a layer, and its matrices A and s B."""
         if pair.keys() != {"A", "B"}:
@@ -108,26 +133,29 @@ class Lora:
         if not isinstance(module, torch.nn.Linear):
             raise self._error(f"belongs to another model: this one has no linear layer `{name}`")
         n_out, n_in = module.weight.shape
-        if a.shape[1:] != (n_in,) or b.shape != (n_out, a.shape[0]):
+        if 0 in a.shape or a.shape[1:] != (n_in,) or b.shape != (n_out, a.shape[0]):
             shapes = f"{tuple(a.shape)} and {tuple(b.shape)}"
-            wanted = f"(r, {n_in}) and ({n_out}, r)"
+            wanted = f"(r, {n_in}) and ({n_out}, r) with a rank r of at least 1"
             raise self._error(
-                f"belongs to another model: the matrices of `{name}` are {shapes}, and here {wanted}"
+                f"belongs to another model: the matrices of `{name}` are {shapes}, and must be {wanted}"
             )
-        return module, a, b * _scale(name, a.shape[0], config)
+        scaled = b * _scale(name, a.shape[0], config)
+        if not bool(torch.isfinite(scaled).all()):
+            raise self._error(f"has an alpha that makes numbers of `{name}` infinite")
+        return module, a, scaled
 
     def _error(self, reason: str) -> AdapterError:
         return AdapterError(f"the adapter {self._name} {reason}")
 
 
-def _scale(name: str, rank: int, config: Mapping[str, Any]) -> float:
+def _scale(name: str, rank: int, config: _Settings) -> float:
     """Return s of a layer; patterns of PEFT name the end of its path."""
-    alpha = config.get("lora_alpha", rank)
-    for pattern, layer_alpha in (config.get("alpha_pattern") or {}).items():
-        if re.fullmatch(rf"(.*\.)?({pattern})", name):
+    alpha = rank if config.lora_alpha is None else config.lora_alpha
+    for pattern, layer_alpha in (config.alpha_pattern or {}).items():
+        if re.fullmatch(_END.format(pattern), name):
             alpha = layer_alpha
             break
-    return float(alpha) / (math.sqrt(rank) if config.get("use_rslora") else rank)
+    return alpha / (math.sqrt(rank) if config.use_rslora else rank)
 
 
 def _added(a: torch.Tensor, b: torch.Tensor) -> Any:

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tasks.models.files import LocalModel, ModelFiles  # noqa: E402 - after what
 from tasks.models.generation import Generator  # noqa: E402
 from tasks.models.model_process import ModelSettings, answer_batch, load_generator  # noqa: E402
 from tasks.models.requests import ChatAnswer, ChatRequest, ModelRequest, ScoreRequest  # noqa: E402
-from tests.models.tiny_adapters import make_adapter, make_model  # noqa: E402
+from tests.models.tiny_adapters import make_adapter, make_model, spoil  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -113,6 +114,74 @@ def test_scores_are_the_probabilities_that_an_answer_was_drawn_with(
     assert 0 < math.exp(total.logprobs[0]) < 1
     (long,) = answered(generator, ScoreRequest(messages=messages, response="w1 " * 600))
     assert (long.finish_reason, "512" in long.error) == ("context", True)
+
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+def cut(folder: Path, share: float) -> None:
+    data = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(data[: int(share * len(data))])
+
+
+def drop(folder: Path, part: str) -> None:
+    """Leave out the matrices whose names hold a part."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / WEIGHTS)
+    save_file({key: tensors[key] for key in tensors if part not in key}, folder / WEIGHTS)
+
+
+def write_config(folder: Path, text: str) -> None:
+    (folder / "adapter_config.json").write_text(text)
+
+
+BROKEN: dict[str, tuple[dict[str, Any], Callable[[Path], object], str]] = {
+    "NaN": ({}, lambda folder: spoil(folder, math.nan), "that are not finite"),
+    "infinite": ({}, lambda folder: spoil(folder, math.inf), "that are not finite"),
+    "half a file": ({}, lambda folder: cut(folder, 0.5), "cannot be read"),
+    "empty file": ({}, lambda folder: cut(folder, 0), "cannot be read"),
+    "no weights": ({}, lambda folder: drop(folder, ""), "holds no weights"),
+    "rank 0": ({"rank": 0}, lambda _: None, "must be (r, 32) and (64, r) with a rank r of at least 1"),
+    "no B": ({}, lambda folder: drop(folder, "q_proj.lora_B"), "lacks a matrix of"),
+    "other width": ({"width": 16}, lambda _: None, "belongs to another model: the matrices of"),
+    "other kind": ({"peft_type": "IA3"}, lambda _: None, "a wrong `peft_type`, \"IA3\": Input should be 'LORA'"),
+    "DoRA": ({"use_dora": True}, lambda _: None, "is of another kind: plain LoRA has no use_dora"),
+    "trained bias": ({"bias": "all"}, lambda _: None, "plain LoRA has no bias"),
+    "alpha": ({"lora_alpha": "x"}, lambda _: None, "a wrong `lora_alpha`, \"x\": Input should be a valid number"),
+    "infinite alpha": ({"lora_alpha": math.inf}, lambda _: None, "a wrong `lora_alpha`"),
+    "huge alpha": ({"lora_alpha": 1e300}, lambda _: None, "makes numbers of"),
+    "list of patterns": ({"alpha_pattern": [1]}, lambda _: None, "a wrong `alpha_pattern`, a list of 1: "),
+    "alpha of a pattern": ({"alpha_pattern": {"q": None}}, lambda _: None, "a wrong `alpha_pattern`, nothing: "),
+    "no pattern": ({"alpha_pattern": {"[": 1}}, lambda _: None, "must be a regular expression: unterminated"),
+    "flags of a pattern": ({"alpha_pattern": {"(?i)q": 1}}, lambda _: None, "must be a regular expression: global"),
+    "list": ({}, lambda folder: write_config(folder, "[1]"), "a wrong `adapter_config.json`, a list of 1: "),
+    "no JSON": ({}, lambda folder: write_config(folder, "{"), "a wrong `adapter_config.json`, "),
+    "deep JSON": ({}, lambda folder: write_config(folder, "[" * 100_000), "a wrong `adapter_config.json`, "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_adapter_is_refused_with_what_is_wrong_and_changes_no_other_answer(
+    tmp_path: Path, generator: Generator, kind: str
+):
+    settings, break_it, words = BROKEN[kind]
+    folder = make_adapter(tmp_path / "a-0001", 1, **settings)
+    break_it(folder)
+    alone = texts(generator, chat("w1"))
+    broken, base = answered(generator, chat("w1", folder), chat("w1"))
+    assert (broken.finish_reason, broken.text) == ("adapter", "")
+    assert broken.error.startswith("the adapter a-0001 ")
+    assert words in broken.error
+    assert len(broken.error) < 300
+    assert str(tmp_path) not in broken.error
+    assert base.text == alone[0]
+
+
+def test_alpha_is_the_rank_where_it_is_not_given(tmp_path: Path, generator: Generator):
+    given = make_adapter(tmp_path / "a-0001", 1, lora_alpha=2)
+    left = make_adapter(tmp_path / "a-0002", 1, lora_alpha=None, alpha_pattern=None)
+    assert texts(generator, chat("w1 w2", given)) == texts(generator, chat("w1 w2", left))
 
 
 def test_pieces_are_the_answer_and_come_before_it(generator: Generator, adapters: list[Path]):
