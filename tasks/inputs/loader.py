@@ -490,12 +490,12 @@ class _Loader:
 
 
 def _keys_of(template: Any) -> Iterator[str]:
-    """Yield the keys of all mappings in a template."""
+    """Yield the keys of all mappings in a template, which may be a single number or text."""
     if isinstance(template, dict):
         yield from template
-    for item in template.values() if isinstance(template, dict) else template or ():
-        if isinstance(item, dict | list):
-            yield from _keys_of(item)
+        template = [*template.values()]
+    for item in template if isinstance(template, list) else ():
+        yield from _keys_of(item)
 
 
 _INLINE: KeyPath = ("evaluation", "test_cases", "inline")

@@ -139,6 +139,15 @@ def test_placeholders_that_nothing_fills_are_refused(tmp_path, request_, key, ru
     assert caught.value.problems[0].rule.startswith(f"must hold no placeholders {rule}")
 
 
+@pytest.mark.parametrize("body", [5, 1.5, True, "text", "{k}", None, ["{k}", 5, None]])
+def test_a_body_may_be_any_json(tmp_path, body):
+    api = {**http(body), "request": {"body": body, "query": {"k": "{k}"}, "method": "POST"}}
+    api["response"] = {"result_field": "result"}
+    if body is None:
+        api["request"]["method"] = "GET"
+    assert loaded(tmp_path, api=api).configuration.api.request.body == body
+
+
 def test_headers_keep_other_braces_and_the_environment(tmp_path):
     headers = {"X-Json": '{"a": 1}', "X-Word": "{other}", "X-Env": "${k}"}
     api = {**http(None), "request": {"body": ["{k}"], "headers": headers}}
