@@ -54,6 +54,7 @@ _PLAIN: Final = {
     ord("\u2018"): "'",
     ord("\u2019"): "'",
 }
+"""Blanks and apostrophes of one form, where texts are compared; patterns name the forms they mean."""
 _THOUSANDS: Final = re.compile(r"(?<=\d)[\u00a0\u202f\u2009'\u2019](?=\d{3}(?!\d))")
 """Separator of thousands that is no comma."""
 
@@ -373,15 +374,15 @@ def _word() -> re.Pattern[str]:
 
 
 def _tidy(config: BaseMetric, value: Json) -> str:
-    text = "" if value is None else _normal(as_text(value)).strip()
+    text = "" if value is None else _normal(as_text(value)).translate(_PLAIN).strip()
     return (
         text.casefold() if isinstance(config, CasedMetric) and not config.case_sensitive else text
     )
 
 
 def _normal(text: str) -> str:
-    """Return a text with one form of each letter, line end, blank and apostrophe."""
-    return unicodedata.normalize("NFC", text.replace("\r\n", "\n")).translate(_PLAIN)
+    """Return a text with one form of each letter and line end."""
+    return unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
 
 
 def equal(a: Json, b: Json, config: CasedMetric) -> bool:

@@ -135,6 +135,13 @@ def test_contains(config, result, expected, value):
         ({"pattern": "^yes$"}, "yes\r\n", None, 1),
         ({"pattern": "a\r\nb"}, "a\r\nb", None, 1),
         ({"pattern": "caf\u00e9"}, "cafe\u0301", None, 1),
+        ({"pattern": "^[^\u00a0]*$"}, "10\u00a0km", None, 0),
+        ({"pattern": "\u00a0km"}, "10\u00a0km", None, 1),
+        ({"pattern": "0 km"}, "10\u00a0km", None, 0),
+        ({"pattern": "[\u3000-\u303f]"}, "plain English", None, 0),
+        ({}, "no quotes", "[\u2018-\u201f]", 0),
+        ({}, "l\u2019eau", "[\u2010-\u2019]", 1),
+        ({}, "l\u2019eau", "^[^\u2019]*$", 0),
     ],
 )
 def test_regex(config, result, expected, value):
