@@ -45,6 +45,8 @@ _FAILURE: Final = re.compile(
     re.IGNORECASE,
 )
 """What a proxy's page says in its title, or where it has none at its beginning."""
+_JSON_TYPE: Final = re.compile(r"text/(.*json.*|(x-)?javascript)")
+"""Types of texts that servers name for JSON."""
 _TAG: Final = re.compile(r"text/html:<[a-zA-Z!/?]")
 _HIDDEN: Final = re.compile(r"(?is)<(style|script|head)\b.*?</\1>|<[^>]*>")
 _HEAD_CHARS: Final = 10_000
@@ -243,8 +245,9 @@ def _body_of(
 
 
 def _is_words(kind: str) -> bool:
-    """Whether a type is one of texts; HTML is what many servers call any answer."""
-    return kind.startswith("text/") and kind not in {"text/html", "text/event-stream"}
+    """Whether a type is one of texts, and not of JSON; HTML is what many servers call any answer."""
+    is_other = kind in {"text/html", "text/event-stream"} or _JSON_TYPE.fullmatch(kind)
+    return kind.startswith("text/") and not is_other
 
 
 def _is_answer(text: str, kind: str, error: Exception) -> bool:
@@ -253,7 +256,9 @@ def _is_answer(text: str, kind: str, error: Exception) -> bool:
     An HTML page is one where its type is another and its title, or else its beginning, tells no failure.
     """
     words = text.strip("\ufeff \t\r\n")
-    if not words or not (_is_words(kind) or kind in {"", "text/html"}):
+    if _JSON_TYPE.fullmatch(kind) and words.startswith(("{", "[", '"')):
+        return False
+    if not words or not (kind == "" or kind.startswith("text/")) or kind == "text/event-stream":
         return False
     if not _is_words(kind) and (_is_cut_off(words, error) or _TAG.match(f"{kind}:{words}")):
         return False

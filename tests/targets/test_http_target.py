@@ -262,6 +262,19 @@ def test_a_text_of_a_type_of_texts_stays_as_it_is(kind, text):
 
 
 @pytest.mark.parametrize(
+    "kind", ["text/json; charset=utf-8", "text/x-json", "text/javascript", "text/vnd.api+json"]
+)
+def test_a_text_type_of_json_is_read_as_json(kind):
+    headers = {"content-type": kind}
+    for text, value in {'"Paris"': "Paris", "42": 42, "true": True, "Paris": "Paris"}.items():
+        with LoopbackServer(always(Answer(text.encode(), headers=headers))) as server:
+            assert ask(http_api(server.url)).value == value
+    for half in [*HALVES, '"Par', '{"a": 1}\n{"b"']:
+        fault = fault_of(Answer(half.encode(), headers=headers))
+        assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "just words",
