@@ -1,8 +1,9 @@
 """Placeholders of request templates.
 
 ``{name}`` stands for a parameter, ``{input.field}`` for a part of the test case; a field's name holds
-any characters but braces. A text that is exactly one placeholder keeps the value's JSON type. Braces around anything
-else are plain braces, and ``{{name}}`` is the plain text ``{name}``. A parameter that is not active
+any characters but braces and line ends. A text that is exactly one placeholder keeps the value's JSON type.
+Braces around anything else, such as ``{ input }`` and ``{input: string}`` of code, are plain braces; ``{{name}}``
+is the plain text ``{name}``, and ``{{ name }}`` stays as it is written. A parameter that is not active
 leaves nothing: its text is empty, and a field that it would fill alone is left out.
 
 A parameter's text, such as a prompt, may itself hold ``{input.field}`` and other parameters. They
@@ -20,7 +21,7 @@ from convergence_core.records import Json, Params
 from tasks.json_values import MISSING, Missing, as_text, pick
 
 _PLACEHOLDER = re.compile(
-    r"\{(?P<plain>\{)?(?:\s*input(?P<field>(?:[^{}A-Za-z0-9_][^{}]*)?)|"
+    r"\{(?P<plain>\{)?(?:(?:(?<!\{\{)[ \t]+(?=input[ \t]*[.\[]))?input(?P<field>(?:[ \t]*[.\[][^{}\n]*)?)|"
     r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*))\}(?(plain)\})"
 )
 _FIELD = re.compile(r"|\.[^{}]*[^{}\s.]|\[-?\d+\][^{}]*")

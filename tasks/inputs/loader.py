@@ -460,6 +460,8 @@ class _Loader:
             rule = "must hold readable placeholders of the input, as `{input}` or `{input.field}`"
             fix = "Write the field as the test cases name it; rename a column whose name holds braces. For "
             fix += f"plain text double the braces: `{{{placeholder.text}}}`."
+            if not placeholder.text.startswith("{input"):  # doubled braces would stay doubled
+                fix = f"Write it without blanks: `{{{placeholder.text[1:-1].strip()}}}`."
             self._problem(path, rule, fix, value=shown(placeholder.text))
             return
         lacking = [c.case_id for c in cases if isinstance(input_at(c.input, where), Missing)]

@@ -76,7 +76,7 @@ _OF_ASSERTIONS: Final = frozenset(
 )
 """Keys that are carried, or named with their assertion."""
 _OUR_PLACEHOLDER: Final = re.compile(
-    r"\{(?:\s*input(?![A-Za-z0-9_])[^{}]*|model(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}"
+    r"\{(?:input(?:[ \t]*[.\[][^{}\n]*)?|model(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}"
 )
 """What is plain text there and would be filled here."""
 _WORD: Final = re.compile(r"(?<!\{)\{(?!input\b)[A-Za-z_][\w.\[\]-]*\}(?!\})")

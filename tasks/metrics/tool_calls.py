@@ -56,6 +56,8 @@ def _arguments(shown: Mapping[str, Json]) -> Mapping[str, Json] | None:
     """Return the arguments of a call, ``None`` where they cannot be read."""
     given = next((shown[key] for key in _ARGUMENTS if shown.get(key) not in (None, "")), {})
     found = json_in(given) if isinstance(given, str) else given
+    if found == []:
+        return {}  # PHP's empty mapping
     return found if isinstance(found, dict) else None
 
 
@@ -65,11 +67,12 @@ def expected_problem(listed: Json) -> str | None:
     for entry in listed if isinstance(listed, list) else ():
         shown = _inner(entry)
         keys = shown.keys() | (entry.keys() - {*_WRAPPERS} if isinstance(entry, dict) else set())
-        if len(keys & {*_ARGUMENTS}) > 1 or keys - _KNOWN or _arguments(shown) is None:
+        is_unclear = not shown.keys() & {*_ARGUMENTS} and keys - _KNOWN
+        if len(keys & {*_ARGUMENTS}) > 1 or is_unclear or _arguments(shown) is None:
             n = -1
     if len(tool_calls_of(listed)) == n:
         return None
-    return "must be a list of names or of `{name: …, arguments: {…}}` without further keys"
+    return "must be a list of names or of `{name: …, arguments: {…}}`"
 
 
 @dataclass(frozen=True, slots=True)

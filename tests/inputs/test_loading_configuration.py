@@ -95,9 +95,13 @@ def http(body) -> Any:
         ("{k.part}", "must hold placeholders of parameters", "`{{k.part}}`"),
         ("{input.z}", "must name a field that every test case's input has", "double the braces"),
         ("{input.Größe der Stadt}", "must name a field that every test case's", "double the"),
-        ("{input:q}", "must hold readable placeholders of the input", "rename a column"),
+        ("{input[q]}", "must hold readable placeholders of the input", "rename a column"),
         ("{input.}", "must hold readable placeholders of the input", "`{{input.}}`"),
-        ("{ input.q }", "must hold readable placeholders of the input", "`{{ input.q }}`"),
+        (
+            "{ input.q }",
+            "must hold readable placeholders of the input",
+            "without blanks: `{input.q}`",
+        ),
     ],
 )
 def test_placeholders_are_checked(tmp_path, words, rule, fix):
@@ -114,12 +118,35 @@ def test_placeholders_are_checked(tmp_path, words, rule, fix):
 )
 def test_a_placeholder_names_any_column(tmp_path, field):
     cases = {"inline": [{"input": {field: "7"}, "expected": "1"}]}
-    api = http({"x": f"{{k}}: {{input.{field}}} {{{{input.{field}}}}} {{{{input:x}}}}"})
+    api = http({"x": f"{{k}}: {{input.{field}}} {{{{input.{field}}}}} {{{{input[x]}}}}"})
     body = loaded(tmp_path, api=api, evaluation__test_cases=cases).configuration.api.request.body
     filled = Values({"k": 1}, {field: "7"}).fill(body)
-    assert filled == {"x": f"1: 7 {{input.{field}}} {{input:x}}"}
+    assert filled == {"x": f"1: 7 {{input.{field}}} {{input[x]}}"}
     kept = placeholders_of(f"Say {{input.{field}}}")
     assert kept == (f"{{input.{field}}}",)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "type Args = {\n  input: string;\n  output: string;\n}",
+        "const { input } = props",
+        r"\frac{input length}{2}",
+        "{input, output}",
+        '{input: "x"}',
+        "{input\n.q}",
+        "{{ input }}",
+        "{{ input.q }}",
+        "{{ input | upper }}",
+        "{{\tinput.q}}",
+        "{{ input.q }",
+    ],
+)
+def test_code_and_foreign_templates_stay_as_they_are_written(tmp_path, words):
+    api = http({"x": f"{{k}} {words} {{input}}"})
+    body = loaded(tmp_path, api=api).configuration.api.request.body
+    assert Values({"k": 1}, "7").fill(body) == {"x": f"1 {words} 7"}
+    assert Values({"p": words}, "7").parameter("p") == words
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,30 @@ def test_calls_of_other_usual_forms_are_read_in_answers_and_cases(form):
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        {"function": {"name": "f", "arguments": '{"a": 1}', "parsed_arguments": None}},
+        {"functionCall": {"name": "f", "args": {"a": 1}}, "thoughtSignature": "x"},
+        {"type": "tool_use", "name": "f", "input": {"a": 1}, "cache_control": None},
+        {"name": "f", "arguments": {"a": 1}, "result": "ok", "description": "note"},
+        {"name": "f", "arguments": []},
+    ],
+)
+def test_recorded_extras_beside_readable_arguments_are_ignored_in_cases(call):
+    case = {"id": "a", "input": "x", "expected": {"tool_calls": [call]}}
+    metric = {"type": "tool_arguments", "weight": 1}
+    loaded(evaluation__metrics={"m": metric}, evaluation__test_cases={"inline": [case]})
+    right, wrong = ({"name": "f", "arguments": {"a": a}} for a in (1, 2))
+    assert measure("tool_arguments", calls(right), {"tool_calls": [call]}) == 1.0
+    is_any_right = call.get("arguments") == []
+    assert measure("tool_arguments", calls(wrong), {"tool_calls": [call]}) == is_any_right
+
+
+@pytest.mark.parametrize(
     "listed",
     [
         [{"name": "f", "argumnets": {"a": 1}}],
+        [{"name": "f", "arguments": "{'a': 1}", "result": "ok"}],
         [{"name": "f", "arguments": "{'a': 1}"}],
         [{"name": "f", "arguments": [1]}],
         [{"name": "f", "args": {"a": 1}, "input": {"b": 1}}],
