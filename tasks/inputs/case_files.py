@@ -481,18 +481,13 @@ def _is_field(name: str) -> bool:
 
 
 def _of_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a case from columns, of which ``input.a.b`` nests.
-
-    An empty cell of a field of the input is an empty text, unless all are empty; others are absent.
-    """
+    """Return a case from columns: ``input.a.b`` nests, empty cells are absent."""
     case: dict[str, Any] = {}
-    fields = [cell for name, cell in row.items() if name.startswith("input.")]
-    has_input = any(cell not in (None, "") for cell in fields)
     for name, cell in row.items():
         value = decoded(cell)
         if name in ("id", "group") and isinstance(value, str):
             value = value.strip()
-        if value is None or (value == "" and not (has_input and name.startswith("input."))):
+        if value is None or value == "":
             continue
         *parents, last = name.split(".") if name.startswith(_OF_PARTS) else [name]
         branch = case

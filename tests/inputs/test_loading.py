@@ -419,10 +419,3 @@ def test_a_group_changes_the_hash_of_cases_and_its_absence_does_not():
 
 def _many(n) -> Any:
     return [{"id": f"c{i}", "input": f"x{i}", "expected": "1"} for i in range(n)]
-
-
-def test_an_empty_cell_of_an_input_field_is_an_empty_text(tmp_path):
-    content = "question,context,group,expected\nWho?,Ada wrote it.,g,Ada\nWhere?,,,Paris\n"
-    first, second = load_cases(tmp_path, "c.csv", content).cases
-    assert first.input == {"question": "Who?", "context": "Ada wrote it."}
-    assert (second.input, second.group) == ({"question": "Where?", "context": ""}, None)
