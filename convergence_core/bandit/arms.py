@@ -9,15 +9,13 @@ over rewards, in any order.
 case                                        returned     stored       posterior
 ==========================================  ===========  ===========  =====================
 first reward in time                        ``ok``       ``ok``       learns
-the same, of an arm its user kept           ``ok``       ``ok``       untouched
 first reward after the decision expired     ``late``     ``late``     untouched
 again, same value                           ``duplicate``  nothing    untouched
 again, other value                          ``conflict`` ``conflict`` untouched: first wins
 unknown decision                            ``unknown``  ``orphan``   untouched
 ==========================================  ===========  ===========  =====================
 
-So at every moment a posterior is its prior plus the fold of the ``ok`` rewards of fresh decisions:
-a user or session that keeps its arm is one observation, the decision that drew it.
+So at every moment a posterior is its prior plus the fold of the ``ok`` rewards.
 """
 
 from dataclasses import dataclass, replace
@@ -124,8 +122,6 @@ class OpenDecision:
     """First moment that is too late, microseconds since the epoch; ``None`` means never."""
     reward: float | None = None
     """The first reward it got, in time or late; ``None`` means none yet."""
-    is_fresh: bool = True
-    """Whether it drew its arm; false: its user or session kept it."""
 
 
 def receive(reward: float, decision: OpenDecision | None, now_us: int) -> Receipt:
@@ -148,4 +144,4 @@ def receive(reward: float, decision: OpenDecision | None, now_us: int) -> Receip
         return Receipt(status="conflict", stored="conflict", learns=False)
     if decision.expires_us is not None and now_us >= decision.expires_us:
         return Receipt(status="late", stored="late", learns=False)
-    return Receipt(status="ok", stored="ok", learns=decision.is_fresh)
+    return Receipt(status="ok", stored="ok", learns=True)

@@ -30,8 +30,7 @@ _REWARDS = (
     "SELECT a.params_json, r.reward FROM rewards r JOIN groups g ON g.id = r.group_id "
     "JOIN decisions d ON d.decision_id = r.decision_id "
     "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
-    "WHERE g.system = ? AND g.kind = 'beta' AND r.status = 'ok' AND d.fresh = 1 AND r.seq <= ? "
-    "ORDER BY r.seq"
+    "WHERE g.system = ? AND g.kind = 'beta' AND r.status = 'ok' AND r.seq <= ? ORDER BY r.seq"
 )
 
 

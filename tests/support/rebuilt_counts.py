@@ -4,12 +4,12 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 
 
 def rebuilt(store: RuntimeStore, group_id: int) -> dict[str, tuple[float, float]]:
-    """Return each arm's counts as base plus the fold of its fresh decisions' ``ok`` rewards."""
+    """Return each arm's counts as base plus the fold of its ``ok`` rewards."""
     rows = store.fetch(
         "SELECT a.arm_id, sum(r.reward), sum(1.0 - r.reward) FROM rewards r "
         "JOIN decisions d ON d.decision_id = r.decision_id "
         "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
-        "WHERE r.status = 'ok' AND d.fresh = 1 AND r.group_id = ? AND r.seq > a.base_seq "
+        "WHERE r.status = 'ok' AND r.group_id = ? AND r.seq > a.base_seq "
         "GROUP BY a.group_id, a.arm_id",
         (group_id,),
     )

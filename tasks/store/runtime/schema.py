@@ -1,11 +1,11 @@
 """Tables of the runtime state.
 
 A *group* is one system and one agent type: it shares its arms and its posterior. ``arms.alpha`` and
-``beta`` are ``base_alpha`` and ``base_beta`` plus the sum over the ``ok`` rewards of fresh decisions
-after ``base_seq``, at every moment; the base is the prior, until a drift alarm moves it.
+``beta`` are ``base_alpha`` and ``base_beta`` plus the sum over the ``ok`` rewards after
+``base_seq``, at every moment; the base is the prior, until a drift alarm moves it.
 ``policies`` keeps every version of the propensities, so that a decision needs to name its version
-only. ``exports`` holds the ranges that went to parquet, each written down before its files. Fresh
-decisions (``fresh``) drew their arm; the others repeat the arm that a user or a session has. ``cost`` is what a request of the arm is said to cost,
+only. ``exports`` holds the ranges that went to parquet, each written down before its files. ``fresh``
+decisions drew their arm; the others repeat the arm that a user or a session has. ``cost`` is what a request of the arm is said to cost,
 ``costs`` the sum of ``n_costs`` that came with rewards; ``state_json`` holds what contextual arms had learned after
 the reward ``state_seq``, so that a process need not begin at the first, and what a night knew. A row of ``guards`` watches a
 promotion since the policy version ``since``; ``steps_json`` are the shares of its ramp that are left.

@@ -203,8 +203,7 @@ def requests_after(
     return store.fetch(
         "SELECT r.seq, d.arm_id, d.user_id, d.context_json, r.reward FROM rewards r "
         "JOIN decisions d ON d.decision_id = r.decision_id "
-        "WHERE r.group_id = ? AND r.status = 'ok' AND d.fresh = 1 AND r.seq > ? "
-        "ORDER BY r.seq LIMIT 10000",
+        "WHERE r.group_id = ? AND r.status = 'ok' AND r.seq > ? ORDER BY r.seq LIMIT 10000",
         (group_id, seq),
     )
 

@@ -135,26 +135,23 @@ def take_reward(
         absent = Reward(decision_id=new.decision_id)
         take_reward(connection, system, absent, missing, row[2] - 1)
         row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
-    decision = (
-        OpenDecision(expires_us=row[2], reward=row[3], is_fresh=bool(row[7])) if known else None
-    )
+    decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
     receipt = receive(value, decision, now)
     if receipt.stored is not None:
         group_id = row[0] if known else None
         connection.execute(
             _REWARD, (new.decision_id, group_id, value, receipt.stored, now, new.details_json)
         )
-    if receipt.stored != "ok":
-        return receipt, None
-    group_id, arm_id = row[0], row[1]
-    if new.cost is not None:
-        connection.execute(_COST, (new.cost, group_id, arm_id))
     if not receipt.learns:
         return receipt, None
+    group_id, arm_id = row[0], row[1]
     connection.execute(_LEARN, (value, 1.0 - value, group_id, arm_id))
+    if new.cost is not None:
+        connection.execute(_COST, (new.cost, group_id, arm_id))
     connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
+    # A unit that kept its arm is no new observation.
     rate = settings.get("rewards_per_false_alarm")
-    if rate is None:
+    if rate is None or not row[7]:
         return receipt, None
     alarm = _watched(connection, group_id, arm_id, value, rewards_per_false_alarm=rate)
     if alarm is not None:

@@ -191,7 +191,7 @@ rewards (seq): One reward as it arrived; duplicates are dropped.
 8 | seq         | i64  |        | number in the runtime state
 3 | decision_id | text |        | at most one `ok` or `late` row each
 4 | reward      | f64  | [0, 1] |
-5 | status      | text |        | ok (in time), late, conflict or orphan
+5 | status      | text |        | ok (the posterior learned from it), late, conflict or orphan
 6 | received_at | ts   |        |
 7 | delay_s     | f64  | s      | since the decision
 """)
