@@ -115,10 +115,9 @@ def verdict_of(result: RunResult) -> Verdict:
         )
     if lack := result.facts.get(LACK_TAG):
         sentence += f" The champion was not compared: {lack}."
-        next_step = (
-            "Let `search_space` hold the champion's values, then run `convergence optimize` again."
-        )
-        command = None
+        if kind != "untested":
+            command = None
+            next_step = "Let `search_space` hold the champion's values, then run `convergence optimize` again."
     if is_offline(result) and kind not in {"nothing", "untested"}:
         next_step, command = AFTER_OFFLINE, None
     return Verdict(kind=kind, sentence=sentence, next_step=next_step, command=command)
@@ -356,17 +355,20 @@ def _same(result: RunResult, subject: str) -> Advice:
 
 def _untested(result: RunResult) -> Advice:
     again, resume = "then run `convergence optimize` again.", f"convergence resume {result.label}"
-    if result.baseline is None and not result.has_defaults:
+    rival, stays = "defaults", ""
+    if result.champion is not None:
+        rival, stays = "champion", " The champion stays."
+    elif result.baseline is None and not result.has_defaults:
         write = "Write your current values as `default:` of the parameters in `search_space`"
         return "No comparison: the configuration file sets no defaults.", f"{write}, {again}", None
-    if result.baseline is None:
+    elif result.baseline is None:
         sentence = "No comparison: the run did not evaluate the defaults."
         return sentence, "Raise the limit that stopped the run, then resume:", resume
     if result.n_holdout_cases == 0:
-        sentence = "Not tested on unseen cases: the run held none out."
+        sentence = f"Not tested on unseen cases: the run held none out.{stays}"
         return sentence, f"Set `evaluation.test_cases.holdout`, for example to 0.3, {again}", None
     return (
-        "No comparison with the defaults: no held-out case has a reward for both.",
+        f"No comparison with the {rival}: no held-out case has a reward for both.{stays}",
         "Raise the limit that stopped the run, or fix the failures below, then resume:",
         resume,
     )

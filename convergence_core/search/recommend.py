@@ -8,7 +8,6 @@ upward by selection; ``mean_interval`` and ``paired_difference`` are for cells e
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -62,8 +61,8 @@ class Recommendation:
     ranking: tuple[Ranked, ...]
     """All candidates with a reward: the defaults if they have the reward of the next one on each of its
     cases, and no candidate has more on another; then the probably feasible by cautious estimate, of equal ones the oldest first, those last whose
-    rewards the surrogate had no row for (they are in no posterior), or that lack no fewer rewards than they have on
-    cases that others answered; followed by the others by decreasing probability of being feasible."""
+    rewards the surrogate had no row for, followed by the others by decreasing probability of being
+    feasible."""
     lead: "Lead | None" = None
     """Lead over the requested rival; ``None`` without a rival or without its reward."""
 
@@ -136,7 +135,7 @@ def recommend(
     posterior = fitted.posterior(candidates)
     worth = posterior if surrogate.price is None else fitted.worth(candidates)
     cautious, _ = worth.interval(CAUTIOUS_LEVEL)
-    is_unread = (posterior.rows < 0) | _lacking(members)
+    is_unread = posterior.rows < 0  # beyond the surrogate's rows: its rewards are in no posterior
     feasible = _feasible(goals, members)
     ranks, defaults = _ranks(cautious), surrogate.space.baseline() or {}
     moves = [not same_params(candidate.params, defaults) for candidate in candidates]
@@ -184,16 +183,6 @@ def _ranks(estimates: np.ndarray) -> np.ndarray:
     ranks = np.empty(len(order), dtype=np.intp)
     ranks[order] = np.cumsum(falls)
     return ranks
-
-
-def _lacking(members: Sequence[Member]) -> np.ndarray:
-    """Return who lacks no fewer rewards than it has, on cases on which others have one, (n,)."""
-    n_of_case = Counter(case for member in members for case in member.case_ids)
-    lacked = [
-        sum(n_of_case[case] > (case in member.case_ids) for case, _ in member.missing)
-        for member in members
-    ]
-    return np.array([n >= member.n for n, member in zip(lacked, members, strict=True)])
 
 
 def _defaults_first(

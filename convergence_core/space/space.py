@@ -5,7 +5,6 @@ door through which points become candidates: it drops inactive parameters, clips
 rounds, so points that mean the same have one ``candidate_id``.
 """
 
-import copy
 import difflib
 import itertools
 import math
@@ -40,10 +39,8 @@ RARE = 100
 """One of so many combinations keeps the constraints where points are walked, not drawn."""
 MAX_TRIES = 10_000
 """Draws before a space whose constraints refuse them all counts as empty."""
-N_PROBES = 1_000
-"""Points that tell whether constraints leave enough of a space too large to count to draw from it."""
-ENOUGH = 5
-"""Of them so many keep the constraints where points are drawn; else they are found step by step."""
+N_PROBES = 2_000
+"""Points of which one keeps the constraints where points are drawn; else they are found step by step."""
 MAX_CORNERS = 1_024
 """Corners of the space that are tried as beginnings of a chain."""
 N_SWEEPS = 6
@@ -171,7 +168,7 @@ class Space:
                 point = self.complete({}, rng)
                 if self.satisfied(point):
                     return point
-        points = self._starts(rng) if self.size() is None else list(self.points())
+        points = self._starts() if self.size() is None else list(self.points())
         if points:
             point = dict(points[int(rng.integers(len(points)))])
             return self._chained(point, rng) if self.size() is None else point
@@ -281,16 +278,16 @@ class Space:
         """Return whether so few points keep the constraints that drawing would seldom hit one."""
         size = self.size()
         if size is None:
-            return len(self._probes()) < ENOUGH
+            return not self._probes()
         return size * RARE < math.prod(p.n_values or 1 for p in self.parameters.values())
 
     def _probes(self) -> tuple[Params, ...]:
         """Return the first of many points, spread over the space, that keep the constraints."""
         if "probes" not in self._few:
-            self._few["probes"] = self._spread(N_PROBES, ENOUGH)
+            self._few["probes"] = self._spread(N_PROBES, 1)
         return self._few["probes"]
 
-    def _starts(self, rng: np.random.Generator) -> tuple[Params, ...]:
+    def _starts(self) -> tuple[Params, ...]:
         """Return points that keep the constraints: spread ones, defaults, the middle, and corners."""
         if "starts" not in self._few:
             n = len(self.parameters)
@@ -299,25 +296,31 @@ class Space:
             known = [self._defaults() or self._at((0.5,) * n), *map(self._at, places)]
             kept = (*self._probes(), *filter(self.satisfied, known))
             starts = kept or self._spread(MAX_TRIES, 1)
-            self._refuse_stuck(starts, copy.deepcopy(rng))
+            self._refuse_stuck(starts)
             self._few["starts"] = starts
         return self._few["starts"]
 
-    def _refuse_stuck(self, starts: Sequence[Params], rng: np.random.Generator) -> None:
+    def _refuse_stuck(self, starts: Sequence[Params]) -> None:
         """Refuse constraints such as ``a + b == 1`` of free numbers, which no draw ever meets.
 
         Raises:
-            ConfigurationError: a number without a step moves in no chain.
+            ConfigurationError: no start keeps the constraints when such a number changes a little.
         """
-        ends = [(start, self._chained(dict(start), rng)) for start in (*starts[:4], *starts[:4])]
         for name, parameter in self.parameters.items():
-            pairs = [(a[name], b[name]) for a, b in ends if name in a and name in b]
-            if (
-                isinstance(parameter, Float)
-                and not parameter.step
-                and pairs
-                and all(a == b for a, b in pairs)
-            ):
+            if not isinstance(parameter, Float) or parameter.n_values is not None:
+                continue
+            known = [start for start in starts if name in start]
+            units = [parameter.to_unit(start[name]) for start in known]
+            moves = (
+                self.satisfied(
+                    {**start, name: parameter.from_unit(min(1.0, max(0.0, u + sign * d)))}
+                )
+                for start, u in zip(known, units, strict=True)
+                for d in (1e-2, 1e-4, 1e-6)
+                for sign in (-1.0, 1.0)
+                if 0.0 <= u + sign * d <= 1.0
+            )
+            if known and not any(moves):
                 raise ConfigurationError.of(
                     "search_space.constraints",
                     f"must leave more than single values to `{name}`, a number without a `step`",
@@ -328,7 +331,7 @@ class Space:
         """Return the first n that keep the constraints, of so many points of a Kronecker sequence."""
         n_dims = len(self.parameters)
         shifts = 2.0 ** (np.arange(1, n_dims + 1) / (n_dims + 1))
-        points = (self._at((i * shifts) % 1.0) for i in range(n_points))
+        points = (self._at((i * shifts) % 1.0) for i in range(1, n_points + 1))
         return tuple(itertools.islice(filter(self.satisfied, points), n))
 
     def _at(self, units: Iterable[float]) -> Params:

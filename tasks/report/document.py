@@ -340,7 +340,11 @@ def _configuration(result: RunResult) -> list[Block]:
     }
     names = dict.fromkeys(candidate.params)
     for title, report in result.rivals.items():
-        is_kept = result.winner is not None and report.candidate_id == result.winner.candidate_id
+        is_kept = (
+            result.met_champion
+            and result.winner is not None
+            and report.candidate_id == result.winner.candidate_id
+        )
         columns[f"{title} (recommended)" if is_kept else title] = partial(_value, report.params)
         names |= dict.fromkeys(report.params)
     name = "recommended configuration" if result.is_recommended else "configuration found"

@@ -21,6 +21,7 @@ from convergence_core.records import (
     sha256_hex,
 )
 from convergence_core.result import Estimate, GateReport, RunResult
+from convergence_core.result.run_result import LACK_TAG
 from convergence_core.result.verdict import is_recommended, kind_of, outcome_of
 from convergence_core.search.final_look import describe_shortage, final_status, finalists
 from convergence_core.search.recommend import Recommendation
@@ -197,11 +198,15 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     )
     final = Final.of(trials, loaded.cases, study.confidence_level)
     candidate, gate, kept, look = _judged(run, recommendation, final)
-    _publish(run, recommendation, final, recommended=kept or candidate)
+    met_champion = LACK_TAG not in run.record.tags
+    _publish(run, recommendation, final, recommended=(kept or candidate) if met_champion else None)
     result = collect(run, recommendation, status=status, reason=reason, final=final)
-    if kept is not None:
-        stays = result.champion or result.baseline
+    stays = result.champion if champion_of_run(run) else result.baseline
+    if kept is not None and stays is not None:
         result = replace(result, winner=stays, challenger=result.winner)
+    elif kept is not None:
+        lack = {LACK_TAG: "no case has a reward for both"}
+        result = replace(result, facts={**result.facts, **lack})
     if look is not None and gate is not None:
         result = replace(result, gate=gate, difference=_one_difference(result.difference, gate))
         is_adopted = record_verdict(run, result, gate, look)
@@ -254,8 +259,9 @@ def _judged(
         is_champion=champion is not None,
         n_looks=n_looks,
     )
-    if gate is None:
-        return candidate, None, None, look
+    if gate is None:  # what was not compared with the champion replaces it no more than what lost
+        is_other = champion is not None and champion.candidate_id != candidate.candidate_id
+        return candidate, None, champion if is_other else None, look
     if gate.opponent == "champion":
         gate = replace(gate, champion_id=run.record.tags.get(ID_TAG))
     kind = kind_of(

@@ -261,3 +261,11 @@ def test_what_does_not_beat_the_champion_is_offered_and_not_handed_over(tmp_path
     assert "champion (recommended)" in report
     assert champion.holdout is not None
     assert number_text.reward(champion.holdout.mean) in report
+    config = tmp_path / "optimization.yaml"
+    text = config.read_text(encoding="utf-8")
+    assert "holdout: 0.5" in text
+    config.write_text(text.replace("holdout: 0.5", "holdout: 0"), encoding="utf-8")
+    untested = Finished("nothing", tmp_path, search(config).label).result
+    assert "The champion stays." in verdict_of(untested).sentence
+    assert (untested.winner, untested.gate) == (untested.champion, None)
+    assert untested.challenger is not None

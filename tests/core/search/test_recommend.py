@@ -61,25 +61,6 @@ def test_proof_wins_over_luck():
     assert best.ranking[0].n_cells == 20
 
 
-@pytest.mark.parametrize(("n_lacking", "winner"), [(3, "whole"), (2, "whole"), (0, "lucky")])
-def test_a_candidate_that_lacks_what_others_have_does_not_win_by_the_rest(n_lacking, winner):
-    known = archive(
-        {"whole": cases([0.9] * 4), "lucky": {f"c{j}": 1.0 for j in range(n_lacking, 4)}}
-    )
-    lacking = frozenset((f"c{j}", 0) for j in range(n_lacking))
-    lucky = replace(known.members["lucky"], missing=lacking)
-    best = chosen(Archive({**known.members, "lucky": lucky}))
-    assert best.candidate_id == winner
-    assert {row.candidate_id for row in best.ranking} == {"whole", "lucky"}
-
-
-def test_a_case_that_no_one_could_measure_is_held_against_no_one():
-    known = archive({"whole": {"c0": 0.9}, "better": {"c0": 1.0}})
-    lacking = frozenset((f"c{j}", 0) for j in range(1, 4))
-    better = replace(known.members["better"], missing=lacking)
-    assert chosen(Archive({**known.members, "better": better})).candidate_id == "better"
-
-
 def test_the_ranking_holds_everyone_with_a_reward_best_first():
     evidence, _ = two_way(np.random.default_rng(2), n_members=15, n_cases=8, share=0.5)
     silent = Member(candidate=candidate("silent"), generation=0)

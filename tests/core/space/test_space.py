@@ -374,7 +374,7 @@ def test_rare_points_of_a_space_too_large_to_count_are_found_by_few_draws(space,
 
 def test_draws_of_a_simplex_are_uniform():
     """Of a uniform point under the simplex each share has mean 1 / (n + 1) and is Beta(1, n)."""
-    n, n_draws = 6, 240
+    n, n_draws = 6, 400
     space = shares(n, f"{total(n)} <= 1")
     g = rng(1)
     drawn = np.array([[float(v) for v in space.sample(g).values()] for _ in range(n_draws)])
