@@ -153,7 +153,7 @@ class Reward:
     """User whom the decision served; ``None`` for the user in the decision."""
     decision_id: Name | None
     """``None`` if a default arm served."""
-    reward: Outcome | None = None
+    reward: Score | None = None
     """In [0, 1]; true is 1, here and in signals and scores."""
     signals: Annotated[Mapping[str, Outcome], AfterValidator(storable)] | None = None
     """Measured numbers, by the names of the system's `reward_metrics`, in [0, 1], and `guardrails`."""
