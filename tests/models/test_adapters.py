@@ -142,7 +142,7 @@ BROKEN: dict[str, tuple[dict[str, Any], Callable[[Path], object], str]] = {
     "half a file": ({}, lambda folder: cut(folder, 0.5), "cannot be read"),
     "empty file": ({}, lambda folder: cut(folder, 0), "cannot be read"),
     "no weights": ({}, lambda folder: drop(folder, ""), "holds no weights"),
-    "rank 0": ({"rank": 0}, lambda _: None, "must be (r, 32) and (64, r) with a rank r of at least 1"),
+    "rank 0": ({"rank": 0}, lambda _: None, "with a rank r of at least 1"),
     "no B": ({}, lambda folder: drop(folder, "q_proj.lora_B"), "lacks a matrix of"),
     "other width": ({"width": 16}, lambda _: None, "belongs to another model: the matrices of"),
     "other kind": ({"peft_type": "IA3"}, lambda _: None, "a wrong `peft_type`, \"IA3\": Input should be 'LORA'"),
