@@ -210,7 +210,7 @@ class Breaker:
 
         Args:
             is_success: whether the request was dealt with; a 429 only says that somebody is there.
-            is_control: whether it was asked as a probe, after others had failed.
+            is_control: whether the request was a control: it repeats one that was answered before.
         """
         if self.state == "dead":
             return False

@@ -277,6 +277,16 @@ class RunResult:
         return self.challenger is None and self.met_champion
 
     @property
+    def roles(self) -> dict[str, CandidateReport]:
+        """Role → configuration: recommended, found (if that is another) and default."""
+        reports = {
+            "recommended": self.winner if self.met_champion else None,
+            "found": None if self.is_recommended else self.best,
+            "default": self.baseline,
+        }
+        return {role: report for role, report in reports.items() if report is not None}
+
+    @property
     def rivals(self) -> dict[str, CandidateReport]:
         """Name → configuration that the search's best is compared with: defaults and champion."""
         reports = {"default": self.baseline, "champion": self.champion}

@@ -260,7 +260,7 @@ class Calls:
         return None
 
     def _control(self, call: PendingCall) -> PendingCall | None:
-        """Return what is asked in a probe's place: a request that was answered before, if there is one."""
+        """Return the control that replaces a probe: a request that was answered before, or ``None``."""
         limiter, now_us = call.limiter, self.now_us()
         answered = self._answered.get(limiter)
         if limiter is None or not limiter.is_probing or answered is None:

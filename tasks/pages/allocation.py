@@ -55,11 +55,8 @@ def tags_of(source: PageSource, record: RunRecord) -> dict[str, list[str]]:
     result, runtime = source.result(record), source.runtime()
     tags: dict[str, list[str]] = {}
     if result is not None:
-        special = {"recommended": result.winner, "found": result.challenger,
-                   "default": result.baseline}  # fmt: skip
-        for name, report in special.items():
-            if report is not None:
-                tags.setdefault(report.candidate_id, []).append(name)
+        for role, report in result.roles.items():
+            tags.setdefault(report.candidate_id, []).append(role)
     champion = None if runtime is None else champion_of(runtime, record.name)
     if champion is not None:
         tags.setdefault(champion.candidate_id, []).append("champion")

@@ -323,16 +323,11 @@ def constraint_reason(
 
 def special(result: RunResult, candidate_id: str) -> str:
     """Return in brackets what the name of a special candidate does not say."""
-    reports = {
-        "recommended": result.winner if result.met_champion else None,
-        "found": None if result.is_recommended else result.best,
-        "default": result.baseline,
-        "champion": result.champion,
-    }
+    reports = result.roles | ({} if result.champion is None else {"champion": result.champion})
     marks = [
         name
         for name, report in reports.items()
-        if report and report.candidate_id == candidate_id
+        if report.candidate_id == candidate_id
         if name != DEFAULT_NAME or not report.label.endswith((DEFAULT_NAME, "defaults"))
     ]
     return f" ({', '.join(marks)})" if marks else ""

@@ -217,7 +217,7 @@ def chosen_model(api: ApiConfig, params: Params) -> str:
 def _body_of(
     response: httpx.Response, *, is_text_allowed: bool, check_bill: Callable[[Any], object]
 ) -> Json:
-    """Return the JSON of an answer; a text is one where no field of JSON is asked for.
+    """Return the JSON of an answer; plain text is an answer if the target reads no field of it.
 
     Args:
         response: read to its end.

@@ -1,7 +1,7 @@
 """Runs as runs of MLflow and of Weights & Biases.
 
-A run that is resumed goes on in the same run there: MLflow's has the tag ``convergence.run_id``, that
-of Weights & Biases the id of the run here in small letters.
+A resumed run continues its tracker's run: MLflow finds it by the tag ``convergence.run_id``, Weights &
+Biases by the run's id in small letters.
 """
 
 import contextlib

@@ -24,7 +24,7 @@ MAX_TOKENS: Final = 128
 
 Messages = tuple[dict[str, str], ...]
 PROBE: Final[Messages] = ({"role": "user", "content": "Hello"},)
-"""What the model is asked once with an adapter."""
+"""Prompt of the one request that checks whether the model answers with an adapter."""
 
 
 def request_of(messages: Messages, sampling: Mapping[str, Json]) -> ChatRequest:
