@@ -593,9 +593,18 @@ def test_similarity_compares_json_with_its_text_by_value(result, expected):
     assert value_of({"type": "similarity"}, result, expected) == 1.0
 
 
-@pytest.mark.parametrize("kind", ["similarity", "bleu", "rouge"])
 @pytest.mark.parametrize("result", [["a", "b"], '["a", "b"]', "b"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "similarity",
+        pytest.param("bleu", marks=pytest.mark.slow),
+        pytest.param("rouge", marks=pytest.mark.slow),
+    ],
+)
 def test_a_likeness_is_the_best_of_the_whole_list_and_its_items(kind, result):
+    if kind != "similarity":
+        pytest.importorskip({"bleu": "sacrebleu", "rouge": "rouge_score"}[kind])
     assert value_of({"type": kind, "expected_field": "x"}, result, {"x": ["a", "b"]}) == 1.0
 
 
