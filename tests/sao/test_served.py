@@ -15,8 +15,8 @@ from convergence_core.judges.texts import jaccard, word_set
 from convergence_core.judges.trust import LEAST_TRUST
 from tasks.sao.factory import shipped_personas
 from tasks.store.tables.parquet_store import ParquetStore
+from tests.core.sao.test_filters import edited, prompt
 from tests.sao.mixin import write
-from tests.sao.test_filters import edited, prompt
 from tests.support.planted_server import PlantedWorld, planted_server
 from tests.support.preferring_runs import (
     STORE,

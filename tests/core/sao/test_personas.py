@@ -8,7 +8,7 @@ import yaml
 from convergence_core.judges.texts import jaccard, word_set
 from convergence_core.sao.personas import FACTORS, Grammar, Persona
 
-FILE = Path(__file__).parents[2] / "data/personas/factors.yaml"
+FILE = Path(__file__).parents[3] / "data/personas/factors.yaml"
 GRAMMAR = Grammar.from_mapping(yaml.safe_load(FILE.read_text(encoding="utf-8")))
 
 
