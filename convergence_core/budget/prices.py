@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from convergence_core.config.evaluation import LLM_PROVIDERS
 from convergence_core.config.models import PriceConfig
 from convergence_core.records import Usage
 
@@ -25,10 +26,14 @@ _MTOK = 1_000_000
 _DATED = re.compile(r"([-@](20\d\d-?[01]\d-?[0-3]\d)|-latest)$")
 """Suffix of a snapshot, which costs what its model costs unless the table lists it."""
 _CLOSED = ("openai", "anthropic", "gemini")
-"""Providers of proprietary models: behind a gateway, the model's name alone identifies them. Open
-models cost what their host charges."""
+"""Providers of proprietary models, whose names identify them at a known gateway. Open models cost
+what their host charges."""
 _HOSTS = {
+    "api.openai.com": "openai",
     "openai.azure.com": "azure",
+    "openai.azure.us": "azure",
+    "cognitiveservices.azure.com": "azure",
+    "services.ai.azure.com": "azure",
     "api.groq.com": "groq",
     "generativelanguage.googleapis.com": "gemini",
     "api.anthropic.com": "anthropic",
@@ -36,8 +41,8 @@ _HOSTS = {
     "api.mistral.ai": "mistral",
     "openrouter.ai": "openrouter",
 }
-_GATEWAYS = ("openai", "openrouter")
-"""Providers that resell other models; ``openai`` is the protocol of many."""
+COMPATIBLE = "-compatible"
+"""Suffix of a kind at another host than its provider's, whose prices no table knows."""
 _SELLERS = {"google": "gemini"}
 """Prefix that gateways put before a model → provider in the table."""
 
@@ -238,7 +243,7 @@ class PriceTable:
     def _override(self, provider: str, model: str | None) -> Price | None:
         if model is None:
             return self.overrides.get(provider) if provider in PER_REQUEST else None
-        for name in (f"{provider}/{model}", *self._names(model)):
+        for name in (f"{provider.removesuffix(COMPATIBLE)}/{model}", *self._names(model)):
             if name in self.overrides:
                 return self.overrides[name]
         return self.overrides.get(provider) if provider in PER_REQUEST else None
@@ -249,11 +254,12 @@ class PriceTable:
         prefix, _, rest = model.partition("/")
         prefix = _SELLERS.get(prefix, prefix)
         providers = [provider]
-        # On OpenRouter, the host sets the price of an open model, which no table knows.
-        if rest and prefix in self.entries and (provider != "openrouter" or prefix in _CLOSED):
+        # Of a gateway, the host sets the price of an open model, which no table knows.
+        is_gateway = provider == "openrouter" or provider.endswith(COMPATIBLE)
+        if rest and prefix in self.entries and (prefix in _CLOSED or not is_gateway):
             providers.append(prefix)
-        if provider in _GATEWAYS:
-            providers += [other for other in _CLOSED if other != provider]
+        if provider == "openrouter":
+            providers += _CLOSED
         for name in self._names(model):
             for known in providers:
                 if name in self.entries.get(known, ()):
@@ -276,14 +282,17 @@ class PriceTable:
 def provider_of(kind: str, endpoint: str | None) -> str:
     """Return under which provider a table lists what an endpoint serves.
 
-    ``openai`` is the protocol of many: their host tells who they are. An unknown host keeps the
-    name of its kind.
+    The kind of a chat is a protocol that many servers speak: their host tells who they are. An
+    unknown host is ``KIND-compatible``: the names of its models may be anyone's, so a table prices
+    only those with a seller before them, as gateways write (``openai/gpt-4o-mini``).
     """
-    host = (urlsplit(endpoint).hostname or "") if endpoint and kind == "openai" else ""
+    if endpoint is None or kind not in LLM_PROVIDERS:
+        return kind
+    host = urlsplit(endpoint).hostname or ""
     for known, provider in _HOSTS.items():
         if host == known or host.endswith("." + known):
             return provider
-    return kind
+    return f"{kind}{COMPATIBLE}"
 
 
 def _times(tokens: int | None, usd: float | None) -> float | None:

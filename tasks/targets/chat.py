@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from convergence_core.budget.bounds import prompt_bound
-from convergence_core.budget.prices import CONFIGURED, PriceTable, provider_of
+from convergence_core.budget.prices import COMPATIBLE, CONFIGURED, PriceTable, provider_of
 from convergence_core.budget.usage import (
     is_priced_apart,
     may_exceed_tables,
@@ -23,7 +23,7 @@ from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings
 from tasks.http.request_templates import Values
 from tasks.json_values import as_text
-from tasks.providers import ENDPOINTS, make_chat
+from tasks.providers import make_chat
 from tasks.providers.answers import ChatCompletion, mappings
 from tasks.providers.chat import ChatSettings, Provider, check_refused
 from tasks.providers.fields import REQUEST_FIELDS, Mapped, n_answers, output_limit
@@ -337,12 +337,10 @@ class ChatTarget:
         compatible server may name any model, so there it prices no request whose own model has no price.
         """
         prices, answered = self._prices, completion.model
-        billed_by, base_url = self._billing_provider(params), self._chat(params).base_url
-        model = requested
+        billed_by, model = self._billing_provider(params), requested
         if answered is not None and prices.find(billed_by, answered) is not None:
             versions = [prices.version_of(billed_by, name) for name in (requested, answered)]
-            is_its_own = billed_by != "openai" or base_url == ENDPOINTS["openai"]
-            is_known = versions[0] is not None or is_its_own
+            is_known = versions[0] is not None or not billed_by.endswith(COMPATIBLE)
             if versions[1] == CONFIGURED or (versions[0] != CONFIGURED and is_known):
                 model = answered
         return prices.settled(

@@ -41,7 +41,8 @@ def test_an_answer_comes_in_pieces_and_is_logged_with_all_that_is_known(chats):
 
     served = Price(input=1e6, output=2e6)
     prices = PriceTable(
-        version="1", entries={"openai": {"m": Price(input=0, output=0), "served": served}}
+        version="1",
+        entries={"openai-compatible": {"m": Price(input=0, output=0), "served": served}},
     )
     conversation, (pieces, logged) = chats.run(use, prices=prices)
     assert pieces == ["2:", " Hi?"]
@@ -278,7 +279,7 @@ def test_an_unknown_role_is_refused_with_the_known_ones(chats):
 def test_a_long_conversation_keeps_within_the_models_context(chats):
     prices = PriceTable(
         version="1",
-        entries={"openai": {"m": Price(input=1.0, output=1.0, context_tokens=400)}},
+        entries={"openai-compatible": {"m": Price(input=1.0, output=1.0, context_tokens=400)}},
     )
 
     async def use(chat):

@@ -29,7 +29,10 @@ from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_ve
 CASE = Case(case_id="a", input={"q": "Capital of France?"}, expected={"text": "Paris", "label": 9})
 LLM_CONFIG = LlmConfig(model="openai/j", temperature=None, max_tokens=300, timeout_seconds=5)
 PRICES = PriceTable.from_mapping(
-    {"version": "2026-01-02", "providers": {"openai": {"j": {"input": 1.0, "output": 4.0}}}}
+    {
+        "version": "2026-01-02",
+        "providers": {"openai-compatible": {"j": {"input": 1.0, "output": 4.0}}},
+    }
 )
 RUBRIC = "Correct and brief."
 CHAMPION: Params = {"k": 2}

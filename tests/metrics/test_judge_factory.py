@@ -27,7 +27,10 @@ from tests.support.http_server import LoopbackServer, chat_answer
 from tests.support.store_rows import RUN, generation_tables, run_record
 
 PRICES = PriceTable.from_mapping(
-    {"version": "2026-01-02", "providers": {"openai": {"j": {"input": 1.0, "output": 4.0}}}}
+    {
+        "version": "2026-01-02",
+        "providers": {"openai-compatible": {"j": {"input": 1.0, "output": 4.0}}},
+    }
 )
 CASE = Case(case_id="a", input="q", expected="e")
 LLM = {"model": "openai/j", "endpoint": "http://127.0.0.1:1/v1", "temperature": 0.7}

@@ -130,7 +130,7 @@ def test_an_azure_judge_is_asked_by_the_version_of_its_endpoint():
 )
 def test_a_tier_that_is_asked_for_is_priced_as_that_of_an_answer(settings, is_bounded, is_priced):
     prices = PriceTable.from_mapping(
-        {"version": "v", "providers": {"openai": {"m": {"input": 1, "output": 4}}}}
+        {"version": "v", "providers": {"openai-compatible": {"m": {"input": 1, "output": 4}}}}
     )
     with LoopbackServer(lambda _: chat_answer("hello")) as server:
         llm = make_llm(LlmConfig(model="m", endpoint=server.url), Secrets({}))

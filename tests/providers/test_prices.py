@@ -24,13 +24,13 @@ PRICES = PriceTable.from_mapping(
     {
         "version": "2026-01-01",
         "providers": {
-            "openai": {
+            "openai-compatible": {
                 "m": {"input": 2, "output": 8, "cached_input": 0.5, "max_output_tokens": 1000},
                 "served": {"input": 1, "output": 4},
             },
-            "azure": {"m": {"input": 3, "output": 9}},
-            "groq": {"m": {"input": 0.1, "output": 0.2}},
-            "gemini": {"m": {"input": 0.3, "output": 2.5, "cached_input": 0.03}},
+            "azure-compatible": {"m": {"input": 3, "output": 9}},
+            "groq-compatible": {"m": {"input": 0.1, "output": 0.2}},
+            "gemini-compatible": {"m": {"input": 0.3, "output": 2.5, "cached_input": 0.03}},
         },
     }
 )
@@ -123,7 +123,9 @@ def test_the_name_that_a_server_answers_with_gives_an_unpriced_model_no_price():
 
 def test_each_text_of_a_batch_may_fill_the_models_context():
     price = {"input": 1, "output": 0, "context_tokens": 8000}
-    prices = PriceTable.from_mapping({"version": "v", "providers": {"openai": {"e": price}}})
+    prices = PriceTable.from_mapping(
+        {"version": "v", "providers": {"openai-compatible": {"e": price}}}
+    )
     target = target_of(chat_api("http://127.0.0.1:1"), prices=prices)
     body: Any = {"model": "e", "input": ["x" * 9000] * 3}
     assert target.forwarded("embeddings", body).worst.usd == pytest.approx(3 * 8000 / 1e6)
@@ -143,7 +145,7 @@ def test_without_a_known_price_there_is_no_worst_case(more):
 )
 def test_an_answer_of_no_use_is_billed_all_the_same(api, answer):
     billed = fault_of(api, answer, prices=PRICES).billed
-    price = PRICES.find("openai", "m")
+    price = PRICES.find("openai-compatible", "m")
     assert billed is not None
     assert price is not None
     assert billed.usage.total == 10

@@ -211,7 +211,7 @@ BROKEN_CHOICE = {"message": {"content": "hel"}, "finish_reason": "error", **CODE
 def test_an_error_beside_reported_tokens_is_billed(answer):
     request = {"stream": "event-stream" in str(answer.headers)}
     models = {"m": {"input": 1_000_000, "output": 1_000_000}}
-    prices = PriceTable.from_mapping({"version": "v", "providers": {"openai": models}})
+    prices = PriceTable.from_mapping({"version": "v", "providers": {"openai-compatible": models}})
     fault = fault_of(lambda url: chat_api(url, request=request), answer, prices=prices)
     assert (fault.fault, fault.error_type) == ("infrastructure", "http_500")
     assert fault.billed is not None

@@ -61,8 +61,15 @@ class TestFinding:
     def test_closed_models_are_known_behind_a_gateway(self, shipped: PriceTable):
         direct = shipped.find("anthropic", "claude-sonnet-4-5")
         assert direct is not None
-        assert shipped.find("openai", "claude-sonnet-4-5-20250929") == direct
-        assert shipped.find("openai", "anthropic/claude-sonnet-4.5") == direct
+        assert shipped.find("openrouter", "claude-sonnet-4-5-20250929") == direct
+        assert shipped.find("openai-compatible", "anthropic/claude-sonnet-4.5") == direct
+
+    def test_a_table_holds_at_its_providers_own_host_only(self, shipped: PriceTable):
+        assert shipped.find("openai-compatible", "gpt-4o-mini") is None
+        assert shipped.find("anthropic-compatible", "claude-sonnet-4-5") is None
+        assert shipped.find("openai", "claude-sonnet-4-5") is None
+        stated = shipped.with_overrides({"openai/gpt-4o-mini": {"input": 0, "output": 0}})
+        assert stated.cost("openai-compatible", "gpt-4o-mini", CALL) == 0
 
     def test_azure_is_priced_as_openai(self, shipped: PriceTable):
         assert shipped.find("azure", "gpt-4o") == shipped.find("openai", "gpt-4o")
@@ -81,10 +88,10 @@ class TestFinding:
             ("openai", "https://api.openai.com/v1", "openai"),
             ("openai", "https://api.deepseek.com/v1", "deepseek"),
             ("openai", "https://res.openai.azure.com/openai/v1", "azure"),
-            ("openai", "http://localhost:8000/v1", "openai"),
-            ("openai", "https://api.mistral.ai.example.com/v1", "openai"),
+            ("openai", "http://localhost:8000/v1", "openai-compatible"),
+            ("openai", "https://api.mistral.ai.example.com/v1", "openai-compatible"),
             ("openai", None, "openai"),
-            ("groq", "http://localhost:1/v1", "groq"),
+            ("groq", "http://localhost:1/v1", "groq-compatible"),
             ("http", "https://api.mistral.ai/v1", "http"),
         ],
     )
