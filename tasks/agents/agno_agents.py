@@ -19,6 +19,7 @@ from agno.metrics import MessageMetrics
 from agno.models.base import Model
 from agno.models.message import Message
 from agno.models.response import ModelResponse
+from agno.run.cancel import get_cancellation_manager
 from agno.tools import Toolkit
 from agno.tools.function import FunctionCall
 
@@ -34,6 +35,25 @@ os.environ["AGNO_TELEMETRY"] = "false"
 # What goes wrong is in the evaluation's error; the log would stand between the lines of the command.
 for _name in ("agno", "agno-team", "agno-workflow"):
     logging.getLogger(_name).addFilter(lambda _: False)
+
+
+class _LockOfThreads:
+    """A lock for tasks of any event loop, held without an ``await``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._lock.release()
+
+
+# All agents of a process share it, each with a loop of its own: an ``asyncio.Lock`` is bound to the
+# first loop that waits for it, raises in all others, and wakes no task of theirs.
+if hasattr(get_cancellation_manager(), "_async_lock"):
+    get_cancellation_manager()._async_lock = _LockOfThreads()
 
 _THOUGHTS_OF = "model"
 """Key of a message's provider data: the model whose thoughts it holds; no other is sent them."""

@@ -1,9 +1,13 @@
 """Agents of Agno as targets: their model calls under all limits, their tools, and what ends them."""
 
+import asyncio
 import json
 import os
 import signal
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +313,29 @@ def test_a_tool_that_hangs_ends_its_evaluation_and_is_heard_no_more(tmp_path: Pa
     for one in outlived:
         one.join(60)  # one that raised would end this test
         assert not one.is_alive()
+
+
+def test_runs_of_several_loops_wait_for_each_other(monkeypatch: pytest.MonkeyPatch):
+    import_module("tasks.agents.agno_agents")
+    cancellation = import_module("agno.run.cancel")
+
+    # The lock that all runs of a process share is held long enough that others wait for it.
+    def slow_clock() -> float:
+        time.sleep(0.001)
+        return time.monotonic()
+
+    monkeypatch.setattr(cancellation.get_cancellation_manager(), "_clock", slow_clock)
+
+    def begin_and_end(n: int) -> str:
+        async def go() -> str:
+            await cancellation.aregister_run(str(n))
+            await cancellation.acleanup_run(str(n))
+            return "ended"
+
+        return asyncio.run(asyncio.wait_for(go(), 20))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(begin_and_end, range(40))) == ["ended"] * 40
 
 
 def test_a_tool_that_raises_is_told_to_the_model(tmp_path: Path):
