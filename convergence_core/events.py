@@ -123,6 +123,8 @@ class RunOutcome:
     """Kind of the verdict, e.g. ``likely``."""
     sentence: str
     """Verdict in words, with the next step."""
+    title: Literal["recommended", "found"] = "recommended"
+    """What ``params`` are called: ``found``, if a champion could not be compared with them."""
     params: Params | None
     """Recommended parameters; ``None`` if no candidate has a reward."""
     is_default: bool
@@ -130,7 +132,7 @@ class RunOutcome:
     role: Role | None
     """Cells behind both means: ``holdout``, ``fresh`` or ``search``; ``None`` without any."""
     mean: float | None
-    """Mean reward of the recommended parameters, in [0, 1]."""
+    """Mean reward of ``params``, in [0, 1]."""
     interval: tuple[float, float] | None
     """Its interval at ``level``."""
     baseline_mean: float | None

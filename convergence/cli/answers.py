@@ -49,11 +49,12 @@ def show(
     if case:
         _check_named(case, answers)
         answers = tuple(row for row in answers if {row.case_id, row.name} & {*case})
+    recommended = result.roles.get("recommended")
     console.emit(
         {
             "run": result.label,
             "default": None if result.baseline is None else result.baseline.params,
-            "recommended": None if result.winner is None else result.winner.params,
+            "recommended": None if recommended is None else recommended.params,
             "found": None if result.best is None else result.best.params,
             "cases": answers,
             "edits": [] if result.prompts is None else result.prompts.family,

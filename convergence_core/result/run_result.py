@@ -267,7 +267,7 @@ class RunResult:
         return LACK_TAG not in self.facts
 
     @property
-    def title(self) -> str:
+    def title(self) -> Literal["recommended", "found"]:
         """``found``, if a champion could not be compared with what is handed over."""
         return "recommended" if self.met_champion else "found"
 

@@ -186,7 +186,7 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, Advice]:
 
 
 def outcome_of(result: RunResult) -> RunOutcome:
-    """Return recommended parameters and defaults with their means, on the most trustworthy cells."""
+    """Return the parameters handed over and the defaults with their means, on the most trustworthy cells."""
     verdict, winner, baseline = verdict_of(result), result.winner, result.baseline
     role, estimate = (None, None) if winner is None else winner.headline()
     other = None if baseline is None or role is None else baseline.estimate(role)
@@ -194,6 +194,7 @@ def outcome_of(result: RunResult) -> RunOutcome:
     return RunOutcome(
         verdict=verdict.kind,
         sentence=f"{verdict.sentence} {steps}",
+        title=result.title,
         params=None if winner is None else winner.params,
         is_default=winner is not None
         and baseline is not None

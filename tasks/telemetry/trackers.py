@@ -76,15 +76,15 @@ def outcome_numbers(outcome: RunOutcome) -> dict[str, float]:
     """Return the final numbers that are known."""
     return known_numbers(
         {"total_calls": outcome.n_calls, "total_cost_usd": outcome.cost_usd},
-        recommended=(outcome.mean, outcome.interval),
         default=(outcome.baseline_mean, outcome.baseline_interval),
+        **{outcome.title: (outcome.mean, outcome.interval)},
     )
 
 
-def recommended_texts(outcome: RunOutcome) -> dict[str, str]:
-    """Return the recommended settings as texts."""
+def settings_texts(outcome: RunOutcome) -> dict[str, str]:
+    """Return the settings handed over as texts."""
     params = outcome.params or {}
-    return {f"recommended.{name}": as_text(value) for name, value in params.items()}
+    return {f"{outcome.title}.{name}": as_text(value) for name, value in params.items()}
 
 
 class _Tracker(ABC):
@@ -173,7 +173,7 @@ class MlflowRuns(_Tracker):
         tags = {"convergence.reason": event.reason}
         if event.outcome is not None:
             tags["convergence.verdict"] = event.outcome.sentence
-            self._log(outcome_numbers(event.outcome), 0, recommended_texts(event.outcome))
+            self._log(outcome_numbers(event.outcome), 0, settings_texts(event.outcome))
         for name, words in tags.items():
             self._client.set_tag(self._run, name, shortened(words, _MAX_TAG, str))
         self._client.set_terminated(self._run, _STATUS[event.status])
@@ -235,7 +235,7 @@ class WandbRuns(_Tracker):
         summary: dict[str, object] = {"status": event.status, "reason": event.reason}
         if event.outcome is not None:
             summary |= {**outcome_numbers(event.outcome), "verdict": event.outcome.sentence}
-            summary |= recommended_texts(event.outcome)
+            summary |= settings_texts(event.outcome)
         self._run.summary.update(summary)
         self._finish(is_failed=event.status in {"stopped", "failed"})
 

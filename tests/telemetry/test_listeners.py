@@ -24,6 +24,7 @@ from convergence_core.events import (
     RunStarted,
 )
 from convergence_core.result import RunResult
+from convergence_core.result.run_result import LACK_TAG
 from convergence_core.result.verdict import outcome_of, verdict_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load
@@ -37,6 +38,7 @@ from tasks.telemetry.listeners import (
     open_listeners,
     remote_exports,
 )
+from tasks.telemetry.trackers import outcome_numbers, settings_texts
 from tests.docs.test_documents import ROOT, blocks
 from tests.support.configurations import loaded
 from tests.support.optimizations import write_project
@@ -133,6 +135,12 @@ def test_the_outcome_has_both_means_on_the_same_kind_of_cells(tmp_path):
     assert baseline is not None
     assert baseline.holdout is not None
     assert outcome.params == winner.params
+    # A champion that could not be compared leaves nothing recommended, to trackers as in the report.
+    for facts, title in (({}, "recommended"), ({LACK_TAG: "x"}, "found")):
+        told = outcome_of(replace(result, facts={**result.facts, **facts}))
+        assert set(settings_texts(told)) == {f"{title}.{name}" for name in winner.params}
+        assert outcome_numbers(told)[f"{title}_mean"] == outcome.mean
+        assert ("recommended_mean" in outcome_numbers(told)) is (title == "recommended")
     assert (outcome.role, outcome.mean) == ("holdout", winner.holdout.mean)
     assert outcome.interval == (winner.holdout.low, winner.holdout.high)
     assert outcome.baseline_mean == baseline.holdout.mean
