@@ -10,7 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from convergence_core.errors import PolicyBusyError, PolicyCheckpointError, PolicyRequestError
+from convergence_core.errors import (
+    PolicyBusyError,
+    PolicyCheckpointNotFoundError,
+    PolicyRequestError,
+)
 from tasks.store.layout import locked, make_folder, whole_file, writing
 
 N_KEPT: Final = 3
@@ -56,7 +60,7 @@ class CheckpointFiles:
 
         Raises:
             PolicyRequestError: the name is no plain word.
-            PolicyCheckpointError: no checkpoint has it.
+            PolicyCheckpointNotFoundError: no checkpoint has it.
         """
         return _read(self._named(name))
 
@@ -101,6 +105,6 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise PolicyCheckpointError(
+        raise PolicyCheckpointNotFoundError(
             f"a checkpoint must be there, but {path.parent.name}/{path.name} is not. Give a name that was saved"
         ) from None
