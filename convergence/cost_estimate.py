@@ -38,6 +38,7 @@ from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Target
 from convergence_core.records import Case, Params
+from convergence_core.search.samplers import RACING
 from convergence_core.search.schedule import FINAL_SHARE, Schedule
 from tasks.run.adoption import champion_now
 from tasks.run.assembly import schedule_of
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from tasks.inputs.environment import Environment
     from tasks.inputs.loader import Loaded
 
-# Algorithms that evaluate more candidates on fewer cases each, and that thoughts steer.
-RACING: Final = ("thompson", "mab_evolution")
 N_CANDIDATES: Final = 24  # sampled
 N_CASES: Final = 40  # sampled, besides the longest
 N_LONGEST: Final = 4

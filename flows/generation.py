@@ -36,20 +36,23 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
         generation: its number, from 0.
     """
     with attended_generation(run_id):
-        if run_of(run_id).is_due("prompts"):
+        run = run_of(run_id)
+        if run.is_due("prompts"):
             write_prompts(run_id, generation)
-        has_thought = run_of(run_id).is_due("rlp") and bool(think(run_id, generation))
+        has_thought = run.is_due("rlp") and bool(think(run_id, generation))
         plan = sample_candidates(run_id, generation)
-        looked = look_first(run_id, generation)
-        futures = evaluate.map(
-            run_of(run_id).remaining_assignments(plan, looked),
-            run_id=unmapped(run_id),
-            generation=unmapped(generation),
-        )
+        trials = look_first(run_id, generation)
+        rest = run.remaining_assignments(plan, trials)
+        futures = evaluate.map(rest, run_id=unmapped(run_id), generation=unmapped(generation))
         show_progress(run_id)  # which takes a while, in which there is nothing to do but wait
-        trials = quoted([*looked, *futures.result()])
+        trials = [*trials, *futures.result()]
+        while further := run.ask_further(trials):
+            futures = evaluate.map(
+                further, run_id=unmapped(run_id), generation=unmapped(generation)
+            )
+            trials += futures.result()
         if has_thought:
-            score_thought(run_id, generation, trials)
+            score_thought(run_id, generation, quoted(trials))
             show_thought(run_id)
-        learned = learn(run_id, generation, trials)
+        learned = learn(run_id, generation, quoted(trials))
         return save_generation(run_id, generation, quoted(learned))

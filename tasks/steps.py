@@ -74,7 +74,9 @@ def sample_candidates(run_id: str, generation: int) -> Plan:
     plan = run.ask()
     n_candidates = len(plan.assignments)
     run.emit(
-        GenerationStarted(generation=generation, n_candidates=n_candidates, n_cells=plan.n_cells)
+        GenerationStarted(
+            generation=generation, n_candidates=n_candidates, n_cells=run.n_cells_planned
+        )
     )
     return plan
 

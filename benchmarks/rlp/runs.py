@@ -138,7 +138,9 @@ class Setting:
         )
         if not keeps:
             self.rng.bit_generator.state = before
-        return PlannedGeneration(plan=plan, rng_state=self.rng.bit_generator.state)
+        return PlannedGeneration(
+            plan=plan, rng_state=self.rng.bit_generator.state, search=state.search
+        )
 
 
 def evaluate(plan: Plan, reward: Callable[[Params, Cell], float], generation: int) -> list[Trial]:

@@ -96,8 +96,10 @@ class SelectionBias:
         )
 
     def noted(self, memory: Mapping[str, Json], generation: int) -> dict[str, Json]:
-        """Return a sampler's memory with the sums of this generation."""
-        sums = {**_by_generation(memory), generation: self}
+        """Return a sampler's memory with these sums added to those of the generation."""
+        sums = _by_generation(memory)
+        earlier = sums.get(generation, SelectionBias())
+        sums[generation] = SelectionBias(self.cross + earlier.cross, self.square + earlier.square)
         rows: list[Json] = [
             [g, bias_sum.cross, bias_sum.square] for g, bias_sum in sorted(sums.items())
         ]

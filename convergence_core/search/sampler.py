@@ -69,6 +69,10 @@ class AskRequest:
     generation: int
     """Counted from 0."""
     n_generations: int
+    batch: int = 0
+    """Number of the batch within its generation, from 0."""
+    n_batches: int = 1
+    """Batches of the generation; the evidence of each is known before the next is planned."""
     n_candidates: int
     """Population size: maximum number of new candidates."""
     n_cells: int
@@ -123,9 +127,13 @@ class SearchState:
             trials: trials of the generation.
             measures: quantities to tally besides rewards; ``None`` for none.
         """
+        archive = self.archive.tell(trials, self.generation, measures)
+        return SearchState(archive=archive, memory=self.memory).at(self.generation + 1)
+
+    def at(self, generation: int) -> "SearchState":
+        """Return the state with another number of generations."""
         return SearchState(
-            archive=self.archive.tell(trials, self.generation, measures),
-            memory={**self.memory, GENERATION_KEY: self.generation + 1},
+            archive=self.archive, memory={**self.memory, GENERATION_KEY: generation}
         )
 
     @property

@@ -44,11 +44,19 @@ TINY = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGeneration:
-    """Planned generation."""
+    """Planned generation, or one batch of it."""
 
     plan: Plan
     rng_state: Mapping[str, Any]
     """State of the generator after the plan's draws."""
+    search: SearchState
+    """Evidence that it was planned on."""
+    n_told: int = 0
+    """Trials of the generation in that evidence."""
+    batch: int = 0
+    """Number of the batch within the generation, from 0."""
+    n_left: int = 0
+    """Cells of the generation that later batches may ask."""
     is_repair: bool = False
     """Whether it only repeats missing cells, which is evidence but no choice of the sampler."""
 
@@ -222,26 +230,84 @@ class Study:
         """
         repair = self.repair(state)
         if repair is not None:
-            return PlannedGeneration(plan=repair, rng_state=state.rng_state, is_repair=True)
-        rng = np.random.default_rng()  # noqa: TID251 - it goes on where the state's has stopped
-        rng.bit_generator.state = dict(state.rng_state)
-        winners = () if state.next_generation else self.winners
-        plan = self.sampler.ask(
-            state.search,
-            rng,
-            AskRequest(
-                generation=state.next_generation,
-                n_generations=self.schedule.n_generations,
-                n_candidates=self.schedule.population_size,
-                n_cells=self._capacity(state),
-                case_ids=self.case_order,
-                repeats=self.schedule.repeats,
-                n_again=self.schedule.n_again,
-                baseline=self.space.baseline(),
-                advice=replace(advice or Advice(), winners=winners),
-            ),
+            return PlannedGeneration(
+                plan=repair, rng_state=state.rng_state, search=state.search, is_repair=True
+            )
+        n_cells = self._capacity(state)
+        # Forecasts of a thought are of a whole generation, chosen before any of its outcomes.
+        n_batches = 1 if advice is not None else self.schedule.n_batches(n_cells)
+        start = PlannedGeneration(
+            plan=Plan(assignments=()),
+            rng_state=state.rng_state,
+            search=state.search,
+            n_left=n_cells,
         )
-        return PlannedGeneration(plan=plan, rng_state=rng.bit_generator.state)
+        return self._plan(state, start, n_batches, advice or Advice())
+
+    def ask_further(
+        self, state: StudyState, planned: PlannedGeneration, trials: Sequence[Trial]
+    ) -> PlannedGeneration | None:
+        """Plan the next batch of a generation; ``None`` if the generation is complete.
+
+        Args:
+            state: before the generation.
+            planned: its last batch.
+            trials: of all its batches, in the order of these.
+        """
+        if planned.n_left < 1 or limit_reached(trials) is not None:
+            return None
+        search = self._told(planned, trials)
+        if self.has_perfect_defaults(search.archive):
+            return None
+        batch = planned.batch + 1
+        n_batches = batch + self.schedule.n_batches(planned.n_left)
+        before = replace(
+            planned, search=search.at(state.search.generation), n_told=len(trials), batch=batch
+        )
+        further = self._plan(state, before, n_batches, Advice())
+        return further if further.plan.assignments else None
+
+    def _plan(
+        self, state: StudyState, before: PlannedGeneration, n_batches: int, advice: Advice
+    ) -> PlannedGeneration:
+        """Return the plan of a batch; where there is one, of a whole generation.
+
+        Args:
+            state: before the generation.
+            before: the batch without its plan, with all cells that the generation may still ask.
+            n_batches: of the generation.
+            advice: of learners.
+        """
+        rng = np.random.default_rng()  # noqa: TID251 - it goes on where the state's has stopped
+        rng.bit_generator.state = dict(before.rng_state)
+        winners = () if state.next_generation else self.winners
+        n_cells = min(before.n_left, self.schedule.batch_size or before.n_left)
+        if n_batches == 1:
+            n_cells = before.n_left
+        request = AskRequest(
+            generation=state.next_generation,
+            n_generations=self.schedule.n_generations + state.n_repairs,
+            batch=before.batch,
+            n_batches=n_batches,
+            n_candidates=self.schedule.population_size,
+            n_cells=n_cells,
+            case_ids=self.case_order,
+            repeats=self.schedule.repeats,
+            n_again=self.schedule.n_again,
+            baseline=self.space.baseline(),
+            advice=replace(advice, winners=winners),
+        )
+        plan = self.sampler.ask(before.search, rng, request)
+        return replace(
+            before,
+            plan=plan,
+            rng_state=rng.bit_generator.state,
+            n_left=before.n_left - n_cells,
+        )
+
+    def _told(self, planned: PlannedGeneration, trials: Sequence[Trial]) -> SearchState:
+        """Return the evidence with the trials of a generation's last batch."""
+        return self.sampler.tell(planned.search, trials[planned.n_told :])
 
     def repair(self, state: StudyState) -> Plan | None:
         """Return the plan that asks missing cells once more; ``None`` if none is wanted."""
@@ -273,17 +339,16 @@ class Study:
 
         Args:
             state: before it.
-            planned: as ``ask`` planned it.
-            trials: what its candidates were worth.
+            planned: as ``ask`` planned it, or its last batch.
+            trials: what its candidates were worth, those of earlier batches first.
             n_calls: calls of the run up to its end, retries included.
         """
-        search, is_answered = state.search, state.is_answered or has_answer(trials)
+        is_answered = state.is_answered or has_answer(trials)
         if planned.is_repair:
             measures = None if self.goals is None else self.goals.measures
-            archive = search.archive.tell(trials, state.next_generation, measures)
-            search = replace(search, archive=archive)
+            search = state.search.tell(trials, measures)
         else:
-            search = self.sampler.tell(search, trials)
+            search = self._told(planned, trials)
         recommendation = self.recommendation(search, rival_id=state.stopper.leader)
         after = replace(
             state,
@@ -349,7 +414,7 @@ class Study:
         return size is not None and len(search.archive) >= size
 
     def _capacity(self, state: StudyState) -> int:
-        return self.schedule.capacity(state.next_generation, state.n_calls)
+        return self.schedule.capacity(state.next_generation - state.n_repairs, state.n_calls)
 
     def _stream(self, number: int) -> np.random.Generator:
         """Return a stream of the seed; 0: order of cases, 1: plans, 2: recommendations."""

@@ -183,7 +183,7 @@ class StudyState:
         }  # fmt: skip
         names = {key: name for name, key in _STORED_NAMES.items()}
         return cls(
-            search=search,
+            search=search.at(checkpoint.generation + 1),  # earlier versions did not count repairs
             rng_state=json.loads(checkpoint.rng_state_json),
             next_generation=checkpoint.generation + 1,
             stopper=StopperState.from_json(progress["stopper"]),

@@ -21,6 +21,7 @@ from convergence_core.events import (
 from convergence_core.ports import Checkpoint, RunRecord, SessionTarget
 from convergence_core.records import Candidate, Evaluation, fields_of
 from convergence_core.search.learner import Learner
+from convergence_core.search.samplers import RACING
 from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
 from convergence_core.search.study_state import StudyState
@@ -362,6 +363,9 @@ def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
         deterministic=configuration.evaluation.deterministic,
         cases_per_candidate=configuration.evaluation.cases_per_candidate,
         max_calls=configuration.budget.max_calls,
+        batch_size=configuration.optimization.execution.parallel_workers
+        if len(loaded.search_cases) == 1 and configuration.optimization.algorithm in RACING
+        else None,
         calls_per_cell=1 + n_judge_calls + n_agent_calls,
         n_champions=n_champions,
         n_champions_apart=n_apart,

@@ -227,8 +227,34 @@ class Run:
 
     def ask(self) -> Plan:
         """Plan the next generation; a second call before a commit returns the same plan."""
-        self._planned = self.study.ask(self.state, self._advice())
+        advice = self._advice() if self.learners else None
+        self._planned = self.study.ask(self.state, advice)
         return self._planned.plan
+
+    @property
+    def n_cells_planned(self) -> int:
+        """Cells of the planned generation, those of later batches included."""
+        planned = self._planned
+        return 0 if planned is None else planned.plan.n_cells + planned.n_left
+
+    def ask_further(self, trials: Sequence[Trial]) -> tuple[Assignment, ...]:
+        """Plan the next batch of the planned generation; return its assignments, empty after the last.
+
+        Args:
+            trials: of the generation so far, in the order of its batches.
+
+        Raises:
+            RunInterruptedError: ``stop`` was called.
+        """
+        assert self._planned is not None  # noqa: S101 - its trials exist
+        if self._planned.is_repair:
+            return ()
+        self.check_stop()
+        further = self.study.ask_further(self.state, self._planned, trials)
+        if further is None:
+            return ()
+        self._planned = further
+        return further.plan.assignments
 
     def look_first(self) -> list[Trial]:
         """Evaluate the defaults before a first generation if they may leave nothing to gain.

@@ -96,10 +96,14 @@ def save_round(run: Run, flow_run_id: str | None) -> None:
     """
     run.check_stop()
     generation = run.next_generation
-    nothing = PlannedGeneration(plan=Plan(assignments=()), rng_state=run.state.rng_state)
+    search = run.state.search
+    nothing = PlannedGeneration(
+        plan=Plan(assignments=()), rng_state=run.state.rng_state, search=search
+    )
     step = run.learners[SAO].learn(run.study, run.state, nothing, ())
     state = replace(
         run.state,
+        search=search.at(generation + 1),
         next_generation=generation + 1,
         n_calls=run.journal.totals(run.run_id).n_attempts,
         learned={**run.state.learned, SAO: step.learned},

@@ -114,7 +114,7 @@ class Run:
         self.n_generations = -(-setup.budget // setup.batch)
         self.space = Space(parameters={p.name: core_parameter(p) for p in setup.space.parameters})
         sampler: Any = make_sampler(
-            _configuration(algorithm, setup.batch, self.n_generations), self.space
+            _configuration(algorithm, max(2, setup.batch), self.n_generations), self.space
         )
         # Rewards of a product's run lie in [0, 1]; values of tasks without cases lie anywhere.
         self.bounds = (0.0, 1.0) if setup.n_cases is not None else None

@@ -201,7 +201,8 @@ class CellAllocation:
         else:
             share = 0.0 if fitted.is_exact or is_quiet else rules.end_share_without_cases
         begins = request.n_generations - self._n_end_generations(share)
-        return min(1.0, max(0.0, request.generation + 1 - begins))
+        ends = request.generation + (request.batch + 1) / request.n_batches
+        return min(1.0, max(0.0, (ends - begins) * request.n_batches))
 
     def _n_end_generations(self, share: float) -> float:
         """Return how many generations the end game has, if it has this share of them."""

@@ -149,7 +149,7 @@ class PlanBuilder:
 
     def retry_missing(self) -> None:
         """Ask once more the cells of the last generation's new candidates that got no reward."""
-        for member in self.archive:
+        for member in self.archive if self.request.batch == 0 else ():
             if member.missing and member.generation == self.request.generation - 1:
                 self.add(member.candidate, self._offered_missing(member))
 

@@ -13,7 +13,11 @@ from convergence_core.search.samplers.evolution import EvolutionSampler, RandomS
 from convergence_core.search.samplers.thompson import ThompsonSampler
 from convergence_core.space import Space
 
+RACING = ("thompson", "mab_evolution")
+"""Algorithms whose draws give good candidates more cells, and that thoughts steer."""
+
 __all__ = [
+    "RACING",
     "EvolutionSampler",
     "RandomSampler",
     "ThompsonSampler",

@@ -171,7 +171,8 @@ def test_memory_keeps_what_each_generation_showed():
     assert memory["generation"] == 1
     assert SelectionBias.of_memory(memory) == SelectionBias(1.5, 3.0)
     assert SelectionBias.of_memory({}) == SelectionBias()
-    assert SelectionBias(0.25, 1.0).noted(memory, 1)[MEMORY_KEY] == [[0, 1.0, 2.0], [1, 0.25, 1.0]]
+    # Batches of one generation add up.
+    assert SelectionBias(0.25, 1.0).noted(memory, 1)[MEMORY_KEY] == [[0, 1.0, 2.0], [1, 0.75, 2.0]]
 
 
 def test_claims_are_never_raised():

@@ -138,13 +138,55 @@ def test_missing_cells_are_asked_again_once_and_teach_the_sampler_nothing():
     assert {cell.candidate_id for a in asked.plan.assignments for cell in a.cells} == wanted
     assert all(a.label.startswith("again ") for a in asked.plan.assignments)
     assert (repaired.n_repairs, repaired.repairs_next) == (1, False)
-    assert repaired.search.memory == state.search.memory
+    assert repaired.search.at(1).memory == state.search.memory
+    later, asked = step(own, repaired)
+    new = {a.candidate.candidate_id for a in asked.plan.assignments} - {
+        *repaired.search.archive.members
+    }
+    assert {later.search.archive.members[name].generation for name in new} == {2}
     # It counts for no planned generation.
     assert not own.has_run_all_generations(replace(repaired, next_generation=3))
     mended, _ = step(own, due)
     assert not any(m.missing for m in mended.search.archive)
     # What is left to repair comes before every reason to stop.
     assert own.should_continue(replace(due, limit="spent", next_generation=9))
+
+
+def test_batches_of_a_generation_are_planned_on_the_evidence_before_them():
+    whole = study()
+    own = replace(whole, schedule=replace(whole.schedule, batch_size=15))
+
+    def generation(state: StudyState) -> tuple[StudyState, list[Plan], list[Trial]]:
+        last, plans = own.ask(state), [own.ask(state).plan]
+        trials = WORLD.trials(last.plan, state.next_generation)
+        while (batch := own.ask_further(state, last, trials)) is not None:
+            last = batch
+            plans.append(batch.plan)
+            trials += WORLD.trials(batch.plan, state.next_generation)
+        return own.learn(state, last, trials, n_calls=len(trials))[0], plans, trials
+
+    state, plans, trials = generation(own.start())
+    n_cells = own.schedule.full_generation
+    assert [plan.n_cells for plan in plans] == [
+        min(15, n_cells - i) for i in range(0, n_cells, 15)
+    ]
+    cells = [cell for plan in plans for a in plan.assignments for cell in a.cells]
+    assert len({*cells}) == len(cells)
+    assert {*cells} == {e.cell for trial in trials for e in trial.evaluations}
+    assert (state.next_generation, state.search.generation) == (1, 1)
+    assert {member.generation for member in state.search.archive} == {0}
+    assert generation(own.start())[1] == plans
+    assert plans[0] != whole.ask(whole.start()).plan
+    # The second batch depends on what the first one was worth.
+    first = own.ask(state)
+    told = [WORLD.trials(first.plan, 1), changed(WORLD.trials(first.plan, 1), worthless)]
+    further = [own.ask_further(state, first, trials) for trials in told]
+    assert further[0] != further[1]
+    assert own.ask(state, Advice()).n_left == 0, "what is advised is planned at once"
+
+
+def worthless(e: Evaluation) -> Evaluation:
+    return replace(e, reward=0.0)
 
 
 def test_a_search_says_why_it_ends():
