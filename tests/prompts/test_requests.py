@@ -1,6 +1,15 @@
 """What a request tells its writer of the system."""
 
+from typing import Any
+
+import numpy as np
+import pytest
+
 from convergence_core.config import parse_configuration
+from convergence_core.config.models import PromptsConfig
+from convergence_core.prompts.editor import Editor
+from convergence_core.prompts.failures import Observed
+from convergence_core.prompts.operators import Shown
 from tasks.prompts.factory import facts_of
 
 CONFIGURATION = """
@@ -28,3 +37,36 @@ def test_a_writer_reads_model_user_message_limit_and_scoring():
         ("limit", "5 tokens for an answer"),
         ("scoring", "THE WHOLE ANSWER MUST EQUAL THE EXPECTED TEXT"),
     )
+
+
+@pytest.mark.parametrize("n_wrong", [0, 2])
+def test_a_case_is_shown_once_and_as_a_failure_only_where_an_answer_failed(n_wrong: int):
+    cases = {f"c{n}": Shown(input=f"i{n}", answer=None, expected="e", reason="") for n in range(4)}
+    observed = [
+        Observed(
+            case_id=name,
+            reward=float(n >= n_wrong),
+            answer="a",
+            reason="",
+            category="wrong" if n < n_wrong else "none",
+        )
+        for n, name in enumerate(cases)
+    ]
+    invariants: Any = None
+    editor = Editor(
+        settings=PromptsConfig(),
+        task="",
+        parameters=("system",),
+        cases=cases,
+        invariants=invariants,
+    )
+    edit = editor.edit(
+        "system", "reflect", parents=("Sort.",), observed=observed, generation=1, index=0,
+        propensity=1.0, known=(), offered=(), rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert edit is not None
+    assert edit.request is not None
+    text = str(edit.request.messages()[1]["content"])
+    assert [text.count(f"<input>i{n}</input>") for n in range(4)] == [1] * 4
+    tags = ("<case>", "<failure>", "<success>")
+    assert [text.count(tag) for tag in tags] == ([0, 2, 2] if n_wrong else [4, 0, 0])
