@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import torch
 
-from tasks.models.lora import Lora
+from tasks.models.lora import AdapterError, Lora
 from tasks.models.requests import ChatRequest
 
 NEAR_TIE: Final = 1e-3
@@ -172,7 +172,7 @@ class Generator:
                 use_cache=False,
                 logits_to_keep=len(tokens) + 1,
             ).logits[0, :-1]  # (tokens, vocabulary)
-            _check_finite(logits)
+            self._check_finite(logits)
             log_probs = logits.float().log_softmax(-1)[torch.arange(len(tokens)), list(tokens)]
         return [float(number) for number in log_probs]
 
@@ -253,7 +253,7 @@ class Generator:
                 logits_to_keep=1,
             )
             cache, logits = out.cache, out.logits[:, -1].float()  # (rows, vocabulary)
-            _check_finite(logits)
+            self._check_finite(logits)
             is_late = time.monotonic() > deadline_s
             tokens = [self._next(row, logits[i]) for i, row in enumerate(rows)]
             for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
@@ -270,6 +270,22 @@ class Generator:
             ids = torch.tensor(tokens, dtype=torch.long)[:, None]
             positions = positions[:, -1:] + 1
             mask = torch.cat([mask, torch.ones(len(rows), 1, dtype=torch.long)], dim=1)
+
+    def _check_finite(self, logits: torch.Tensor) -> None:
+        """Check the numbers that an answer is drawn from.
+
+        Raises:
+            AdapterError: one is not finite, with an adapter.
+            RuntimeError: one is not finite, without an adapter.
+        """
+        if bool(torch.isfinite(logits).all()):
+            return
+        if self._adapter is not None:
+            name = self._adapter.name
+            raise AdapterError(
+                f"the adapter {name} makes numbers of the model that are not finite"
+            )
+        raise RuntimeError("the model's numbers are not finite")
 
     def _extend(self, row: Row, token: int, *, is_late: bool) -> None:
         """Add a token to an answer, and end the answer where it ends."""
@@ -364,13 +380,3 @@ def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
         ends = getattr(holder, "eos_token_id", None)
         tokens.update(ends if isinstance(ends, list) else () if ends is None else (ends,))
     return frozenset(tokens)
-
-
-def _check_finite(logits: torch.Tensor) -> None:
-    """Check the numbers that an answer is drawn from.
-
-    Raises:
-        RuntimeError: one is not finite.
-    """
-    if not bool(torch.isfinite(logits).all()):
-        raise RuntimeError("the model's numbers are not finite")

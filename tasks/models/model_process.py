@@ -104,6 +104,8 @@ def _answered(
     """Return the answers to chats of one adapter, by their places in the batch."""
     from jinja2 import TemplateError  # noqa: PLC0415 - in the child only
 
+    from tasks.models.lora import AdapterError  # noqa: PLC0415 - brings torch
+
     answers: dict[int, ChatAnswer] = {}
     rows = {}
     for i, request in requests.items():
@@ -125,8 +127,9 @@ def _answered(
         rows[i] = row
     try:
         generator.answer([*rows.values()], deadline_s)
-    except RuntimeError as error:  # PyTorch's, e.g. of memory that is not there
-        failed = ChatAnswer(finish_reason="error", error=str(error))
+    except (AdapterError, RuntimeError) as error:  # PyTorch's, e.g. of memory that is not there
+        reason = "adapter" if isinstance(error, AdapterError) else "error"
+        failed = ChatAnswer(finish_reason=reason, error=str(error))
         return {**dict.fromkeys(requests, failed), **answers}
     for i, row in rows.items():
         answers[i] = ChatAnswer(
@@ -148,6 +151,8 @@ def _tell(on_text: Callable[[tuple[int, str]], object], i: int, piece: str) -> N
 def _scored(generator: "Generator", request: ScoreRequest, deadline_s: float) -> ChatAnswer:
     from jinja2 import TemplateError  # noqa: PLC0415 - in the child only
 
+    from tasks.models.lora import AdapterError  # noqa: PLC0415 - brings torch
+
     if time.monotonic() > deadline_s:
         return ChatAnswer(finish_reason="timeout")
     try:
@@ -156,6 +161,8 @@ def _scored(generator: "Generator", request: ScoreRequest, deadline_s: float) ->
         return ChatAnswer(finish_reason="template", error=str(error))
     except ValueError as error:
         return ChatAnswer(finish_reason="context", error=str(error))
+    except AdapterError as error:
+        return ChatAnswer(finish_reason="adapter", error=str(error))
     except RuntimeError as error:
         return ChatAnswer(finish_reason="error", error=str(error))
     return ChatAnswer(

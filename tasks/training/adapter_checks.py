@@ -27,7 +27,7 @@ from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import LIKENESSES, Comparison, comparison, needs_expected
 from tasks.models.files import ModelFiles
 from tasks.models.requests import ChatRequest
-from tasks.training.judged_model import JudgedModel, request_of
+from tasks.training.judged_model import JudgedModel, UnusableAdapterError, request_of
 from tasks.training.marks import RoleMarks, prompt_key
 
 MAX_REPAIR_PROMPTS: Final = 200
@@ -234,14 +234,19 @@ def check_adapter(
     with JudgedModel(files) as model:
         if problem := model.adapter_problem(new):
             return gate_checks(GateMeasures(n_held_out=0, weights_problem=problem))
-        answered = _answered(model, prompts, new, old)
-        difference, rests_on = (
-            _logged_reward(model, marks, new, old) if rater is None else (None, "")
-        )
-        right = RightAnswers(loaded, rater)
-        n_repairs, n_kept, repairs_rest_on = ask_repairs(
-            model, marks, right, new=new, old=old, old_version=old_version
-        )
+        try:
+            answered = _answered(model, prompts, new, old)
+            difference, rests_on = (
+                _logged_reward(model, marks, new, old) if rater is None else (None, "")
+            )
+            right = RightAnswers(loaded, rater)
+            n_repairs, n_kept, repairs_rest_on = ask_repairs(
+                model, marks, right, new=new, old=old, old_version=old_version
+            )
+        except UnusableAdapterError as error:
+            if error.adapter != new:
+                raise
+            return gate_checks(GateMeasures(n_held_out=0, weights_problem=str(error)))
     by_new = _rated(answered, answered.new, answered.log_ratios, rater)
     by_old = _rated(answered, answered.old, [None] * len(answered.old), rater)
     compared = compare_held_out(by_new, by_old) if prompts else None

@@ -49,6 +49,14 @@ def answer_seed(seed: int, key: str, k: int) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
+class UnusableAdapterError(ModelProcessError):
+    """The model cannot answer with an adapter's weights."""
+
+    def __init__(self, adapter: Path | None, message: str) -> None:
+        super().__init__(message)
+        self.adapter = adapter
+
+
 class JudgedModel:
     """One model with any of its adapters. Blocks."""
 
@@ -73,6 +81,7 @@ class JudgedModel:
                 draw independently: of what is common to their answers no interval over prompts would know.
 
         Raises:
+            UnusableAdapterError: the weights of the adapter are at fault.
             ModelProcessError: the process ended, or an answer failed.
         """
         requests: list[ModelRequest] = [
@@ -115,7 +124,9 @@ class JudgedModel:
     def _answers(self, requests: Sequence[ModelRequest]) -> list[ChatAnswer]:
         futures = [self._model.ask(request, TIMEOUT_S) for request in requests]
         results = [future.result() for future in futures]
-        for answer in results:
+        for request, answer in zip(requests, results, strict=True):
+            if answer.finish_reason == "adapter":
+                raise UnusableAdapterError(request.adapter, answer.error)
             if answer.error:
                 raise ModelProcessError(answer.error)
         return results

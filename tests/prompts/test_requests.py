@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from convergence_core.config import parse_configuration
-from convergence_core.config.models import PromptsConfig
+from convergence_core.config.prompts import PromptsConfig
 from convergence_core.prompts.editor import Editor
 from convergence_core.prompts.failures import Observed
 from convergence_core.prompts.operators import Shown

@@ -39,6 +39,7 @@ def test_each_answer_that_breaks_a_rule_anew_is_a_flag():
     ("settings", "number", "words"),
     [
         ({}, float("nan"), "are not finite"),
+        ({}, 3e38, "makes numbers of the model that are not finite"),
         ({"rank": 0}, None, "a rank r of at least 1"),
         ({"lora_alpha": "x"}, None, 'a wrong `lora_alpha`, "x"'),
         ({"alpha_pattern": [1]}, None, "a wrong `alpha_pattern`, a list of 1"),
