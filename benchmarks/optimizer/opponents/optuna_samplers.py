@@ -1,4 +1,4 @@
-"""Optuna's samplers with their defaults, TPE and CMA-ES, and TPE under its pruners over test cases."""
+"""Optuna's samplers with their defaults, and TPE under its pruners over test cases."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -31,9 +31,9 @@ def make_tpe(setup: Setup) -> Any:
     )
 
 
-def make_cmaes(setup: Setup) -> Any:
-    """Return the covariance matrix adaptation of the `cmaes` package, which knows numbers only."""
-    return need("optuna").samplers.CmaEsSampler(seed=setup.seed)
+def make_seeded(name: str, setup: Setup) -> Any:
+    """Return the sampler of this name; `CmaEsSampler` knows numbers only."""
+    return getattr(need("optuna").samplers, name)(seed=setup.seed)
 
 
 class OptunaOpponent(BestSeen):
@@ -73,12 +73,6 @@ def _suggest(trial: Any, p: Parameter) -> Value:
     return value
 
 
-def make_median(setup: Setup) -> Any:
-    """Return Optuna's median pruner with its defaults."""
-    del setup
-    return need("optuna").pruners.MedianPruner()
-
-
 def make_hyperband(setup: Setup) -> Any:
     """Return Hyperband whose resource is cases."""
     return need("optuna").pruners.HyperbandPruner(CASES_AT_ONCE, setup.n_cases)
@@ -98,8 +92,7 @@ class PrunedTpe(CellOpponent):
         # Hyperband's brackets go by the study's name, which is random by default.
         name = str(setup.seed)
         self._study = make_study(make_tpe(setup), pruner=make_pruner(setup), study_name=name)
-        order = np.random.default_rng(setup.seed).permutation(setup.n_cases)
-        self._order = tuple(int(case) for case in order)
+        self._order = tuple(map(int, np.random.default_rng(setup.seed).permutation(setup.n_cases)))
         self._begin()
         self._best = (-1.0, self._point)
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from benchmarks.optimizer.imports import need
 from benchmarks.optimizer.opponents.base import CellOpponent, PointOpponent, Setup
 from benchmarks.optimizer.opponents.baselines import RandomSearch, SequentialHalving
 from benchmarks.optimizer.opponents.optuna_samplers import (
     OptunaOpponent,
     PrunedTpe,
-    make_cmaes,
     make_hyperband,
-    make_median,
+    make_seeded,
     make_tpe,
 )
 from benchmarks.optimizer.opponents.ours import make_ours
@@ -23,9 +23,10 @@ AnyOpponent = PointOpponent | CellOpponent
 OPPONENTS: Mapping[str, Callable[[Setup], AnyOpponent]] = {
     "random": RandomSearch,
     "tpe": partial(OptunaOpponent, make_tpe),
-    "cmaes": partial(OptunaOpponent, make_cmaes),
+    "cmaes": partial(OptunaOpponent, partial(make_seeded, "CmaEsSampler")),
+    "gp": partial(OptunaOpponent, partial(make_seeded, "GPSampler")),
     "halving": SequentialHalving,
-    "median": partial(PrunedTpe, make_median),
+    "median": partial(PrunedTpe, lambda _: need("optuna").pruners.MedianPruner()),
     "hyperband": partial(PrunedTpe, make_hyperband),
     "hebo": Hebo,
     "smac": Smac,
