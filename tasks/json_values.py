@@ -49,8 +49,13 @@ MISSING: Final = Missing.MISSING
 """Value of ``pick`` for a path that leads nowhere."""
 
 
-def to_json(value: object) -> Json:
+def to_json(value: object, is_read: Callable[[str], bool] | None = None) -> Json:
     """Convert a value to JSON, including numpy, dataclasses, pydantic models, enums and dates.
+
+    Args:
+        value: the value.
+        is_read: path of a number that is not finite, e.g. ``.scores[0]`` → whether that is an error;
+            otherwise it becomes ``None``. Without this function each is an error.
 
     Raises:
         NotJsonError: the value's type has no JSON form, or a number is not finite.
@@ -60,22 +65,27 @@ def to_json(value: object) -> Json:
         {'scores': [1, 2.5], 'at': '2025-01-02'}
     """
     try:
-        return _convert(value, "")
+        return _convert(value, "", is_read)
     except RecursionError:
         raise NotJsonError("it is nested too deeply or contains itself") from None
 
 
-def _convert(value: object, where: str) -> Json:
+def _convert(value: object, where: str, is_read: Callable[[str], bool] | None) -> Json:
     kind = type(value)
     if value is None or kind is bool:
         return cast("bool | None", value)
     if kind in _SCALARS:
+        if is_read and kind is float and not math.isfinite(cast("float", value)):
+            return _scalar(cast("float", value), where) if is_read(where) else None
         return _scalar(cast("str | int | float", value), where)
     if isinstance(value, Mapping):
-        return {_key(key, where): _convert(item, f"{where}.{key}") for key, item in value.items()}
+        return {
+            _key(key, where): _convert(item, f"{where}.{key}", is_read)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [_convert(item, f"{where}[{i}]") for i, item in enumerate(value)]
-    return _convert(_simpler(value, where), where)
+        return [_convert(item, f"{where}[{i}]", is_read) for i, item in enumerate(value)]
+    return _convert(_simpler(value, where), where, is_read)
 
 
 def _is_whole(value: decimal.Decimal) -> bool:

@@ -1,7 +1,9 @@
 """Results of functions: a value, or an envelope with costs and metrics."""
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set as AbstractSet
+from functools import partial
 
 from convergence_core.errors import Billed, CandidateFault
 from convergence_core.records import NO_USAGE, Json, Reply, Usage
@@ -12,20 +14,36 @@ ENVELOPE = frozenset(
     {"result", "success", "error", "cost_usd", "tokens_in", "tokens_out", "metrics", "model"}
 )
 """Keys of a result that says more than its value; ``result`` must be among them."""
+_SAID = ENVELOPE - {"result"}
+_NAMES = re.compile(r"[^.\[\]]+")
 _BILLED = frozenset({"cost_usd", "tokens_in", "tokens_out"})
 """Keys beside which ``result`` is the value, and others say nothing."""
 
 
-def result_json(value: object) -> Json:
+def result_json(value: object, reads: AbstractSet[str] | None = None) -> Json:
     """Return a function's result as JSON.
+
+    Args:
+        value: the result.
+        reads: fields that metrics read; a number elsewhere that is not finite becomes ``None``.
+            ``None`` means that metrics read the whole.
 
     Raises:
         NotJsonError: it has no JSON form; the message says where and why.
     """
     try:
-        return to_json(value)
+        firsts = {name for path in reads or () for name in _NAMES.findall(path)[:1]} | _SAID
+        return to_json(value, None if reads is None else partial(_is_read, firsts))
     except NotJsonError as error:
         raise NotJsonError(f"in the result, {error}", error_type=error.error_type) from error
+
+
+def _is_read(firsts: AbstractSet[str], path: str) -> bool:
+    """Return whether a number may be of a field that is read, by the first names of both paths."""
+    first, *rest = _NAMES.findall(path) or [""]
+    if first == "result" and first not in firsts:
+        first = rest[0] if rest else ""
+    return not first or first in firsts
 
 
 def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:

@@ -143,6 +143,7 @@ def _function_target(
         key=_FUNCTION,
         name=path,
         prices=environment.prices,
+        reads=_fields_read(loaded),
     )
     never = unused(parameters, target.form.received(parameters.keys()))
     if never:
@@ -151,6 +152,18 @@ def _function_target(
         value = f"{target.name} without {', '.join(never)}"
         raise ConfigurationError.of(_FUNCTION, rule, fix, value=value)
     return target
+
+
+def _fields_read(loaded: Loaded) -> frozenset[str] | None:
+    """Return the fields of an answer that metrics read; ``None``: one reads the whole."""
+    fields: set[str] = set()
+    for metric in loaded.configuration.evaluation.metrics.values():
+        if isinstance(metric, MeasuredMetric):
+            continue
+        if isinstance(metric, UserFunctionMetric | PluginMetric) or metric.field is None:
+            return None
+        fields.add(metric.field)
+    return frozenset(fields)
 
 
 def _agno_target(loaded: Loaded, environment: Environment, workers: int) -> Target:

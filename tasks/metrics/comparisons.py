@@ -206,7 +206,7 @@ def check_problem(check: Json) -> str | None:
 
 def _exact_match(config: TextMetric, result: Json, expected: Json) -> float:
     """1 if the result equals the expected value, or any of a list of them."""
-    right = [expected, *answers_of(expected)]
+    result, right = _stated(result, expected), [expected, *answers_of(expected)]
     return float(any(equal(result, answer, config) for answer in right))
 
 
@@ -242,7 +242,7 @@ def _texts(result: Json) -> list[str]:
 def _numeric(config: NumericMetric, result: Json, expected: Json) -> float:
     """1 if the result is a number within the tolerance of the expected one, or of any of a list."""
     targets = _expected_numbers(expected)
-    number = _number(result)
+    number = _number(_stated(result, expected))
     if number is None:
         written = one_line(as_text(result), 100, redacted_text)
         raise CandidateFault(f"the answer is not a number: {written!r}", error_type="not_numeric")
@@ -262,9 +262,18 @@ def _fits_schema(schema_json: str | None, result: Json, expected: Json) -> float
 
 def _similarity(config: SimilarityMetric, result: Json, expected: Json) -> float:
     """How alike the two texts are, in [0, 1]; of a list of expected texts, the one most alike."""
-    if result is None:
+    if (result := _stated(result, expected)) is None:
         return 0.0
     return max(_alike(config, result, answer) for answer in _answers(result, expected))
+
+
+def _stated(result: Json, expected: Json) -> Json:
+    """Return the ``result`` of a mapping that has one and is compared with no mapping, else the result."""
+    if not isinstance(result, dict) or "result" not in result:
+        return result
+    others = expected if isinstance(expected, list) else [expected]
+    is_one = any(isinstance(_as_json(other, result), dict) for other in others)
+    return result if is_one else result["result"]
 
 
 def _answers(result: Json, expected: Json) -> list[Json]:
@@ -346,6 +355,7 @@ def _rouge(config: RougeMetric, scorer: Any, result: Json, expected: Json) -> fl
 def _answer_and_references(
     config: BaseMetric, result: Json, expected: Json
 ) -> tuple[str, list[str]]:
+    result = _stated(result, expected)
     answers = _answers(result, expected)
     if isinstance(result, str):
         result = next((r for a in answers if (r := _as_json(result, a)) is not result), result)

@@ -30,6 +30,7 @@ class FunctionTarget:
     workers: int
     timeout_s: float
     price: RequestPrice
+    reads: AbstractSet[str] | None
     _pool: FunctionPool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class FunctionTarget:
         try:
             outcome = await self._pool.run(
                 functools.partial(self.function, *args, **keywords),
-                result_json,
+                functools.partial(result_json, reads=self.reads),
                 self.timeout_s,
                 is_async=is_async(self.function),
             )
@@ -99,6 +100,7 @@ def make_function_target(
     key: str,
     name: str | None = None,
     prices: PriceTable | None = None,
+    reads: AbstractSet[str] | None = None,
 ) -> FunctionTarget:
     """Return the target of a function.
 
@@ -111,10 +113,12 @@ def make_function_target(
         key: configuration key, for errors.
         name: how requests and messages call it.
         prices: what calls cost; ``None`` if unknown.
+        reads: as ``result_json``.
 
     Raises:
         ConfigurationError: its signature fits no call form.
     """
     form = call_form(function, parameters, fields, key=key)
     price = RequestPrice.of(prices, FunctionTarget.provider)
-    return FunctionTarget(name or describe(function), form, function, workers, timeout_s, price)
+    name = name or describe(function)
+    return FunctionTarget(name, form, function, workers, timeout_s, price, reads)

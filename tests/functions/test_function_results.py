@@ -71,6 +71,21 @@ def test_results_that_json_cannot_carry_are_the_candidates_fault(result, error_t
     assert words in str(caught.value)
 
 
+def test_a_number_that_no_metric_reads_may_be_no_number():
+    nan = float("nan")
+    found: Any = {"label": "x", "score": np.float32(nan), "all": [nan, 1.0]}
+    plain = {"label": "x", "score": None, "all": [None, 1.0]}
+    for result in (found, {"result": found, "cost_usd": 0.5}):
+        reply = ask_function(lambda case_input, params, r=result: r, reads={"label"})
+        assert reply.value == plain
+        with pytest.raises(CandidateFault, match="not a finite number"):
+            ask_function(lambda case_input, params, r=result: r, reads={"label", "all[1]"})
+    bare: tuple[Any, ...] = (nan, {"result": nan}, {"result": "x", "cost_usd": nan}, [nan])
+    for result in bare:
+        with pytest.raises(CandidateFault, match="not a finite number"):
+            ask_function(lambda case_input, params, r=result: r, reads={"label", "0.label"})
+
+
 def test_an_envelope_says_more_than_its_value():
     envelope = {
         "result": "r",

@@ -72,9 +72,11 @@ def function_target(
     *,
     workers: int = 4,
     timeout_s: float = 30.0,
+    **more: Any,
 ) -> FunctionTarget:
     return make_function_target(
         function,
+        **more,
         parameters={"k"},
         fields={"x"},
         workers=workers,
