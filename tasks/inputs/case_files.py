@@ -556,8 +556,7 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     for number, row in enumerate(() if problems else rows, start=1):
         try:
             plain = cast("dict[str, Any]", _with_texts(to_json(row), row))
-            has_input = any(name == "input" or name.startswith("input.") for name in plain)
-            cases.append(_of_json(_of_row(plain) if has_input else _with_fields(plain), None))
+            cases.append(_of_json(_with_fields(plain), None))
         except NotJsonError as error:
             rule = f"must hold values that JSON can carry, but in row {number} {error}"
             fix = "Convert the column to texts or finite numbers."

@@ -153,6 +153,15 @@ def test_tables_check_their_columns_alike(tmp_path, form, columns, said):
         loaded(tmp_path, evaluation__test_cases={"path": f"c.{form}"})
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("name", ["input", "input.q"])
+def test_further_columns_of_a_table_are_fields_beside_its_input(tmp_path, form, name):
+    frame = pl.DataFrame({name: ["a"], "lang": ["de"], "_row": ["1"], "expected": ["x"]})
+    getattr(frame, f"write_{form}")(tmp_path / f"c.{form}")
+    (case,) = loaded(tmp_path, evaluation__test_cases={"path": f"c.{form}"}).cases
+    assert case.input == {name.rpartition(".")[2]: "a", "lang": "de"}
+
+
 def test_a_cell_of_parquet_that_is_no_number_is_named_with_its_column(tmp_path):
     frame = pl.DataFrame({"input": ["x", "y"], "expected": [1.0, float("nan")]})
     frame.write_parquet(tmp_path / "c.parquet")
