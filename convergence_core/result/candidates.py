@@ -66,6 +66,11 @@ class GateReport:
     is_adopted: bool = False
     """Whether the verdict made the candidate champion without asking a person."""
 
+    @property
+    def coverage(self) -> float | None:
+        """Probability that ``low`` to ``high`` holds the difference; ``None`` as of ``level``."""
+        return None if self.level is None else 1.0 - 2.0 * self.level
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateReport:

@@ -44,9 +44,10 @@ def interval(mean: float | None, low: float | None, high: float | None) -> str:
     return f"{reward(mean)} [{reward(low)}, {reward(high)}]"
 
 
-def signed_interval(mean: float, low: float, high: float) -> str:
-    """Return a difference of rewards as ``+mean [low, high]``."""
-    return f"{signed(mean)} [{signed(low)}, {signed(high)}]"
+def signed_interval(mean: float, low: float, high: float, level: float | None = None) -> str:
+    """Return a difference of rewards as ``+mean [low, high] (95 %)``, without an unknown level."""
+    covered = "" if level is None else f" ({percent(level)})"
+    return f"{signed(mean)} [{signed(low)}, {signed(high)}]{covered}"
 
 
 def whole_percent(share: float | None) -> str:

@@ -271,10 +271,11 @@ def _prices(result: RunResult) -> tuple[float | None, float | None]:
 def _gap_text(result: RunResult, gate: GateReport) -> str:
     """Return the difference on the held-out cases: at one look, or the gate's if that is missing."""
     shown: Estimate | GateReport = gate
+    level = gate.coverage
     if gate.opponent == "default" and result.difference is not None:
-        shown = result.difference
+        shown, level = result.difference, result.difference.level
     return (
-        f"{signed_interval(shown.mean, shown.low, shown.high)} on "
+        f"{signed_interval(shown.mean, shown.low, shown.high, level)} on "
         f"{plural(gate.n_cases, 'held-out case')}"
     )
 

@@ -315,7 +315,7 @@ def _estimates(result: RunResult, candidate: CandidateReport) -> Grid:
     rewards = f"mean reward with its {number_text.percent(result.level)} interval, on"
     columns = [rewards, "kind", "cases", phrases.best_label(result)]
     if baseline is not None:
-        columns += ["cases", "default", "difference"]
+        columns += ["cases", "default", "difference [its interval]"]
     return Grid(tuple(columns), tuple(rows), frozenset(range(2, len(columns))))
 
 

@@ -113,8 +113,10 @@ def estimate(value: Estimate | None) -> str:
 
 
 def difference(value: Estimate | None) -> str:
-    """Return ``+mean [low, high]``."""
-    return UNKNOWN if value is None else signed_interval(value.mean, value.low, value.high)
+    """Return ``+mean [low, high] (95 %)``: a gate's look has a level of its own."""
+    if value is None:
+        return UNKNOWN
+    return signed_interval(value.mean, value.low, value.high, value.level)
 
 
 def number(value: float | None) -> str:
@@ -258,7 +260,7 @@ def gate_evidence(gate: GateReport) -> str:
     """Return the difference that the gate tested, and its evidence for a promotion."""
     evidence_text = evidence(gate.log_e, gate.log_threshold, "where a promotion needs")
     return (
-        f"difference {signed_interval(gate.mean, gate.low, gate.high)} on the "
+        f"difference {signed_interval(gate.mean, gate.low, gate.high, gate.coverage)} on the "
         f"{_cases(gate, 'held-out case')}, evidence {evidence_text}"
     )
 

@@ -166,7 +166,10 @@ def test_a_thing_has_one_number_everywhere(run: Finished):
     assert gate is not None
     assert difference is not None
     assert (gate.mean, gate.low, gate.high) == (difference.mean, difference.low, difference.high)
-    gap = number_text.signed_interval(gate.mean, gate.low, gate.high)
+    assert difference.level == pytest.approx(gate.coverage)
+    level = number_text.percent(difference.level)
+    assert level != "95 %", "a look at the gate has a level of its own"
+    gap = f"{number_text.signed_interval(gate.mean, gate.low, gate.high)} ({level})"
     pages = (run.read("report.md"), run.read("report.html"), run_page(run))
     for text in (run.command("report", run.label), *pages):
         assert gap in text.replace("&nbsp;", " ").replace("\xa0", " ")

@@ -90,7 +90,7 @@ def test_the_gates_evidence_is_said_with_its_error():
         replace(made_up_result(), gate=replace(GATE, min_effect=0.05))
     )
     assert sentence is not None
-    assert "+0.120 [+0.030, +0.200] on the 40 held-out cases" in sentence
+    assert "+0.120 [+0.030, +0.200] (91 %) on the 40 held-out cases" in sentence
     assert "evidence 60.3 where a promotion needs 20" in sentence
     assert "beats the defaults by more than 0.05" in sentence
     assert "at most 5 % over all checks of these cases" in sentence

@@ -81,7 +81,7 @@ def test_what_is_likely_says_how_many_cases_would_settle_it():
     verdict = verdict_of(result_with())
     assert verdict.kind == "likely"
     assert verdict.sentence == (
-        "Likely better than the defaults (probability 93 %): +0.060 [+0.020, +0.100] on 110 held-out "
+        "Likely better than the defaults (probability 93 %): +0.060 [+0.020, +0.100] (95 %) on 110 held-out "
         "cases. Not proven: the defaults are kept, and the report offers the settings found. About 76 "
         "more held-out cases should settle it (20 to thousands)."
     )
