@@ -247,6 +247,22 @@ def field_of(value: Json, path: str) -> "Json | Missing":
     return MISSING if isinstance(found, Missing) else pick(found, path)
 
 
+def answer_text(value: Json) -> Json:
+    """Return the text of a chat model's answer that calls tools, any other answer unchanged."""
+    if not isinstance(value, dict) or not {"tool_calls"} <= value.keys() <= {
+        "content",
+        "tool_calls",
+    }:
+        return value
+    return value.get("content") or ""
+
+
+def answer_field(answer: Json, path: str) -> "Json | Missing":
+    """Return the value at a path of an answer, see ``field_of``; the ``content`` of a text is the text."""
+    found, text = field_of(answer, path), answer_text(answer)
+    return text if found is MISSING and path == "content" and isinstance(text, str) else found
+
+
 def as_text(value: Json) -> str:
     """Return a value for display: strings unchanged, everything else as compact JSON."""
     if isinstance(value, str):

@@ -30,7 +30,7 @@ from convergence_core.config.evaluation import (
 )
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, canonical_json
-from tasks.json_values import Missing, answers_of, as_text, json_in, names
+from tasks.json_values import Missing, answer_text, answers_of, as_text, json_in, names
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -62,6 +62,8 @@ _THOUSANDS: Final = re.compile(r"(?<=\d)[\u00a0\u202f\u2009'\u2019](?=\d{3}(?!\d
 def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
     """Return the comparison that a metric's configuration describes.
 
+    Of an answer that calls tools, it reads the text alone; that of JSON parts, or with a schema, reads all.
+
     Args:
         config: a metric of a type that compares.
         schema: the JSON Schema of type ``json_schema``; ``None`` means each case's ``expected``.
@@ -69,12 +71,12 @@ def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
     Raises:
         ImportError: the library of type ``bleu`` or ``rouge`` is not installed.
     """
-    if isinstance(config, RougeMetric):
-        return partial(_rouge, config, _rouge_scorer(config.method))
     if isinstance(config, JsonSchemaMetric):
         return partial(_fits_schema, None if schema is None else canonical_json(schema))
+    if isinstance(config, RougeMetric):
+        return partial(_of_text, config, partial(_rouge, config, _rouge_scorer(config.method)))
     if isinstance(config, TextMetric) and config.type == "bleu":
-        return partial(_bleu, config, _bleu_scorer())
+        return partial(_of_text, config, partial(_bleu, config, _bleu_scorer()))
     comparisons: dict[str, Callable[[Any, Json, Json], float]] = {
         "checks": _checks,
         "exact_match": _exact_match,
@@ -83,7 +85,14 @@ def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
         "numeric": _numeric,
         "similarity": _similarity,
     }
-    return partial(comparisons[config.type], config)
+    return partial(_of_text, config, partial(comparisons[config.type], config))
+
+
+def _of_text(config: BaseMetric, compare: Comparison, result: Json, expected: Json) -> float:
+    """Return a comparison with an answer's text, unless mappings are expected."""
+    has_pattern = isinstance(config, RegexMetric) and config.pattern is not None
+    is_whole = not has_pattern and any(isinstance(part, dict) for part in answers_of(expected))
+    return compare(result if is_whole else answer_text(result), expected)
 
 
 def needs_expected(config: BaseMetric) -> TypeGuard[ExpectingMetric]:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from convergence_core.errors import CandidateFault, EvaluatorFault
 from convergence_core.ports import Metric
 from convergence_core.records import Case, Json, Params, Reply
-from tasks.json_values import MISSING, field_of
+from tasks.json_values import MISSING, answer_field, field_of
 from tasks.metrics.comparisons import Comparison
 from tasks.metrics.user_evaluators import UserEvaluator
 
@@ -72,7 +72,7 @@ class Compared:
         """
         result: Json = reply.value
         if self.field is not None:
-            number = field_of(result, self.field)
+            number = answer_field(result, self.field)
             if number is MISSING:
                 raise CandidateFault(
                     f"metric `{self.name}`: the answer has no field `{self.field}`",

@@ -375,6 +375,32 @@ def test_a_field_of_a_text_that_is_not_all_json_is_missing(text):
         value_of({"type": "exact_match", "field": "answer"}, text, "Paris")
 
 
+CALL = {"name": "look", "arguments": {"city": "Paris"}}
+
+
+@pytest.mark.parametrize("place", [{}, {"field": "content"}])
+@pytest.mark.parametrize("kind", ["exact_match", "contains", "regex", "similarity"])
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ("Paris", 1.0),
+        ({"content": "Paris", "tool_calls": [CALL]}, 1.0),
+        ({"content": "Paris", "tool_calls": []}, 1.0),
+        ({"tool_calls": [CALL]}, 0.0),
+    ],
+)
+def test_a_metric_of_texts_reads_the_text_beside_the_calls_of_tools(kind, place, answer, value):
+    expected = {"text": "Paris", "tool_calls": [CALL]}
+    assert value_of({"type": kind, "expected_field": "text", **place}, answer, expected) == value
+    assert value_of({"type": "regex", "pattern": "Paris", **place}, answer, expected) == value
+    check = {"type": kind, "expected": "Paris", "not": True}
+    assert (
+        value_of({"type": "checks", "expected_field": "c", **place}, answer, {"c": [check]})
+        == 1 - value
+    )
+    assert value_of({"type": "exact_match", "expected_field": "all"}, answer, {"all": answer}) == 1
+
+
 def test_a_missing_field_is_the_candidates_fault():
     with pytest.raises(CandidateFault, match=r"answer\.text"):
         value_of({"type": "exact_match", "field": "answer.text"}, {"answer": "x"}, "x")

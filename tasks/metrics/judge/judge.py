@@ -19,7 +19,7 @@ from convergence_core.ports import LLM
 from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.calls.metric_calls import Asker, PaidCall
 from tasks.calls.model_calls import Model
-from tasks.json_values import MISSING, as_text, field_of
+from tasks.json_values import MISSING, answer_field, as_text, field_of
 from tasks.metrics.judge.prompts import EVALUATOR_VERSION, judge_messages, response_format
 from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_verdict, worth
 
@@ -246,7 +246,7 @@ class LlmJudge:
         """Return the text of an answer that the judge sees; ``None`` if it lacks the field."""
         value: Json = reply.value
         if self.config.field is not None:
-            shown = field_of(value, self.config.field)
+            shown = answer_field(value, self.config.field)
             if shown is MISSING:
                 return None
             value = shown
