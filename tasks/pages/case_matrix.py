@@ -9,6 +9,7 @@ from convergence_core.ports import RunRecord
 from tasks.json_values import as_text
 from tasks.pages.allocation import standings, tags_of
 from tasks.pages.source import Page, PageSource, line_of
+from tasks.report.evidence import OUTCOMES
 
 ORDERS: Mapping[str, str] = {
     "all": "case_id",
@@ -22,8 +23,7 @@ _CASES = """
 WITH found AS ({found})
 SELECT case_id, CASE WHEN bool_or(role = 'holdout') THEN 'holdout' ELSE 'search' END AS role, avg(reward) AS mean, stddev_pop(reward) AS spread,
        count(*) FILTER (WHERE status <> 'ok') AS n_failed, count(*) OVER () AS n_all
-FROM evaluations
-WHERE run_id = $run AND status <> 'skipped' AND case_id IN (SELECT case_id FROM found)
+FROM {outcomes} WHERE status <> 'skipped' AND case_id IN (SELECT case_id FROM found)
 GROUP BY case_id {having} ORDER BY {order} LIMIT $n OFFSET $first
 """
 _EVERY = "SELECT DISTINCT case_id FROM evaluations WHERE run_id = $run"
@@ -38,14 +38,13 @@ _HOLDING = """
     OR payload_sha256 IN (SELECT payload_sha256 FROM texts)
     OR request_sha256 IN (SELECT payload_sha256 FROM texts))
 """
-_CELLS = """
+_CELLS = f"""
 SELECT candidate_id, case_id, avg(reward) AS reward, count(*) AS n,
        coalesce(min(status) FILTER (WHERE status <> 'ok'), 'ok') AS status, min(fault) AS fault
-FROM evaluations
-WHERE run_id = $run AND status <> 'skipped' AND case_id IN (SELECT unnest($cases))
+FROM {OUTCOMES} WHERE status <> 'skipped' AND case_id IN (SELECT unnest($cases))
   AND candidate_id IN (SELECT unnest($candidates))
 GROUP BY candidate_id, case_id
-"""
+"""  # noqa: S608 - constants
 _SENT = """
 WITH sent AS (
   SELECT case_id, min(request_sha256) AS payload_sha256 FROM evaluations
@@ -133,6 +132,7 @@ def _cases(
     source: PageSource, record: RunRecord, order: str, search: str, **part: int
 ) -> list[dict[str, Any]]:
     sql = _CASES.format(
+        outcomes=OUTCOMES,
         found=_HOLDING if search else _EVERY,
         having="HAVING n_failed > 0" if order == "failed" else "",
         order=ORDERS[order],

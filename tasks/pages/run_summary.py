@@ -14,15 +14,13 @@ from tasks.pages.search_course import report_sections
 from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time
 from tasks.report import phrases
 from tasks.report.blocks import Action, Block, Grid, Heading, Paragraph, Span, code, page_action
+from tasks.report.evidence import counts_of
 from tasks.report.phrases import clean
 from tasks.store.layout import JOURNAL_FILE
 from tasks.store.sqlite import rows_read_only
 
 _COUNTS = """
-SELECT count(*) FILTER (WHERE status <> 'skipped') AS n_evaluations,
-       count(DISTINCT candidate_id) AS n_candidates, count(DISTINCT case_id) AS n_cases,
-       count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed,
-       count(*) FILTER (WHERE status <> 'skipped' AND reward IS NULL) AS n_missing
+SELECT count(DISTINCT candidate_id) AS n_candidates, count(DISTINCT case_id) AS n_cases
 FROM evaluations WHERE run_id = $run
 """
 _GENERATIONS = """
@@ -51,7 +49,7 @@ def run_page(source: PageSource, record: RunRecord) -> Page:
 
 def _standing(source: PageSource, record: RunRecord) -> Iterator[Block]:
     (row,) = run_rows(source, [record])
-    counts = source.rows(_COUNTS, run=record.run_id)[0]
+    counts = source.rows(_COUNTS, run=record.run_id)[0] | counts_of(source.store, record.run_id)
     progress, n_calls, cost_usd = _progress(source, record)
     row["n_calls"] = (row["n_calls"] or 0) + n_calls
     if cost_usd is not None:

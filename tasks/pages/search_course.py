@@ -10,17 +10,17 @@ from tasks.pages.allocation import standings, tags_of
 from tasks.pages.source import Page, PageSource
 from tasks.report.blocks import Block
 from tasks.report.document import course_blocks, page_sections
-from tasks.report.evidence import costs_of, curve_of
+from tasks.report.evidence import OUTCOMES, costs_of, curve_of
 from tasks.report.rlp_section import thinking_blocks, thinking_report
 from tasks.report.sao_section import preference_blocks, preference_report
 from tasks.report.tables import RANKED_BY, cost_blocks
 
-_CELLS = """
+_CELLS = f"""
 SELECT candidate_id, count(*) FILTER (WHERE status <> 'skipped') AS n_cells,
        count(DISTINCT case_id) AS n_cases,
        count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed
-FROM evaluations WHERE run_id = $run AND role = 'search' GROUP BY candidate_id
-"""
+FROM {OUTCOMES} WHERE role = 'search' GROUP BY candidate_id
+"""  # noqa: S608 - constants
 _SHOWN = ("rank", "candidate_id", "name", "params", "mean", "low", "high", "origin", "generation")
 
 

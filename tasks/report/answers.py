@@ -23,6 +23,7 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import journal_url, shortened
 from tasks.store.journal.sqlite_journal import open_journal
 from tasks.store.tables.parquet_store import ParquetStore
+from tasks.store.tables.views import LAST_OF_CELL
 
 MOST_REPORTED = 10
 """Worst cases of a report."""
@@ -34,10 +35,10 @@ LONGEST_TEXT = 2_000
 ROLES: tuple[Role, ...] = ("holdout", "fresh", "search")
 """Cells by how much their rewards can be trusted, best first."""
 
-_ANSWERS = """
+_ANSWERS = f"""
 WITH e AS (
   SELECT * FROM evaluations
-  WHERE run_id = $run AND candidate_id = $candidate AND status <> 'skipped'),
+  WHERE run_id = $run AND candidate_id = $candidate AND status <> 'skipped' {LAST_OF_CELL}),
 texts AS (
   SELECT payload_sha256, min(text) AS text FROM payloads
   WHERE run_id = $run AND payload_sha256 IN (
@@ -53,7 +54,7 @@ FROM e LEFT JOIN prices USING (call_key)
      LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
      LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
 ORDER BY e.case_id, e.role, e.replicate, e.generation
-"""
+"""  # noqa: S608 - constants
 
 _JUDGED = """
 SELECT eval_id, call_key FROM attempts

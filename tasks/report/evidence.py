@@ -12,6 +12,7 @@ from convergence_core.result import CurvePoint, Failure, RoleCost
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.tables.parquet_store import ParquetStore
+from tasks.store.tables.views import LAST_OF_CELL
 
 Metrics: TypeAlias = Mapping[str, Mapping[Role, Mapping[str, float]]]
 """Candidate → role → metric → mean."""
@@ -19,19 +20,21 @@ MAX_FAILURES = 50
 
 _EXAMPLE_CHARS = 1_000
 
-_COUNTS = """
+OUTCOMES = f"(SELECT * FROM evaluations WHERE run_id = $run {LAST_OF_CELL})"  # noqa: S608 - constants
+"""The evaluations of run `$run`, one for each cell."""
+_COUNTS = f"""
 SELECT count(*) FILTER (WHERE status <> 'skipped') AS n_evaluations,
        count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed,
        count(*) FILTER (WHERE status <> 'skipped' AND reward IS NULL) AS n_missing,
        count(*) FILTER (WHERE status = 'skipped') AS n_skipped,
        (SELECT count(*) FROM attempts WHERE run_id = $run AND state = 'cached') AS n_cached
-FROM evaluations WHERE run_id = $run
-"""
+FROM {OUTCOMES}
+"""  # noqa: S608 - constants
 
-_CELLS = """
+_CELLS = f"""
 SELECT candidate_id, count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed
-FROM evaluations WHERE run_id = $run AND role = 'search' GROUP BY candidate_id
-"""
+FROM {OUTCOMES} WHERE role = 'search' GROUP BY candidate_id
+"""  # noqa: S608 - constants
 
 METRICS_BY_CASE = """by_case AS (
   SELECT m.candidate_id, m.role, m.metric, m.case_id, avg(m.value) AS value,
@@ -62,13 +65,13 @@ FROM metrics WHERE run_id = $run AND role = 'search' AND isfinite(value)
 GROUP BY ALL ORDER BY ALL
 """
 
-_FAILURES = """
+_FAILURES = f"""
 SELECT coalesce(error_type, status) AS reason,
        CASE WHEN status = 'skipped' THEN NULL ELSE fault END AS fault,
        count(*) AS n, min(error) AS example
-FROM evaluations WHERE run_id = $run AND status <> 'ok'
+FROM {OUTCOMES} WHERE status <> 'ok'
 GROUP BY ALL ORDER BY n DESC, reason, fault
-"""
+"""  # noqa: S608 - constants
 
 _CURVE = """
 WITH calls AS (

@@ -231,12 +231,15 @@ def _opening_state(
     """Return the state after the last committed generation, and the plan of the next."""
     checkpoint = resources.store.checkpoint(record.run_id)
     state = study.start() if checkpoint is None else StudyState.from_checkpoint(checkpoint)
-    begins = lineage.begins_at(record, state.next_generation)
+    is_freed = is_raised or lineage.begins_at(record, state.next_generation)
+    is_cut = (
+        is_freed and state.limit is not None
+    )  # the cells that it kept from being asked come first
     return replace(
         state,
-        limit=None if is_raised or begins else state.limit,
+        limit=None if is_freed else state.limit,
         n_calls=max(state.n_calls, resources.spent_before.calls),
-        repairs_next=retry_missing or lineage.retries(record, state.next_generation),
+        repairs_next=is_cut or retry_missing or lineage.retries(record, state.next_generation),
     )
 
 

@@ -12,12 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from tasks.store.journal.ledger import UNPRICED
 from tasks.store.tables.tables import TABLES
 
-_PER_CASE = """per_case AS (
+LAST_OF_CELL = """QUALIFY row_number() OVER (
+  PARTITION BY run_id, candidate_id, role, case_id, replicate ORDER BY generation DESC) = 1"""
+"""Of evaluations: a cell that was skipped or failed, and then repeated, has the later outcome alone."""
+
+_PER_CASE = f"""per_case AS (
           SELECT run_id, candidate_id, role, case_id, avg(reward) AS reward,
                  CASE WHEN count(reward) > 0 THEN coalesce(max(weight), 1.0) ELSE 0.0 END AS w,
                  count(*) AS n, count(*) FILTER (WHERE status <> 'ok') AS n_failed,
                  avg(latency_ms) AS latency_ms, coalesce(max(weight), 1.0) AS weight
-          FROM evaluations WHERE status <> 'skipped' GROUP BY ALL)"""
+          FROM (SELECT * FROM evaluations WHERE status <> 'skipped' {LAST_OF_CELL}) GROUP BY ALL)"""  # noqa: S608 - constants
 """Rewards by case; a case without any weighs nothing."""
 
 _MEANS = """means AS (
