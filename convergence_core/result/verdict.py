@@ -306,9 +306,12 @@ def _add_cases(result: RunResult, gate: GateReport) -> str:
     """Return how to get more held-out cases."""
     n_evaluated, held = gate.n_cases, result.n_holdout_cases
     if n_evaluated < held:
+        is_limited = result.status == "budget"
+        how = "Raise the limit, then run" if is_limited else "Ask the failed ones again:"
+        option = "" if is_limited else "--retry-errors "
         return (
-            f"The run evaluated only {n_evaluated:,} of {held:,} held-out cases. Raise the limit, then run "
-            f"`convergence resume {result.label}`."
+            f"The run evaluated only {n_evaluated:,} of {held:,} held-out cases. {how} "
+            f"`convergence resume {option}{result.label}`."
         )
     total = result.n_search_cases + held
     if gate.n_to_verdict is None or gate.n_groups is not None or not held:

@@ -39,7 +39,7 @@ def finalists(
     # The first repeat number that the search never asks.
     repeat = study.schedule.repeats + study.schedule.n_again
     cells: list[tuple[str, int, Role]] = [
-        *((case_id, 0, "holdout") for case_id in cases[:n_holdout]),
+        *((cases[i % len(cases)], i // len(cases), "holdout") for i in range(n_holdout)),
         *((case_id, repeat, "fresh") for case_id in study.case_order[:n_fresh]),
     ]
     return [

@@ -64,12 +64,17 @@ class Schedule:
         """Candidates that the final re-estimation may have to ask."""
         return 1 + self.has_baseline + self.has_champion
 
+    @property
+    def n_holdout_cells(self) -> int:
+        """Held-out cells of one final subject that no budget limits: each case, with its repeats."""
+        return self.n_holdout_cases * (1 if self.deterministic else self.repeats)
+
     def final_quota(self) -> tuple[int, int]:
         """Return the held-out and the fresh cells of each final subject: winner, defaults, champion.
 
         All get the same cases; held-out ones come first.
         """
-        holdout = self.n_holdout_cases
+        holdout = self.n_holdout_cells
         fresh = 0 if self.deterministic else self.n_search_cases
         if self.max_calls is not None:
             kept = int(FINAL_SHARE * self.max_calls)
@@ -85,7 +90,7 @@ class Schedule:
         """Calls that the final re-estimation may need, retries left out."""
         n_holdout, n_fresh = self.final_quota()
         of_cells = (n_holdout + n_fresh) * self.n_subjects * self.calls_per_cell
-        return of_cells + n_holdout * self.n_champions_apart
+        return of_cells + min(n_holdout, self.n_holdout_cases) * self.n_champions_apart
 
     @property
     def champion_calls(self) -> int:
@@ -132,7 +137,7 @@ class Schedule:
         """Whether ``max_calls`` are made, and it left less to ask than is configured."""
         if self.max_calls is None or n_calls < self.max_calls:
             return False
-        n_final = self.n_holdout_cases + self.n_search_cases
+        n_final = self.n_holdout_cells + self.n_search_cases
         n_search = self.n_generations * self.full_generation
         return self.planned_cells() < n_search or sum(self.final_quota()) < n_final
 

@@ -58,9 +58,11 @@ def test_one_server_of_a_home_starts_at_a_time(tmp_path: Path):
 
 @pytest.mark.slow
 def test_four_servers_that_begin_one_home_together_all_start(tmp_path: Path):
-    from prefect.settings import PREFECT_HOME, temporary_settings
+    from prefect import settings
 
-    with temporary_settings(updates={PREFECT_HOME: tmp_path / "home"}):
+    home = {settings.PREFECT_HOME: tmp_path / "home"}
+    patience = {settings.PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS: 120}  # as of a run
+    with settings.temporary_settings(updates={**home, **patience}):
         servers = [TemporaryServer() for _ in range(4)]
         try:
             for server in servers:

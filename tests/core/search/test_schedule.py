@@ -1,5 +1,7 @@
 """How a budget of calls is spread over generations and the final test."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -85,3 +87,10 @@ def test_a_champion_takes_calls_from_the_first_generation():
     assert (alone.capacity(0, 0), compared.capacity(0, 0)) == (5, 4)
     assert alone.capacity(1, 20) == compared.capacity(1, 20)
     assert schedule(8, per_cell=3, n_champions=1).capacity(0, 0) == 1, "few calls ask few cases"
+
+
+def test_held_out_cases_are_repeated_like_search_cases():
+    plan = replace(schedule(None), repeats=3)
+    n_fresh = schedule(None).final_quota()[1]
+    assert plan.final_quota() == (9, n_fresh)
+    assert replace(plan, deterministic=True).final_quota() == (3, 0)

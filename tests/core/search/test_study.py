@@ -9,6 +9,7 @@ import pytest
 from convergence_core.config.optimization import Algorithm, EarlyStoppingConfig
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Evaluation, Params, Trial
+from convergence_core.search.final_look import finalists
 from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import PlannedGeneration, Study, limit_reached
@@ -372,3 +373,12 @@ def test_defaults_are_a_candidate_where_a_configuration_gives_them():
     assert own.baseline is None
     assert own.share_left(0) == 1.0
     assert own.share_left(9) == 0.0
+
+
+def test_finalists_repeat_held_out_cases():
+    own = study()
+    own = replace(own, schedule=replace(own.schedule, n_holdout_cases=2, repeats=3))
+    state, _ = step(own, own.start())
+    cells = finalists(own, state, ["x", "y"], None)[0].cells
+    held_out = [(cell.case_id, cell.repeat) for cell in cells if cell.role == "holdout"]
+    assert sorted(held_out) == [(case_id, i) for case_id in "xy" for i in range(3)]
