@@ -131,6 +131,8 @@ class Member:
     """(case_id, repeat) → reward in [0, 1]; search cells only."""
     missing: frozenset[CellKey] = frozenset()
     """Evaluated cells without a reward: infrastructure or evaluator fault, or skipped."""
+    unmeasured: frozenset[CellKey] = frozenset()
+    """Those of ``missing`` whose answer a metric could not measure: evaluator fault."""
     tallies: tuple[Tally, ...] = ()
     """Sums over cells for constraints and Pareto runs; empty if neither needs them."""
 
@@ -159,6 +161,11 @@ class Member:
             "generation": self.generation,
             "rewards": [[case, repeat, r] for (case, repeat), r in self.rewards.items()],
             "missing": [[case, repeat] for case, repeat in sorted(self.missing)],
+            **(
+                {"unmeasured": [[*key] for key in sorted(self.unmeasured)]}
+                if self.unmeasured
+                else {}
+            ),
             **({"tallies": [t.to_json() for t in self.tallies]} if self.tallies else {}),
         }
 
@@ -214,11 +221,14 @@ class Archive:
         for name, added in evaluations.items():
             old = members.get(name, Member(candidate=candidates[name], generation=generation))
             rewards, missing, tallies = dict(old.rewards), set(old.missing), old.tallies
+            unmeasured = set(old.unmeasured)
             for evaluation in added:
                 if evaluation.cell.role != "search":
                     continue
                 if evaluation.reward is None:
                     missing.add(key_of(evaluation))
+                    if evaluation.fault == "evaluator":
+                        unmeasured.add(key_of(evaluation))
                 else:
                     rewards[key_of(evaluation)] = evaluation.reward
             if measures is not None:
@@ -230,6 +240,7 @@ class Archive:
                 generation=old.generation,
                 rewards=dict(sorted(rewards.items())),
                 missing=frozenset(missing - rewards.keys()),
+                unmeasured=frozenset(unmeasured - rewards.keys()),
                 tallies=tallies,
             )
         return Archive(members)
@@ -261,6 +272,7 @@ class Archive:
                 generation=row["generation"],
                 rewards={(case, repeat): reward for case, repeat, reward in row["rewards"]},
                 missing=frozenset((case, repeat) for case, repeat in row["missing"]),
+                unmeasured=frozenset((case, n) for case, n in row.get("unmeasured", ())),
                 tallies=tuple(Tally.from_json(tally) for tally in row.get("tallies", ())),
             )
         return cls(members)

@@ -8,6 +8,7 @@ upward by selection; ``mean_interval`` and ``paired_difference`` are for cells e
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -61,7 +62,7 @@ class Recommendation:
     ranking: tuple[Ranked, ...]
     """All candidates with a reward: the defaults if they have the reward of the next one on each of its
     cases, and no candidate has more on another; then the probably feasible by cautious estimate, of equal ones the oldest first, those last whose
-    rewards the surrogate had no row for, followed by the others by decreasing probability of being
+    rewards the surrogate had no row for or whose answers metrics mostly could not measure, followed by the others by decreasing probability of being
     feasible."""
     lead: "Lead | None" = None
     """Lead over the requested rival; ``None`` without a rival or without its reward."""
@@ -135,11 +136,11 @@ def recommend(
     posterior = fitted.posterior(candidates)
     worth = posterior if surrogate.price is None else fitted.worth(candidates)
     cautious, _ = worth.interval(CAUTIOUS_LEVEL)
-    is_unread = posterior.rows < 0  # beyond the surrogate's rows: its rewards are in no posterior
+    is_last = (posterior.rows < 0) | _mostly_unmeasured(members)  # without row: in no posterior
     feasible = _feasible(goals, members)
     ranks, defaults = _ranks(cautious), surrogate.space.baseline() or {}
     moves = [not same_params(candidate.params, defaults) for candidate in candidates]
-    keys = [*zip(map(_doubt, feasible), is_unread, ranks, moves, strict=True)]
+    keys = [*zip(map(_doubt, feasible), is_last, ranks, moves, strict=True)]
     order = sorted(range(len(members)), key=keys.__getitem__)  # of equal ones, the oldest first
     order = _defaults_first(order, keys, members, surrogate.price)
     bias = SelectionBias.of_memory(state.memory)
@@ -176,6 +177,20 @@ def recommend(
     )
 
 
+def _mostly_unmeasured(members: Sequence[Member]) -> np.ndarray:
+    """Return who lacks at least half of its rewards by faults of metrics where others have one, (n,).
+
+    What a metric can measure may depend on the answer, so the rest of the rewards speaks for few cases.
+    """
+    if not any(member.unmeasured for member in members):
+        return np.zeros(len(members), dtype=bool)
+    n_members = Counter(case for member in members for case in member.case_ids)
+    lost = [
+        sum(n_members[case] > (case in m.case_ids) for case, _ in m.unmeasured) for m in members
+    ]
+    return np.array([n >= m.n for n, m in zip(lost, members, strict=True)])
+
+
 def _ranks(estimates: np.ndarray) -> np.ndarray:
     """Return ranks, the highest estimate first, (n,); what differs by rounding alone shares one."""
     order = np.argsort(-estimates, kind="stable")
@@ -197,7 +212,7 @@ def _defaults_first(
     case that the leader has not answered.
 
     Estimates also differ by the candidates' places in the space, so they do not show equal evidence.
-    ``keys`` are doubt, lack of a training row, rank and whether a setting moves.
+    ``keys`` are doubt, lack of rewards that count, rank and whether a setting moves.
     """
     leader, stays = order[0], next((i for i in order if not keys[i][3]), order[0])
     of_leader, of_defaults = (_mean_by_case(members[i]) for i in (leader, stays))

@@ -11,7 +11,7 @@ from scipy import stats
 from convergence_core.evidence import Archive, Member
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import LengthPrice
-from convergence_core.records import Candidate
+from convergence_core.records import Candidate, Cell
 from convergence_core.search.recommend import (
     CAUTIOUS_LEVEL,
     Recommendation,
@@ -22,6 +22,7 @@ from convergence_core.search.recommend import (
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.core.posterior.archives import archive, candidate, surrogate, two_way
+from tests.support.mixed_problem import trial
 
 
 def chosen(evidence: Archive, **settings: Any) -> Recommendation:
@@ -193,6 +194,28 @@ def test_a_candidate_whose_rewards_have_no_row_is_not_recommended():
     assert best is not None
     assert best.candidate_id in {"m29", "m31"}
     assert len(best.ranking) == 60
+
+
+@pytest.mark.parametrize(("fault", "best"), [("evaluator", "whole"), ("infrastructure", "half")])
+def test_who_is_mostly_unmeasured_where_others_were_measured_is_not_recommended(fault, best):
+    """Twelve cases; of those of the other one a metric could measure six, or a budget allowed six."""
+    trials = []
+    for name, value, n_measured in (("whole", 0.6, 12), ("half", 1.0, 6)):
+        made = {
+            Cell(candidate_id=name, case_id=f"c{j:02d}", repeat=0): value - 0.01 * (j % 2)
+            if j < n_measured
+            else None
+            for j in range(12)
+        }
+        of_one = trial(candidate(name), made)
+        told = [
+            replace(one, fault=fault) if one.reward is None else one for one in of_one.evaluations
+        ]
+        trials.append(replace(of_one, evaluations=tuple(told)))
+    evidence = Archive().tell(trials, generation=0)
+    assert len(evidence.members["half"].missing) == 6
+    assert chosen(evidence).candidate_id == best
+    assert chosen(Archive.from_json(evidence.to_json())).candidate_id == best
 
 
 @pytest.mark.parametrize("default", ["m0", "m3", "m5", None])
