@@ -149,7 +149,7 @@ def export_interactions(  # noqa: PLR0917 - options of a command
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """Write logged answers: timestamp, prompt, response, and reward (null without a rating)."""
+    """Write logged answers: timestamp, id, prompt, response, and reward (null without a rating)."""
     from tasks.store.feedback.answer_rewards import answer_rewards  # noqa: PLC0415 - brings SQLite
     from tasks.store.feedback.dataset import interaction_row, interaction_rows  # noqa: PLC0415
 

@@ -5,6 +5,7 @@ A row that says nothing we can keep is a ``SkippedRatingError`` with its reason,
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,55 +13,88 @@ from convergence_core.feedback.records import LABELS, ChatMessage, Interaction, 
 from convergence_core.records import canonical_json, sha256_hex
 
 SOURCE = "import"
+IMPORTER = "imported"
+"""User of answers and marks whose rows name none."""
 
 
 class SkippedRatingError(ValueError):
     """A row has no rating that can be kept."""
 
 
-def read_rating(row: Any) -> tuple[Interaction, Rating | None]:
-    """Return the answer of a row ``{timestamp, prompt, response, reward}``, and its own user's mark.
+def read_answer(row: Any) -> Interaction:
+    """Return the answer of a row ``{timestamp, prompt, response}``; rows whose marks alone differ have one.
 
     Args:
-        row: as JSON; ``rating`` from 1 to 5 or ``thumbs`` may stand in place of the reward. Without any of
-            them the answer is not rated.
+        row: as JSON; ``interaction_id`` or ``id`` names the answer, else its content does.
 
     Raises:
-        SkippedRatingError: it has no rating that can be kept; the reason is its text.
+        SkippedRatingError: it has no answer that can be kept; the reason is its text.
     """
     if not isinstance(row, Mapping):
         raise SkippedRatingError("a row is not an object")
     response = row.get("response")
     if not isinstance(response, str):
         raise SkippedRatingError("a row has no response")
-    event_id = _name(row.get("id")) or sha256_hex(canonical_json(dict(row)))
     answer = Interaction(
-        interaction_id=sha256_hex(f"{SOURCE} {event_id}")[:32],
+        interaction_id=_name(row.get("interaction_id")) or "",
         source=SOURCE,
-        event_id=event_id,
         role=_name(row.get("role")) or "assistant",
-        user_id=_name(row.get("user_id")) or "imported",
+        user_id=_name(row.get("user_id")) or IMPORTER,
         model=_name(row.get("model")) or "unknown",
         messages=_messages(row.get("prompt")),
         response=response,
         created_us=_time(row.get("timestamp")),
     )
+    content = [
+        *(answer.role, answer.user_id, answer.model, answer.created_us, response),
+        *answer.chat_messages,
+    ]
+    event_id = answer.interaction_id or _name(row.get("id")) or sha256_hex(canonical_json(content))
+    return replace(
+        answer, event_id=event_id, interaction_id=answer.interaction_id or _id_of(event_id)
+    )
+
+
+def read_mark(row: Mapping[str, Any], answer: Interaction) -> Rating | None:
+    """Return the mark that a row gives its answer; ``None`` if it is not rated.
+
+    Args:
+        row: with ``reward``, or in its place ``rating`` from 1 to 5 or ``thumbs``.
+        answer: of the row.
+
+    Raises:
+        SkippedRatingError: the mark cannot be kept; the reason is its text.
+    """
     rating, thumbs = row.get("rating"), _thumbs(row.get("thumbs"))
-    if rating is None and row.get("thumbs") is None and row.get("reward") is not None:
+    if has_reward_alone(row):
         rating = 2 * _number(row["reward"]) + 3
     if rating is None and thumbs is None:
-        return answer, None
-    mark = Rating(
+        return None
+    return Rating(
         interaction_id=answer.interaction_id,
         user_id=answer.user_id,
         source=SOURCE,
         rating=None if rating is None else _whole(rating),
         thumbs=thumbs,
         reason=_text(row.get("reason")),
-        event_id=event_id,
+        event_id=sha256_hex(canonical_json(dict(row))),
         created_us=answer.created_us,
     )
-    return answer, mark
+
+
+def has_reward_alone(row: Mapping[str, Any]) -> bool:
+    """Whether a row's mark is a reward, as of an export: the mean of all marks."""
+    is_marked = row.get("rating") is not None or row.get("thumbs") is not None
+    return not is_marked and row.get("reward") is not None
+
+
+def earlier_id(row: Mapping[str, Any]) -> str:
+    """Return the id that an unnamed row's answer had in earlier versions: of the whole row."""
+    return _id_of(_name(row.get("id")) or sha256_hex(canonical_json(dict(row))))
+
+
+def _id_of(event_id: str) -> str:
+    return sha256_hex(f"{SOURCE} {event_id}")[:32]
 
 
 def _messages(prompt: Any) -> tuple[ChatMessage, ...]:

@@ -62,6 +62,7 @@ def test_the_export_holds_what_trains(store: FeedbackStore, tmp_path: Path):
     (row,) = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert row.pop("timestamp")
     assert row == {
+        "interaction_id": "a",
         "prompt": "What is 2 + 2?", "response": "I made that up.", "reward": 0.5,
         "training_reward": -1.0, "safety_flags": ["made up"],
     }  # fmt: skip

@@ -41,8 +41,8 @@ def test_answers_and_ratings_are_exported_by_the_commands(
     assert run(["export", "interactions", "-o", "all.jsonl"]) == 0
     first, second = map(json.loads, Path("all.jsonl").read_text().splitlines())
     assert first == {
-        "timestamp": "2023-11-14T22:13:20+00:00", "prompt": "What is 2 + 2?",
-        "response": "It is a.", "reward": 0.5,
+        "timestamp": "2023-11-14T22:13:20+00:00", "interaction_id": "a",
+        "prompt": "What is 2 + 2?", "response": "It is a.", "reward": 0.5,
     }  # fmt: skip
     assert second["reward"] is None
     assert Path("all.jsonl").stat().st_mode & 0o077 == 0
@@ -65,6 +65,11 @@ def test_what_was_exported_is_imported_once(tmp_path: Path):
         whole = [*interaction_rows(store, has_messages=True)]
     assert whole[0]["prompt"] == [{"role": "user", "content": "question 1"}]
     file = written(tmp_path / "rows.jsonl", lines(*rows))
+    with FeedbackStore(tmp_path / "one") as store:
+        marks = [*rating_rows(store)]
+        found = read_ratings(store, file)
+        assert (found.n_logged, found.n_rated, found.n_known) == (0, 0, 5)
+        assert ([*interaction_rows(store)], [*rating_rows(store)]) == (rows, marks)
     with FeedbackStore(tmp_path / "two") as other:
         assert read_ratings(other, file) == RatingImport(
             n_logged=6, n_rated=5, n_known=0, skipped={}
@@ -73,6 +78,21 @@ def test_what_was_exported_is_imported_once(tmp_path: Path):
         assert (again.n_logged, again.n_rated, again.n_known) == (0, 0, 5)
         assert [*interaction_rows(other)] == rows
         assert [one["rating"] for one in rating_rows(other)] == [1, 2, 3, 4, 5]
+
+
+def test_a_row_whose_mark_was_corrected_marks_its_answer_again(tmp_path: Path):
+    row = {"prompt": "x", "response": "y", "timestamp": "2025-01-02T03:04:05Z", "user_id": "ann"}
+    same = {"prompt": [{"role": "user", "content": "x"}], "timestamp": "2025-01-02 03:04:05"}
+    named = {"id": "1", "prompt": "x", "response": "z"}
+    first = lines({**row, "rating": 4}, {**named, "thumbs": "up"})
+    second = lines({**row, **same, "rating": 2}, {**named, "thumbs": "down"})
+    with FeedbackStore(tmp_path / "store") as store:
+        for text, n_new in ((first, 2), (second, 0), (second, 0)):
+            assert read_ratings(store, written(tmp_path / "rows.jsonl", text)).n_logged == n_new
+        assert [one["reward"] for one in rating_rows(store)] == [-0.5, -1.0]
+        exported = lines(*interaction_rows(store))
+        found = read_ratings(store, written(tmp_path / "rows.jsonl", exported))
+        assert (found.n_logged, found.n_rated, found.n_known) == (0, 0, 2)
 
 
 @pytest.mark.parametrize(

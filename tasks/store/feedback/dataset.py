@@ -2,15 +2,22 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from convergence_core.errors import FeedbackRefusedError, RequestReusedError
-from convergence_core.feedback.rating_rows import SkippedRatingError, read_rating
-from convergence_core.feedback.records import Interaction
+from convergence_core.feedback.rating_rows import (
+    IMPORTER,
+    SkippedRatingError,
+    earlier_id,
+    has_reward_alone,
+    read_answer,
+    read_mark,
+)
+from convergence_core.feedback.records import Interaction, Rating
 from convergence_core.records import fields_of
 from tasks.store.feedback.feedback_store import FeedbackStore
 
@@ -32,7 +39,7 @@ class RatingImport:
 def interaction_rows(
     store: FeedbackStore, *, role: str | None = None, has_messages: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield ``{timestamp, prompt, response, reward}`` of each answer, oldest first.
+    """Yield ``{timestamp, interaction_id, prompt, response, reward}`` of each answer, oldest first.
 
     The reward is the mean over the raters, in [-1, 1]; ``None`` if unrated.
 
@@ -49,13 +56,13 @@ def interaction_row(
     store: FeedbackStore, interaction: Interaction, *, has_messages: bool = False
 ) -> dict[str, Any]:
     """Return the row of one answer, as ``interaction_rows`` yields it."""
-    marks = store.ratings(interaction.interaction_id)
     messages = [*interaction.chat_messages]
     return {
         "timestamp": _iso(interaction.created_us),
+        "interaction_id": interaction.interaction_id,
         "prompt": messages if has_messages else interaction.messages[-1].content,
         "response": interaction.response,
-        "reward": sum(mark.reward for mark in marks) / len(marks) if marks else None,
+        "reward": _mean(store.ratings(interaction.interaction_id)),
     }
 
 
@@ -76,7 +83,8 @@ def read_ratings(store: FeedbackStore, file: Path) -> RatingImport:
 
     Args:
         store: the feedback.
-        file: rows as of ``read_rating``.
+        file: rows as of ``read_answer`` and ``read_mark``. A ``reward`` of an answer that others marked here
+            is the mean that an export wrote, and no further mark.
 
     Raises:
         ValueError: a line is not JSON; nothing is stored.
@@ -100,12 +108,25 @@ def read_ratings(store: FeedbackStore, file: Path) -> RatingImport:
 
 
 def _take_in(store: FeedbackStore, row: Any, n: "Counter[str]") -> None:
-    answer, mark = read_rating(row)
-    if store.interaction(answer.interaction_id) is None:
+    answer = read_answer(row)
+    if store.interaction(earlier_id(row)) is not None:
+        answer = replace(answer, interaction_id=earlier_id(row))
+    is_new = store.interaction(answer.interaction_id) is None
+    marks = store.ratings(answer.interaction_id)
+    is_of_others = any(mark.user_id != IMPORTER for mark in marks)
+    if has_reward_alone(row) and (is_of_others or _mean(marks) == row["reward"]):
+        n["duplicate"] += 1
+        return
+    mark = read_mark(row, answer)
+    if is_new:
         store.log(replace(answer, created_us=answer.created_us or store.now_us()))
         n["logged"] += 1
     if mark is not None:
         n[store.rate(mark, any_user=True).status] += 1
+
+
+def _mean(marks: Sequence[Rating]) -> float | None:
+    return sum(mark.reward for mark in marks) / len(marks) if marks else None
 
 
 def _rows(file: Path) -> Iterator[Any]:
