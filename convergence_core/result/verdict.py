@@ -306,13 +306,8 @@ def _add_cases(result: RunResult, gate: GateReport) -> str:
     """Return how to get more held-out cases."""
     n_evaluated, held = gate.n_cases, result.n_holdout_cases
     if n_evaluated < held:
-        is_limited = result.status == "budget"
-        how = "Raise the limit, then run" if is_limited else "Ask the failed ones again:"
-        option = "" if is_limited else "--retry-errors "
-        return (
-            f"The run evaluated only {n_evaluated:,} of {held:,} held-out cases. {how} "
-            f"`convergence resume {option}{result.label}`."
-        )
+        fix, command = _go_on(result)
+        return f"The run evaluated only {n_evaluated:,} of {held:,} held-out cases. {fix}: `{command}`."
     total = result.n_search_cases + held
     if gate.n_to_verdict is None or gate.n_groups is not None or not held:
         return "Add test cases, then run `convergence optimize` again."
@@ -359,7 +354,7 @@ def _same(result: RunResult, subject: str) -> Advice:
 
 
 def _untested(result: RunResult) -> Advice:
-    again, resume = "then run `convergence optimize` again.", f"convergence resume {result.label}"
+    again, (fix, command) = "then run `convergence optimize` again.", _go_on(result)
     rival, stays = "defaults", ""
     if result.champion is not None:
         rival, stays = "champion", " The champion stays."
@@ -368,12 +363,19 @@ def _untested(result: RunResult) -> Advice:
         return "No comparison: the configuration file sets no defaults.", f"{write}, {again}", None
     elif result.baseline is None:
         sentence = "No comparison: the run did not evaluate the defaults."
-        return sentence, "Raise the limit that stopped the run, then resume:", resume
+        return sentence, f"{fix}:", command
     if result.n_holdout_cases == 0:
         sentence = f"Not tested on unseen cases: the run held none out.{stays}"
         return sentence, f"Set `evaluation.test_cases.holdout`, for example to 0.3, {again}", None
-    return (
-        f"No comparison with the {rival}: no held-out case has a reward for both.{stays}",
-        "Raise the limit that stopped the run, or fix the failures below, then resume:",
-        resume,
-    )
+    sentence = f"No comparison with the {rival}: no held-out case has a reward for both.{stays}"
+    return sentence, f"{fix}:", command
+
+
+def _go_on(result: RunResult) -> tuple[str, str]:
+    """Return what makes good evaluations that are missing, and its command."""
+    command = f"convergence resume {result.label}"
+    if result.status == "stopped":
+        return "Resume the stopped run", command
+    if result.status == "done" and result.n_missing:
+        return "Fix the failures below, then repeat them", f"{command} --retry-errors"
+    return "Raise the limit that stopped the run, then resume", command

@@ -170,10 +170,27 @@ def test_groups_of_cases_are_counted_as_groups():
     )
 
 
-def test_held_out_cases_that_a_limit_left_out_are_asked_first():
-    assert (
-        "evaluated only 40 of 110 held-out cases" in verdict_of(result_with(n_cases=40)).next_step
-    )
+@pytest.mark.parametrize(
+    ("status", "n_missing", "words"),
+    [
+        (
+            "budget",
+            3,
+            "Raise the limit that stopped the run, then resume: `convergence resume {}`.",
+        ),
+        ("stopped", 3, "Resume the stopped run: `convergence resume {}`."),
+        ("done", 3, "then repeat them: `convergence resume {} --retry-errors`."),
+        ("done", 0, "Raise the limit that stopped the run, then resume: `convergence resume {}`."),
+    ],
+)
+def test_held_out_cases_that_are_missing_are_asked_first(status, n_missing, words):
+    lacking = replace(result_with(n_cases=40), status=status, n_missing=n_missing)
+    step = verdict_of(lacking).next_step
+    assert "evaluated only 40 of 110 held-out cases" in step
+    assert step.endswith(words.format(lacking.label))
+    untested = verdict_of(replace(lacking, gate=None))
+    assert untested.kind == "untested"
+    assert f"{untested.next_step} `{untested.command}`." in step
 
 
 @pytest.mark.parametrize(
