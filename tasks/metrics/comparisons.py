@@ -62,7 +62,7 @@ _THOUSANDS: Final = re.compile(r"(?<=\d)[\u00a0\u202f\u2009'\u2019](?=\d{3}(?!\d
 def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
     """Return the comparison that a metric's configuration describes.
 
-    Of an answer that calls tools, it reads the text alone; that of JSON parts, or with a schema, reads all.
+    Of an answer that calls tools it reads the text alone, unless mappings or a schema are expected.
 
     Args:
         config: a metric of a type that compares.
@@ -74,9 +74,9 @@ def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
     if isinstance(config, JsonSchemaMetric):
         return partial(_fits_schema, None if schema is None else canonical_json(schema))
     if isinstance(config, RougeMetric):
-        return partial(_of_text, config, partial(_rouge, config, _rouge_scorer(config.method)))
+        return partial(_rouge, config, _rouge_scorer(config.method))
     if isinstance(config, TextMetric) and config.type == "bleu":
-        return partial(_of_text, config, partial(_bleu, config, _bleu_scorer()))
+        return partial(_bleu, config, _bleu_scorer())
     comparisons: dict[str, Callable[[Any, Json, Json], float]] = {
         "checks": _checks,
         "exact_match": _exact_match,
@@ -85,14 +85,7 @@ def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
         "numeric": _numeric,
         "similarity": _similarity,
     }
-    return partial(_of_text, config, partial(comparisons[config.type], config))
-
-
-def _of_text(config: BaseMetric, compare: Comparison, result: Json, expected: Json) -> float:
-    """Return a comparison with an answer's text, unless mappings are expected."""
-    has_pattern = isinstance(config, RegexMetric) and config.pattern is not None
-    is_whole = not has_pattern and any(isinstance(part, dict) for part in answers_of(expected))
-    return compare(result if is_whole else answer_text(result), expected)
+    return partial(comparisons[config.type], config)
 
 
 def needs_expected(config: BaseMetric) -> TypeGuard[ExpectingMetric]:
@@ -240,7 +233,7 @@ def _regex(config: RegexMetric, result: Json, expected: Json) -> float:
 
 def _texts(result: Json) -> list[str]:
     """Return a result as text: a mapping or a list as JSON, and with its line ends and quotes as they are."""
-    if result is None:
+    if (result := answer_text(result)) is None:
         return []
     text = as_text(result)
     if isinstance(result, str):
@@ -277,12 +270,12 @@ def _similarity(config: SimilarityMetric, result: Json, expected: Json) -> float
 
 
 def _stated(result: Json, expected: Json) -> Json:
-    """Return the ``result`` of a mapping that has one and is compared with no mapping, else the result."""
-    if not isinstance(result, dict) or "result" not in result:
+    """Return what a mapping that is compared with no mapping states: its ``result``, or a chat answer's text."""
+    if not isinstance(result, dict):
         return result
     others = expected if isinstance(expected, list) else [expected]
     is_one = any(isinstance(_as_json(other, result), dict) for other in others)
-    return result if is_one else result["result"]
+    return result if is_one else result.get("result", answer_text(result))
 
 
 def _answers(result: Json, expected: Json) -> list[Json]:
