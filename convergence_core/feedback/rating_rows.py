@@ -5,7 +5,6 @@ A row that says nothing we can keep is a ``SkippedRatingError`` with its reason,
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +14,7 @@ from convergence_core.records import canonical_json, sha256_hex
 SOURCE = "import"
 IMPORTER = "imported"
 """User of answers and marks whose rows name none."""
+_CONTENT = ("role", "user_id", "model", "prompt", "response", "timestamp")
 
 
 class SkippedRatingError(ValueError):
@@ -35,9 +35,13 @@ def read_answer(row: Any) -> Interaction:
     response = row.get("response")
     if not isinstance(response, str):
         raise SkippedRatingError("a row has no response")
-    answer = Interaction(
-        interaction_id=_name(row.get("interaction_id")) or "",
+    named = _name(row.get("interaction_id"))
+    content = sha256_hex(canonical_json([row.get(key) for key in _CONTENT]))
+    event_id = named or _name(row.get("id")) or content
+    return Interaction(
+        interaction_id=named or _id_of(event_id),
         source=SOURCE,
+        event_id=event_id,
         role=_name(row.get("role")) or "assistant",
         user_id=_name(row.get("user_id")) or IMPORTER,
         model=_name(row.get("model")) or "unknown",
@@ -45,22 +49,12 @@ def read_answer(row: Any) -> Interaction:
         response=response,
         created_us=_time(row.get("timestamp")),
     )
-    content = [
-        *(answer.role, answer.user_id, answer.model, answer.created_us, response),
-        *answer.chat_messages,
-    ]
-    event_id = answer.interaction_id or _name(row.get("id")) or sha256_hex(canonical_json(content))
-    return replace(
-        answer, event_id=event_id, interaction_id=answer.interaction_id or _id_of(event_id)
-    )
 
 
 def read_mark(row: Mapping[str, Any], answer: Interaction) -> Rating | None:
-    """Return the mark that a row gives its answer; ``None`` if it is not rated.
+    """Return the mark that a row gives its answer: ``reward``, or ``rating`` from 1 to 5 or ``thumbs``.
 
-    Args:
-        row: with ``reward``, or in its place ``rating`` from 1 to 5 or ``thumbs``.
-        answer: of the row.
+    ``None`` if it has none.
 
     Raises:
         SkippedRatingError: the mark cannot be kept; the reason is its text.

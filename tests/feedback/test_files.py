@@ -82,10 +82,9 @@ def test_what_was_exported_is_imported_once(tmp_path: Path):
 
 def test_a_row_whose_mark_was_corrected_marks_its_answer_again(tmp_path: Path):
     row = {"prompt": "x", "response": "y", "timestamp": "2025-01-02T03:04:05Z", "user_id": "ann"}
-    same = {"prompt": [{"role": "user", "content": "x"}], "timestamp": "2025-01-02 03:04:05"}
     named = {"id": "1", "prompt": "x", "response": "z"}
     first = lines({**row, "rating": 4}, {**named, "thumbs": "up"})
-    second = lines({**row, **same, "rating": 2}, {**named, "thumbs": "down"})
+    second = lines({**row, "rating": 2}, {**named, "thumbs": "down"})
     with FeedbackStore(tmp_path / "store") as store:
         for text, n_new in ((first, 2), (second, 0), (second, 0)):
             assert read_ratings(store, written(tmp_path / "rows.jsonl", text)).n_logged == n_new
