@@ -55,7 +55,7 @@ class ExecutionConfig(Section):
     """How to make calls."""
 
     parallel_workers: int = Field(default=5, ge=1, le=512)
-    """Most calls in flight; with one search case, also evaluations between two plans."""
+    """Most calls in flight. With 1 and one search case, each evaluation is planned on those before it."""
     max_retries: int = Field(default=3, ge=0, le=20)
     """Retries of a call after network or server failures; 0: none at all."""
     max_rate_limit_retries: int = Field(default=5, ge=0, le=100)

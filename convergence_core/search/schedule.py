@@ -29,8 +29,8 @@ class Schedule:
     """``None`` means a generation may hold all search cases for each of its candidates."""
     max_calls: int | None = None
     """Cap on calls of the whole run, those of judges included; ``None`` means no cap."""
-    batch_size: int | None = None
-    """Cells after which the search looks at the evidence within a generation; ``None``: at its end."""
+    one_by_one: bool = False
+    """Whether each cell is planned on the evidence of all before it, not each generation."""
     calls_per_cell: int = 1
     """Calls that one cell needs: its own, and those of judges."""
     n_champions: int = 0
@@ -57,7 +57,7 @@ class Schedule:
 
     def n_batches(self, n_cells: int) -> int:
         """Return the batches in which a generation of so many cells is asked, at least 1."""
-        return max(1, -(-n_cells // (self.batch_size or max(1, n_cells))))
+        return max(1, n_cells) if self.one_by_one else 1
 
     @property
     def n_subjects(self) -> int:

@@ -281,9 +281,7 @@ class Study:
         rng = np.random.default_rng()  # noqa: TID251 - it goes on where the state's has stopped
         rng.bit_generator.state = dict(before.rng_state)
         winners = () if state.next_generation else self.winners
-        n_cells = min(before.n_left, self.schedule.batch_size or before.n_left)
-        if n_batches == 1:
-            n_cells = before.n_left
+        n_cells = before.n_left if n_batches == 1 else 1
         request = AskRequest(
             generation=state.next_generation,
             n_generations=self.schedule.n_generations + state.n_repairs,

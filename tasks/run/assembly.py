@@ -366,9 +366,9 @@ def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
         deterministic=configuration.evaluation.deterministic,
         cases_per_candidate=configuration.evaluation.cases_per_candidate,
         max_calls=configuration.budget.max_calls,
-        batch_size=configuration.optimization.execution.parallel_workers
-        if len(loaded.search_cases) == 1 and configuration.optimization.algorithm in RACING
-        else None,
+        one_by_one=configuration.optimization.execution.parallel_workers == 1
+        and len(loaded.search_cases) == 1
+        and configuration.optimization.algorithm in RACING,
         calls_per_cell=1 + n_judge_calls + n_agent_calls,
         n_champions=n_champions,
         n_champions_apart=n_apart,

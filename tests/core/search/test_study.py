@@ -153,9 +153,9 @@ def test_missing_cells_are_asked_again_once_and_teach_the_sampler_nothing():
     assert own.should_continue(replace(due, limit="spent", next_generation=9))
 
 
-def test_batches_of_a_generation_are_planned_on_the_evidence_before_them():
+def test_cells_asked_one_by_one_are_planned_on_the_evidence_before_them():
     whole = study()
-    own = replace(whole, schedule=replace(whole.schedule, batch_size=15))
+    own = replace(whole, schedule=replace(whole.schedule, one_by_one=True, population_size=2))
 
     def generation(state: StudyState) -> tuple[StudyState, list[Plan], list[Trial]]:
         last, plans = own.ask(state), [own.ask(state).plan]
@@ -168,9 +168,7 @@ def test_batches_of_a_generation_are_planned_on_the_evidence_before_them():
 
     state, plans, trials = generation(own.start())
     n_cells = own.schedule.full_generation
-    assert [plan.n_cells for plan in plans] == [
-        min(15, n_cells - i) for i in range(0, n_cells, 15)
-    ]
+    assert [plan.n_cells for plan in plans] == [1] * n_cells
     cells = [cell for plan in plans for a in plan.assignments for cell in a.cells]
     assert len({*cells}) == len(cells)
     assert {*cells} == {e.cell for trial in trials for e in trial.evaluations}
@@ -178,7 +176,7 @@ def test_batches_of_a_generation_are_planned_on_the_evidence_before_them():
     assert {member.generation for member in state.search.archive} == {0}
     assert generation(own.start())[1] == plans
     assert plans[0] != whole.ask(whole.start()).plan
-    # The second batch depends on what the first one was worth.
+    # The second cell depends on what the first one was worth.
     first = own.ask(state)
     told = [WORLD.trials(first.plan, 1), changed(WORLD.trials(first.plan, 1), worthless)]
     further = [own.ask_further(state, first, trials) for trials in told]
