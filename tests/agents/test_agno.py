@@ -326,16 +326,12 @@ def test_runs_of_several_loops_wait_for_each_other(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(cancellation.get_cancellation_manager(), "_clock", slow_clock)
 
-    def begin_and_end(n: int) -> str:
-        async def go() -> str:
-            await cancellation.aregister_run(str(n))
-            await cancellation.acleanup_run(str(n))
-            return "ended"
-
-        return asyncio.run(asyncio.wait_for(go(), 20))
+    def begin(n: int) -> None:
+        asyncio.run(asyncio.wait_for(cancellation.aregister_run(str(n)), 20))
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(begin_and_end, range(40))) == ["ended"] * 40
+        list(pool.map(begin, range(40)))  # raises what one raises
+    assert {str(n) for n in range(40)} <= cancellation.get_active_runs().keys()
 
 
 def test_a_tool_that_raises_is_told_to_the_model(tmp_path: Path):

@@ -1,6 +1,6 @@
 """What a request tells its writer of the system."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -41,32 +41,23 @@ def test_a_writer_reads_model_user_message_limit_and_scoring():
 
 @pytest.mark.parametrize("n_wrong", [0, 2])
 def test_a_case_is_shown_once_and_as_a_failure_only_where_an_answer_failed(n_wrong: int):
-    cases = {f"c{n}": Shown(input=f"i{n}", answer=None, expected="e", reason="") for n in range(4)}
+    names = [f"c{n}" for n in range(4)]
     observed = [
-        Observed(
-            case_id=name,
-            reward=float(n >= n_wrong),
-            answer="a",
-            reason="",
-            category="wrong" if n < n_wrong else "none",
+        Observed.from_json(
+            [name, float(n >= n_wrong), "a", "", "wrong" if n < n_wrong else "none"]
         )
-        for n, name in enumerate(cases)
+        for n, name in enumerate(names)
     ]
-    invariants: Any = None
     editor = Editor(
-        settings=PromptsConfig(),
-        task="",
-        parameters=("system",),
-        cases=cases,
-        invariants=invariants,
-    )
+        settings=PromptsConfig(), task="", parameters=("system",), invariants=cast("Any", None),
+        cases={name: Shown(input=name, answer=None, expected="e", reason="") for name in names},
+    )  # fmt: skip
     edit = editor.edit(
         "system", "reflect", parents=("Sort.",), observed=observed, generation=1, index=0,
         propensity=1.0, known=(), offered=(), rng=np.random.default_rng(0),
     )  # fmt: skip
     assert edit is not None
-    assert edit.request is not None
-    text = str(edit.request.messages()[1]["content"])
-    assert [text.count(f"<input>i{n}</input>") for n in range(4)] == [1] * 4
+    text = str(edit.request and edit.request.messages()[1]["content"])
+    assert [text.count(f"<input>{name}</input>") for name in names] == [1] * 4
     tags = ("<case>", "<failure>", "<success>")
     assert [text.count(tag) for tag in tags] == ([0, 2, 2] if n_wrong else [4, 0, 0])

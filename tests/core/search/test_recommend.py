@@ -199,19 +199,17 @@ def test_a_candidate_whose_rewards_have_no_row_is_not_recommended():
 @pytest.mark.parametrize(("fault", "best"), [("evaluator", "whole"), ("infrastructure", "half")])
 def test_who_is_mostly_unmeasured_where_others_were_measured_is_not_recommended(fault, best):
     """Twelve cases; of those of the other one a metric could measure six, or a budget allowed six."""
-    trials = []
-    for name, value, n_measured in (("whole", 0.6, 12), ("half", 1.0, 6)):
-        made = {
-            Cell(candidate_id=name, case_id=f"c{j:02d}", repeat=0): value - 0.01 * (j % 2)
-            if j < n_measured
-            else None
-            for j in range(12)
-        }
-        of_one = trial(candidate(name), made)
-        told = [
-            replace(one, fault=fault) if one.reward is None else one for one in of_one.evaluations
-        ]
-        trials.append(replace(of_one, evaluations=tuple(told)))
+    rows: dict[str, list[float | None]] = {"whole": [0.6] * 12, "half": [1.0] * 6 + [None] * 6}
+    trials = [
+        trial(
+            candidate(name),
+            {Cell(candidate_id=name, case_id=f"c{j}", repeat=0): r for j, r in enumerate(rewards)},
+        )
+        for name, rewards in rows.items()
+    ]
+    half = trials[1].evaluations
+    told = tuple(one if one.reward else replace(one, fault=fault) for one in half)
+    trials[1] = replace(trials[1], evaluations=told)
     evidence = Archive().tell(trials, generation=0)
     assert len(evidence.members["half"].missing) == 6
     assert chosen(evidence).candidate_id == best
