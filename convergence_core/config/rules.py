@@ -227,7 +227,8 @@ def _check_evolution(configuration: Configuration, report: Report) -> None:
     population = (*path, "population_size")
     size, elite = evolution.population_size, evolution.elite_size
     is_evolution = configuration.optimization.algorithm == "evolution"
-    if elite >= size and "elite_size" in evolution.model_fields_set:
+    default = type(evolution).model_fields["elite_size"].default  # stored runs have it written out
+    if elite >= size and elite != default:
         rule, fix = f"must be below `population_size` ({size})", f"Write {size - 1} or less."
         report.add((*path, "elite_size"), rule, fix, value=str(elite))
     elif elite >= size and is_evolution:

@@ -23,6 +23,7 @@ M = "evaluation/metrics/"
         {P + "k": [1, 2.5], "search_space/constraints": ["k <= n"]},
         {"optimization/evolution": {"population_size": 2, "elite_size": 0}},
         {"optimization/evolution": {"population_size": 2}},  # nobody is an elite there
+        {"optimization/evolution": {"population_size": 2, "elite_size": 2}},  # as a run stores it
         {"budget": None, "society": {}, "api/auth": None},
         {M + "x": {"type": "regex", "pattern": r"\d+", "case_sensitive": False}},
     ],
