@@ -139,7 +139,8 @@ class _Handlers:
         if "text" in (body.context or {}):  # an embedder needs time for it
             await asyncio.to_thread(operation.read)
         selection = await self._committer.perform(operation)
-        self._metrics.decided(system, selection.arm_id)
+        if not operation.is_repeat:
+            self._metrics.decided(system, selection.arm_id)
         return json_answer(as_dict(selection, Selection))
 
     async def update(self, system: System, body: bodies.RewardBody) -> Response:

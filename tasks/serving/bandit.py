@@ -413,6 +413,12 @@ class ArmSelection(Operation[RuntimeSelection]):
         self._logged = self._bandit.log(connection, *self._proposed)
         self.is_outdated = self._logged is None
 
+    @property
+    def is_repeat(self) -> bool:
+        """Whether this request was answered before, so that nothing new was logged."""
+        logged, proposed = self._logged, self._proposed
+        return bool(logged and proposed and logged.decision_id != proposed[1].decision_id)
+
     def result(self) -> RuntimeSelection:
         """Return the arm."""
         if self._default is not None:

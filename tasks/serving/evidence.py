@@ -24,7 +24,7 @@ class TrafficEvidence:
     means: tuple[float, ...]
     numbers: tuple[int, ...]
     log_e: tuple[float, ...]
-    """Evidence that some arm is better than this one, nats."""
+    """Evidence that some arm is better than this one, nats; of an arm that is out, at least what put it out."""
     out: tuple[bool, ...]
     log_threshold: float
     winner: str | None
@@ -113,11 +113,13 @@ def evidence_of(
     test: BestArmTest, arms: Sequence[StoredArm], caveat: str = TRAFFIC
 ) -> TrafficEvidence:
     """Return what a test shows, by the names of its arms."""
+    # Requests that have no reward yet count at their worst, which takes back no verdict.
+    least = np.where(test.eliminated, test.log_threshold, -np.inf)
     return TrafficEvidence(
         arms=tuple(arm.arm_id for arm in arms),
         means=tuple(test.means.tolist()),
         numbers=tuple(int(n) for n in test.numbers),
-        log_e=tuple(test.log_e.tolist()),
+        log_e=tuple(np.maximum(test.log_e, least).tolist()),
         out=tuple(test.eliminated.tolist()),
         log_threshold=test.log_threshold,
         winner=None if test.winner is None else arms[test.winner].arm_id,

@@ -61,6 +61,18 @@ def test_no_winner_is_named_while_outcomes_can_still_come(tmp_path: Path, clock:
     assert evidence.means == pytest.approx((0.5, 0.5), abs=0.1)
 
 
+def test_a_winner_keeps_the_evidence_that_made_it_while_others_wait(tmp_path: Path, clock: Clock):
+    bandit = serve(tmp_path, clock)
+    for n in range(400):
+        chosen = bandit.select("u")
+        if n < 200:
+            bandit.update(chosen.decision_id, float(chosen.arm_id == "b"))
+    evidence = bandit.evidence()
+    assert (evidence.winner, evidence.out, evidence.n_to_verdict) == ("b", (True, False), 0)
+    assert evidence.n_open == 200
+    assert evidence.log_e[0] >= evidence.log_threshold > evidence.log_e[1]
+
+
 def test_a_decision_without_a_reward_in_its_window_teaches_what_the_settings_state(
     tmp_path: Path, clock: Clock
 ):
