@@ -246,6 +246,9 @@ class Evaluation:
     latency_ms: float | None = None
     first_token_ms: float | None = None
     cost_usd: float | None = None
+    """US dollars that this evaluation paid; 0 if another did, ``None`` if unknown."""
+    price_usd: float | None = None
+    """US dollars that its call cost, whoever paid; ``None`` if unknown, or it failed for nothing."""
     usage: Usage = NO_USAGE
     dropped: tuple[str, ...] = ()
     """Request fields that the target omitted, each as ``name: reason``."""

@@ -40,8 +40,7 @@ from tasks.calls.scorer import CONSTRAINT, CellScore, Scorer, error_text
 TIMEOUTS = frozenset({"timeout", "connect_timeout"})
 """Error types that make an evaluation's status ``timeout``."""
 _OF_A_REPLY = (
-    *("latency_ms", "first_token_ms", "cost_usd", "usage", "dropped", "recording_url"),
-    *("model", "provider"),
+    *("latency_ms", "first_token_ms", "usage", "dropped", "recording_url", "model", "provider"),
 )
 """Its fields that an evaluation has too."""
 
@@ -99,13 +98,15 @@ class PendingCell:
         answered: dict[str, Any] = {"provider": self.call.intent.provider}
         if reply is not None:
             answered = fields_of(reply, *_OF_A_REPLY)
-        if record.cached:
-            answered["cost_usd"] = 0.0
+        # A failure that was billed has a price; one that cost nothing says nothing of a price.
+        price = (record.cost_usd or None) if reply is None else reply.cost_usd
         return self._evaluation(
             status=status,
             **fields_of(score, "fault", "error_type", "error", "reward", "metrics"),
             **fields_of(record, "cached", "attempt", "started_us", "ended_us"),
             **answered,
+            cost_usd=0.0 if record.cached else price,
+            price_usd=price,
             request_text=self.call.request_text if keep_text else None,
             response_text=canonical_json(reply.value) if reply and keep_text else None,
             thinking_text=reply.thinking if reply and keep_text else None,

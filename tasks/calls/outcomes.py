@@ -5,7 +5,7 @@ What is read back equals what was written, to the letter.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from convergence_core.budget.limits import Budget, Reservation
 from convergence_core.errors import (
@@ -47,6 +47,18 @@ class AttemptRecord:
     attempt: int = 1
     cached: bool = False
     """Whether another evaluation paid for the answer."""
+    cost_usd: float | None = None
+    """What the provider billed, whoever paid, in US dollars; ``None`` if unknown."""
+
+    @classmethod
+    def of(
+        cls, ending: Reply | EvaluationFault, attempt: int, started_us: int, now_us: int
+    ) -> Self:
+        """Return the account of an attempt that has just ended."""
+        billed = billed_of(ending)
+        cost_usd = None if billed is None else billed.cost_usd
+        ended_us = max(now_us, started_us)  # clocks may be set back
+        return cls(started_us=started_us, ended_us=ended_us, attempt=attempt, cost_usd=cost_usd)
 
 
 # -- JSON forms
@@ -222,7 +234,7 @@ def settle_reservation(
 def record_of(answer: StoredAnswer, intent: CallIntent) -> AttemptRecord:
     """Return the account of a stored answer, as seen by the evaluation of an intent."""
     return AttemptRecord(
-        **fields_of(answer, "started_us", "ended_us", "attempt"),
+        **fields_of(answer, "started_us", "ended_us", "attempt", "cost_usd"),
         cached=not answer.is_paid_by(intent),
     )
 

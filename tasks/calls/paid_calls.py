@@ -399,9 +399,7 @@ class Calls:
                 self.budget.settle(reservation, usd=None, tokens=None)
             self._leave_unused(call)
             raise
-        record = AttemptRecord(
-            started_us=started_us, ended_us=max(self.now_us(), started_us), attempt=attempt
-        )
+        record = AttemptRecord.of(ending, attempt, started_us, self.now_us())
         self._pay(call, reservation, ending)
         self._report(call, record, ending)
         # Each attempt is settled before this slot claims another.

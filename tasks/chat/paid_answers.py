@@ -222,11 +222,7 @@ class PaidAnswers:
             raise
         settle_reservation(budget, reservation, ending)
         self._wake()
-        record = AttemptRecord(
-            started_us=started_us,
-            ended_us=max(self._now_us(), started_us),
-            attempt=claim.attempt,
-        )
+        record = AttemptRecord.of(ending, claim.attempt, started_us, self._now_us())
         if isinstance(ending, Reply):
             kept = redacted(replace(ending, value=None, thinking=None), redacted_text)
             await self._queue.settle(settlement_of(intent, record, reply_outcome(kept), ending))

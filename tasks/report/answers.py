@@ -17,7 +17,7 @@ from tasks.json_values import as_text
 from tasks.metrics.judge.judge import PURPOSE
 from tasks.metrics.judge.verdicts import read_reasoning
 from tasks.report.answers_section import MOST_GAINED
-from tasks.report.evidence import mean_of_known, parsed_text
+from tasks.report.evidence import mean_of_known, parsed_text, said
 from tasks.report.phrases import failure_example
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import journal_url, shortened
@@ -42,15 +42,13 @@ WITH e AS (
 texts AS (
   SELECT payload_sha256, min(text) AS text FROM payloads
   WHERE run_id = $run AND payload_sha256 IN (
-    SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL),
-prices AS (
-  SELECT call_key, max(cost_usd) AS usd FROM attempts
-  WHERE state = 'done' AND call_key IN (SELECT call_key FROM e) GROUP BY ALL)
+    SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL)
 SELECT e.eval_id, e.case_id, e.role, e.replicate, e.error_type, e.error, e.reward, e.metrics,
-       e.latency_ms, e.recording_url, prices.usd AS cost_usd, coalesce(e.weight, 1.0) AS weight,
+       e.latency_ms, e.recording_url, coalesce(
+         e.price_usd, CASE WHEN NOT e.cached THEN e.cost_usd END) AS price_usd,  -- earlier versions
+       coalesce(e.weight, 1.0) AS weight,
        p.text AS request, r.text AS response, t.text AS thinking
-FROM e LEFT JOIN prices USING (call_key)
-     LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
+FROM e LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
      LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
      LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
 ORDER BY e.case_id, e.role, e.replicate, e.generation
@@ -103,8 +101,10 @@ def _evaluated_case(rows: Sequence[Mapping[str, Any]]) -> EvaluatedCase:
             if (value := mean_of_known((row["metrics"] or {}).get(name) for row in rows))
             is not None
         },
-        latency_ms=mean_of_known(row["latency_ms"] for row in rows),
-        cost_usd=mean_of_known(row["cost_usd"] for row in rows),
+        latency_ms=mean_of_known(
+            said("latency_ms", row["metrics"], row["latency_ms"]) for row in rows
+        ),
+        cost_usd=mean_of_known(said("cost_usd", row["metrics"], row["price_usd"]) for row in rows),
         n_repeats=len(rows),
         error=None
         if failed is None
@@ -122,12 +122,12 @@ def _evaluated_case(rows: Sequence[Mapping[str, Any]]) -> EvaluatedCase:
 def per_answer(answers: Iterable[tuple[CaseAnswer | None, float]]) -> dict[str, float | None]:
     """Return mean latency (ms) and price (USD) of answers, each given with the weight of its case.
 
-    A metric of the name says it where there is one; ``None`` if nothing is known.
+    ``None`` if nothing is known.
     """
     known = [(answer, weight) for answer, weight in answers if answer is not None]
     weights = [weight for _, weight in known]
     return {
-        name: mean_of_known((a.metrics.get(name, getattr(a, name)) for a, _ in known), weights)
+        name: mean_of_known((getattr(answer, name) for answer, _ in known), weights)
         for name in ("latency_ms", "cost_usd")
     }
 

@@ -10,7 +10,7 @@ from convergence_core.search.recommend import mean_interval, paired_difference
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
 from tasks.inputs.cases import groups_of
-from tasks.report.evidence import Metrics, mean_of_known
+from tasks.report.evidence import Metrics, mean_of_known, said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +47,17 @@ class Final:
     def answer_usd(self, candidate_id: str) -> float | None:
         """Return the mean price of an answer of a candidate, by case weight; ``None`` if none is known.
 
-        A metric of the name ``cost_usd`` says it where there is one, else what was paid. Answers that
-        had been paid for before say nothing of a price.
+        Billed failures count, and so do answers that another evaluation paid for.
         """
         return self._mean(
-            (evaluation, evaluation.metrics.get("cost_usd", evaluation.cost_usd))
+            (evaluation, said("cost_usd", evaluation.metrics, evaluation.price_usd))
             for evaluation in self._evaluations(candidate_id)
-            if not evaluation.cached
         )
 
     def answer_ms(self, candidate_id: str) -> float | None:
-        """Return the mean latency of an answer, by case weight and by the metric ``latency_ms`` where there is one."""
+        """Return the mean latency of an answer, by case weight; ``None`` if none is known."""
         return self._mean(
-            (evaluation, evaluation.metrics.get("latency_ms", evaluation.latency_ms))
+            (evaluation, said("latency_ms", evaluation.metrics, evaluation.latency_ms))
             for evaluation in self._evaluations(candidate_id)
         )
 

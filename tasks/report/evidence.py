@@ -161,6 +161,11 @@ def mean_of_known(
     return sum(value * w for value, w in known) / sum(w for _, w in known) if known else None
 
 
+def said(name: str, metrics: Mapping[str, float] | None, measured: float | None) -> float | None:
+    """Return the price or latency of an answer: the metric ``name`` says it where there is one."""
+    return (metrics or {}).get(name, measured)
+
+
 def parsed_text(text: str | None) -> Json:
     """Return the JSON value that a stored text holds, or the text itself if it holds none."""
     if text is None:

@@ -63,8 +63,18 @@ def test_an_answer_that_another_evaluation_paid_for_is_cached_and_costs_nothing(
         paid = s.evaluate(plan, 0).evaluations[0]
         again = s.evaluate(plan, 1).evaluations[0]
     assert target.n_calls == 1
-    assert (paid.cached, paid.cost_usd, paid.latency_ms) == (False, 0.25, 5.0)
-    assert (again.cached, again.cost_usd, again.latency_ms) == (True, 0.0, 5.0)
+    assert (paid.cached, paid.cost_usd, paid.price_usd, paid.latency_ms) == (
+        False,
+        0.25,
+        0.25,
+        5.0,
+    )
+    assert (again.cached, again.cost_usd, again.price_usd, again.latency_ms) == (
+        True,
+        0.0,
+        0.25,
+        5.0,
+    )
 
 
 def test_a_fresh_cell_is_asked_although_the_search_has_an_answer():

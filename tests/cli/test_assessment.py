@@ -169,6 +169,28 @@ def test_metrics_are_weighed_as_rewards_are_and_cases_without_a_reward_counted_o
     assert "1 of 3 cases have no reward" in done.out
 
 
+def test_the_price_of_an_answer_is_one_number_with_billed_failures_and_reused_answers(
+    here: Path, cli: Runner
+):
+    (here / "bot.py").write_text(
+        "def answer(input, params):\n"
+        "    if input == 'gone':\n        raise ValueError('free')\n"
+        "    if input == '5':\n        return {'result': '5', 'cost_usd': 0.1}\n"
+        "    return {'success': False, 'error': 'refused', 'cost_usd': 0.02}\n"
+    )
+    (here / "optimization.yaml").write_text(
+        WEIGHED
+        + "cache: forever\noptimization: {evolution: {population_size: 2, generations: 1}}\n"
+    )
+    usd = pytest.approx((3 * 0.1 + 0.02) / 4)
+    assert cli("test", "--json").json["per_answer"]["cost_usd"] == usd
+    for _ in range(2):
+        done = cli("optimize", "--json").json
+        assert done["baseline"]["answer_usd"] == usd
+    means = cli("compare", "default", "found", "--json").json["per_answer"]
+    assert [mean["cost_usd"] for mean in means] == [usd, usd]
+
+
 @pytest.fixture
 def paid(here: Path) -> Iterator[MockServer]:
     with MockServer() as server:

@@ -28,6 +28,7 @@ _EVALUATION = (
         "latency_ms",
         "first_token_ms",
         "cost_usd",
+        "price_usd",
         "call_key",
         "cached",
         "recording_url",

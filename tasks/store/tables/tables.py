@@ -99,6 +99,7 @@ evaluations (run_id, eval_id): One answer: candidate, test case and repeat.
 14 | latency_ms     | f64  | ms     | of the original call, also when cached
 28 | first_token_ms | f64  | ms     | likewise; NULL: not streamed
 15 | cost_usd       | f64  | USD    | paid by this evaluation; cached: 0
+32 | price_usd      | f64  | USD    | also when cached
 16 | tokens_in      | i64  |        | also when cached
 17 | tokens_out     | i64  |        | also when cached
 18 | started_at     | ts   |        |
