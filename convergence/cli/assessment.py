@@ -176,9 +176,8 @@ def _show(assessment: "Assessment", checks: "Sequence[Check]") -> None:
             f"{phrases.difference(assessment.difference)}."
         )
     console.answer(_means(assessment))
-    price = (
-        "no price known" if assessment.cost_usd is None else number_text.usd(assessment.cost_usd)
-    )
+    known, n_unpriced = assessment.cost_usd, assessment.n_unpriced
+    price = "no price known" if known is None else number_text.spent(known, n_unpriced)
     console.answer(f"This test: {plural(assessment.n_calls, 'call')}, {price}.")
 
     _show_low(assessment)

@@ -74,6 +74,12 @@ def usd(value: float | None) -> str:
     return f"${value:.{digits}f}"
 
 
+def spent(cost_usd: float | None, n_unpriced: int) -> str:
+    """Return a sum of known prices in US dollars, with the calls that it leaves out."""
+    unpriced = f" and {plural(n_unpriced, 'call')} of unknown price" if n_unpriced else ""
+    return usd(cost_usd) + unpriced
+
+
 def evidence(log_e: float, log_threshold: float, verb: str = "of") -> str:
     """Return a test's evidence next to its threshold, e.g. ``69.4 of 20``.
 

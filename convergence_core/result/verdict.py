@@ -248,6 +248,11 @@ def are_free(costs: Sequence[RoleCost]) -> bool:
     )
 
 
+def n_unpriced(costs: Sequence[RoleCost]) -> int:
+    """Return the calls of unknown price; a local function that reports no cost is free."""
+    return sum(cost.n_unpriced for cost in costs if cost.provider != "function")
+
+
 def answer_usd(result: RunResult, report: CandidateReport) -> float | None:
     """Return dollars of an answer; a local function that reports no cost is free."""
     return 0.0 if report.answer_usd is None and is_free(result) else report.answer_usd

@@ -24,6 +24,7 @@ from tasks.report.blocks import (
 from tasks.report.phrases import clean
 from tasks.run.case_review import hard_cases
 from tasks.store.feedback.proposals import proposed_cases, reviewed
+from tasks.store.journal.ledger import KNOWN_USD
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.watches import alarms
 from tasks.store.tables.lineage import GAMES_TAG, OFFLINE, TEST_TAG
@@ -34,15 +35,15 @@ SELECT run_id, candidate_id, params_json, mean, low, high
 FROM posteriors JOIN candidates USING (run_id, candidate_id)
 WHERE recommended AND run_id IN (SELECT unnest($runs))
 """
-_SPENT = """
-SELECT run_id, sum(cost_usd) AS usd, count(*) FILTER (WHERE state <> 'cached') AS n_calls
+_SPENT = f"""
+SELECT run_id, {KNOWN_USD} AS usd, count(*) FILTER (WHERE state <> 'cached') AS n_calls
 FROM attempts WHERE run_id IN (SELECT unnest($runs)) GROUP BY ALL
-"""
-_ANSWERED = """
-SELECT regexp_extract(run_id, '^answers/(.*)/', 1) AS system, sum(cost_usd) AS usd,
+"""  # noqa: S608 - constants
+_ANSWERED = f"""
+SELECT regexp_extract(run_id, '^answers/(.*)/', 1) AS system, {KNOWN_USD} AS usd,
        count(*) FILTER (WHERE state <> 'cached') AS n_calls
 FROM attempts WHERE starts_with(run_id, 'answers/') GROUP BY ALL
-"""
+"""  # noqa: S608 - constants
 _DAY_US = 86_400 * 10**6
 _RECENT = 7
 """Days for which an alarm is shown."""

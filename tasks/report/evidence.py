@@ -11,6 +11,7 @@ from convergence_core.records import Json, Role
 from convergence_core.result import CurvePoint, Failure, RoleCost
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
+from tasks.store.journal.ledger import KNOWN_USD, UNPRICED
 from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.views import LAST_OF_CELL
 
@@ -85,7 +86,7 @@ FROM learning_curve LEFT JOIN calls USING (generation)
 WHERE run_id = $run ORDER BY generation
 """
 
-_COSTS = """
+_COSTS = f"""
 SELECT purpose, provider, model,
        count(*) FILTER (WHERE state <> 'cached') AS n_calls,
        count(*) FILTER (WHERE state = 'failed') AS n_failed,
@@ -96,13 +97,12 @@ SELECT purpose, provider, model,
        CAST(sum(cached_tokens) AS BIGINT) AS cached_tokens,
        CAST(sum(tokens_out) AS BIGINT) AS completion_tokens,
        CAST(sum(reasoning_tokens) AS BIGINT) AS reasoning_tokens,
-       CASE WHEN bool_and(state = 'cached') THEN 0.0
-            ELSE sum(cost_usd) FILTER (WHERE state <> 'cached') END AS cost_usd,
-       count(*) FILTER (WHERE state = 'done' AND cost_usd IS NULL) AS n_unpriced,
+       {KNOWN_USD} AS cost_usd,
+       count(*) FILTER (WHERE {UNPRICED}) AS n_unpriced,
        coalesce(sum(maybe_usd), 0) AS maybe_usd
 FROM attempts WHERE run_id = $run GROUP BY purpose, provider, model
 ORDER BY cost_usd DESC NULLS LAST, purpose, provider, model
-"""
+"""  # noqa: S608 - constants
 
 
 def counts_of(store: ParquetStore, run_id: str) -> dict[str, Any]:

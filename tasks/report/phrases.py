@@ -21,10 +21,11 @@ from convergence_core.result.number_text import (
     plural,
     reward,
     signed_interval,
+    spent,
     usd,
     whole_percent,
 )
-from convergence_core.result.verdict import FREE, is_free
+from convergence_core.result.verdict import FREE, is_free, n_unpriced
 
 if TYPE_CHECKING:
     from convergence_core.search.recommend import Recommendation
@@ -196,7 +197,9 @@ def spend(result: RunResult) -> str:
     """Return the spending of a run in US dollars, or why no number exists."""
     if result.cost_usd is None and is_free(result):
         return f"{usd(0.0)} ({FREE})"
-    return "no price known" if result.cost_usd is None else usd(result.cost_usd)
+    if result.cost_usd is None:
+        return "no price known"
+    return spent(result.cost_usd, n_unpriced(result.costs))
 
 
 # -- findings

@@ -100,10 +100,7 @@ def _has_numbers(cost: RoleCost) -> bool:
 
 
 def _usd(cost: RoleCost) -> str:
-    unpriced = plural(cost.n_unpriced, "call")
-    return number_text.usd(cost.cost_usd) + (
-        f" and {unpriced} of unknown price" if cost.n_unpriced else ""
-    )
+    return number_text.spent(cost.cost_usd, cost.n_unpriced)
 
 
 def cost_sentences(costs: Sequence[RoleCost], *, is_offline: bool) -> list[str]:

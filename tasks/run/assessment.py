@@ -17,12 +17,14 @@ from convergence_core.records import (
     sha256_hex,
 )
 from convergence_core.result import CaseAnswers, Estimate, worst_first
+from convergence_core.result.verdict import n_unpriced
 from convergence_core.search.recommend import mean_interval, paired_difference
 from convergence_core.search.study import limit_reached
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.report.answers import EvaluatedCase, evaluated_cases, paired_cases, with_judges_reasons
 from tasks.report.candidates import Final
+from tasks.report.evidence import costs_of
 from tasks.run.adoption import champion_of_run
 from tasks.run.assembly import Caller, assemble
 from tasks.run.opener import Limits, prepare_run, with_overrides
@@ -75,6 +77,8 @@ class Assessment:
     """Of this test."""
     cost_usd: float | None
     """Of this test; ``None`` if no price is known."""
+    n_unpriced: int
+    """Its calls whose price is unknown."""
 
     def checks(self, fail_under: float | None) -> tuple[Check, ...]:
         """Return what has to hold for the test to pass.
@@ -295,4 +299,5 @@ def _assessment(
         limit=None if reached is None else reached.partition(" Raise it")[0],
         n_calls=totals.n_attempts,
         cost_usd=totals.cost_usd,
+        n_unpriced=n_unpriced(costs_of(run.store, run.run_id)),
     )

@@ -28,6 +28,7 @@ def test_each_role_has_its_row_and_unknown_is_not_zero():
     (judge,) = [line for line in text.splitlines() if line.startswith("| judge | `home-made`")]
     assert "4 calls of unknown price" in judge
     assert "$0.00" not in judge
+    assert "$4.22 and 4 calls of unknown price" in text
 
 
 def test_an_offline_run_says_that_nobody_was_paid():

@@ -66,6 +66,10 @@ UNPRICED = (
     "(state = 'failed' AND coalesce(tokens_in, tokens_out) IS NOT NULL))"
 )
 """Answered, so far as anybody knows, at an unknown price."""
+KNOWN_USD = (
+    f"CASE WHEN sum(cost_usd) > 0 OR count(*) FILTER (WHERE {UNPRICED}) = 0 THEN sum(cost_usd) END"
+)
+"""Sum of known prices; NULL if none is known but those of failures that cost nothing."""
 
 _REPORTED_TOKENS = "(coalesce(tokens_in, 0) + coalesce(tokens_out, 0))"
 _UNTOLD = (
@@ -82,7 +86,7 @@ _TOTALS = {
     "n_done": "count(*) FILTER (WHERE state = 'done')",
     "n_failed": "count(*) FILTER (WHERE state = 'failed')",
     "n_in_flight": "count(*) FILTER (WHERE state = 'started')",
-    "cost_usd": "sum(cost_usd)",
+    "cost_usd": KNOWN_USD,
     "n_unpriced": f"count(*) FILTER (WHERE {UNPRICED})",
     "maybe_usd": "coalesce(sum(CASE WHEN state = 'started' THEN max_usd ELSE maybe_usd END), 0.0)",
     "tokens": f"CAST(coalesce(sum({_REPORTED_TOKENS}), 0) AS BIGINT)",

@@ -9,7 +9,7 @@ independent, and then by the cases' weights: candidates were asked different cas
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from tasks.store.journal.ledger import UNPRICED
+from tasks.store.journal.ledger import KNOWN_USD, UNPRICED
 from tasks.store.tables.tables import TABLES
 
 LAST_OF_CELL = """QUALIFY row_number() OVER (
@@ -66,7 +66,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
                sum(cached_tokens)::BIGINT AS cached_tokens,
                sum(cache_write_tokens)::BIGINT AS cache_write_tokens,
                sum(reasoning_tokens)::BIGINT AS reasoning_tokens,
-               sum(cost_usd) AS cost_usd, sum(maybe_usd) AS maybe_usd
+               {KNOWN_USD} AS cost_usd, sum(maybe_usd) AS maybe_usd
         FROM attempts GROUP BY ALL
         """,  # noqa: S608 - constants
     ),
@@ -116,9 +116,9 @@ DERIVED: Mapping[str, tuple[str, str]] = {
     "learning_curve": (
         "The search's leader after each generation: `best_so_far` is the posterior mean of "
         "`recommended_id`; `posterior_mean` averages the generation's candidates.",
-        """
+        f"""
         WITH money AS (
-          SELECT run_id, generation, sum(cost_usd) AS cost_usd FROM attempts GROUP BY ALL),
+          SELECT run_id, generation, {KNOWN_USD} AS cost_usd FROM attempts GROUP BY ALL),
         leaders AS (
           SELECT run_id, n_generations - 1 AS generation, candidate_id, mean, low, high, n_cases
           FROM estimates WHERE rank = 1 AND role = 'search'
@@ -132,7 +132,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         FROM generations g LEFT JOIN money USING (run_id, generation)
              LEFT JOIN leaders l USING (run_id, generation)
         WINDOW w AS (PARTITION BY g.run_id ORDER BY g.generation)
-        """,
+        """,  # noqa: S608 - constants
     ),
     "final_estimates": (
         "Means on cells that the search never used, by candidate and role, with intervals.",
