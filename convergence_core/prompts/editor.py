@@ -260,9 +260,6 @@ class Editor:
         """Return this edit of these parents; ``None`` means no new demonstrations can be drawn."""
         ready, shots = None, split(parents[0])[1]
         shown: tuple[tuple[str, Shown], ...] = ()
-        is_new = operator == "induce"
-        usable = [] if is_new else [o for o in observed if o.case_id in self.cases]
-        failed = [answer for answer in usable if answer.category != "none"]
         if operator == "examples":
             demonstrations = drawn(
                 parents[0], offered, frozenset(known), self.settings.max_shots, rng
@@ -271,10 +268,12 @@ class Editor:
                 return None
             ready, shots = demonstrations
         else:
+            failed = [] if operator == "induce" else [o for o in observed if o.category != "none"]
             shown = self._shown(failed, rng)
         request = None
         if ready is None:
-            right = [answer for answer in usable if failed and answer.category == "none"]
+            is_new = operator == "induce"
+            right = [o for o in observed if o.category == "none" and o.case_id in self.cases]
             request = WriterRequest(
                 operator=operator,
                 task=self.task,
@@ -283,7 +282,11 @@ class Editor:
                 placeholders=tuple(kept_placeholders(parents)),
                 labels=self.labels,
                 failures=tuple(case for _, case in shown),
-                successes=tuple(map(self._answered, right[-N_SUCCESSES:])),
+                successes=tuple(
+                    self._answered(success)
+                    for success in right[-N_SUCCESSES:]
+                    if shown and not is_new
+                ),
             )
         key = [self.run_id, generation, index, parameter, operator]
         return Edit(
@@ -319,6 +322,7 @@ class Editor:
     ) -> tuple[tuple[str, Shown], ...]:
         """Return failures, drawn by what they lost; cases with an expected answer where none failed."""
         n = N_FAILURES
+        failed = [failure for failure in failed if failure.case_id in self.cases]
         if failed:
             lost = np.array([1.0 - failure.reward for failure in failed])
             size = min(n, len(failed))

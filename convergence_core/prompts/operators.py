@@ -14,7 +14,7 @@ from typing import Final
 from convergence_core.config.prompts import OperatorName
 from convergence_core.records import Json
 
-WORDING_VERSION: Final = "prompts-4"
+WORDING_VERSION: Final = "prompts-3"
 _OUR_TAGS: Final = re.compile(
     r"</?(?:operator|task|model|template|limit|scoring|score|earlier|prompt|placeholders|labels|failures?|success(?:es)?|"
     r"cases?|input|answer|expected|reason|diagnosis|shots?|user|assistant)>"
@@ -75,9 +75,9 @@ class WriterRequest:
     labels: tuple[str, ...]
     """All that search cases expect, where that is few."""
     failures: tuple[Shown, ...]
-    """Failed answers, or cases where none failed; never held-out ones."""
+    """Failed answers, or cases; never held-out ones."""
     successes: tuple[Shown, ...] = ()
-    """Answers of the parent that were right, beside failures."""
+    """Answers of the parent that were right."""
     n_prompts: int = 1
 
     def messages(self) -> list[Mapping[str, Json]]:
@@ -95,13 +95,9 @@ class WriterRequest:
             parts.append(f"<placeholders>{', '.join(self.placeholders)}</placeholders>")
         if self.labels:
             parts.append(f"<labels>{', '.join(map(_data, self.labels))}</labels>")
-        has_failed = any(case.answer is not None for case in self.failures)
-        first = ("failure", "failures") if has_failed else ("case", "cases")
-        for (name, plural), shown in (
-            (first, self.failures),
-            (("success", "successes"), self.successes),
-        ):
+        for name, shown in (("failure", self.failures), ("success", self.successes)):
             if shown:
+                plural = {"failure": "failures", "success": "successes"}[name]
                 inner = "\n".join(_example(name, example) for example in shown)
                 parts.append(f"<{plural}>\n{inner}\n</{plural}>")
         return [
