@@ -42,6 +42,7 @@ class GenerationStarted:
 
     generation: int
     n_candidates: int
+    """At most, where each evaluation is planned on those before it."""
     n_cells: int
 
 

@@ -72,12 +72,9 @@ def sample_candidates(run_id: str, generation: int) -> Plan:
     """Plan the generation: draws from the posterior choose among what evolution bred."""
     run = run_of(run_id)
     plan = run.ask()
-    n_candidates = len(plan.assignments)
-    run.emit(
-        GenerationStarted(
-            generation=generation, n_candidates=n_candidates, n_cells=run.n_cells_planned
-        )
-    )
+    n_cells = run.n_cells_planned
+    n_candidates = len(plan.assignments) + n_cells - plan.n_cells
+    run.emit(GenerationStarted(generation=generation, n_candidates=n_candidates, n_cells=n_cells))
     return plan
 
 

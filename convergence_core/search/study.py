@@ -254,13 +254,15 @@ class Study:
             planned: its last batch.
             trials: of all its batches, in the order of these.
         """
-        if planned.n_left < 1 or limit_reached(trials) is not None:
+        if planned.n_left < 1:
             return None
         search = self._told(planned, trials)
         if self.has_perfect_defaults(search.archive):
             return None
         batch = planned.batch + 1
-        n_batches = batch + self.schedule.n_batches(planned.n_left)
+        # What a limit keeps back is planned at once, to be asked first when it is raised.
+        is_limited = limit_reached(trials) is not None
+        n_batches = batch + (1 if is_limited else self.schedule.n_batches(planned.n_left))
         before = replace(
             planned, search=search.at(state.search.generation), n_told=len(trials), batch=batch
         )
@@ -281,7 +283,7 @@ class Study:
         rng = np.random.default_rng()  # noqa: TID251 - it goes on where the state's has stopped
         rng.bit_generator.state = dict(before.rng_state)
         winners = () if state.next_generation else self.winners
-        n_cells = before.n_left if n_batches == 1 else 1
+        n_cells = before.n_left if n_batches == before.batch + 1 else 1
         request = AskRequest(
             generation=state.next_generation,
             n_generations=self.schedule.n_generations + state.n_repairs,

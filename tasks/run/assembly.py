@@ -368,6 +368,7 @@ def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
         max_calls=configuration.budget.max_calls,
         one_by_one=configuration.optimization.execution.parallel_workers == 1
         and len(loaded.search_cases) == 1
+        and configuration.evaluation.objective == "reward"
         and configuration.optimization.algorithm in RACING,
         calls_per_cell=1 + n_judge_calls + n_agent_calls,
         n_champions=n_champions,

@@ -125,7 +125,9 @@ class PlanBuilder:
         ]
         if member is None:
             return keys
-        keys = [key for key in keys if key not in member.rewards]
+        # What an earlier batch of the generation lost waits for the next generation.
+        closed = {*member.rewards, *(member.missing if self.request.batch else ())}
+        keys = [key for key in keys if key not in closed]
         return sorted(keys, key=lambda key: key in member.missing)
 
     def add(self, candidate: Candidate, keys: Iterable[CellKey]) -> int:

@@ -182,6 +182,19 @@ def test_cells_asked_one_by_one_are_planned_on_the_evidence_before_them():
     further = [own.ask_further(state, first, trials) for trials in told]
     assert further[0] != further[1]
     assert own.ask(state, Advice()).n_left == 0, "what is advised is planned at once"
+    # What is lost is not asked twice in a generation, and what a limit keeps back is planned at once.
+    lost = changed(told[0], lambda e: replace(e, status="error", reward=None))
+    skipped = changed(
+        told[0],
+        lambda e: replace(e, status="skipped", reward=None, error_type="budget", error="spent"),
+    )
+    again, rest = own.ask_further(state, first, lost), own.ask_further(state, first, skipped)
+    assert again is not None
+    assert rest is not None
+    assert not {c for a in again.plan.assignments for c in a.cells} & {
+        e.cell for e in lost[0].evaluations
+    }
+    assert (rest.plan.n_cells, rest.n_left) == (first.n_left, 0)
 
 
 def worthless(e: Evaluation) -> Evaluation:
