@@ -47,7 +47,13 @@ ANSWERS = [
 ]
 
 
-@pytest.fixture(params=[kind for kind in METRIC_TYPES if kind != "llm_judge"])
+@pytest.fixture(
+    params=[
+        pytest.param(kind, marks=pytest.mark.slow) if kind in LIBRARIES else kind
+        for kind in METRIC_TYPES
+        if kind != "llm_judge"
+    ]
+)
 def metric(request, tmp_path, monkeypatch):
     kind = request.param
     if (library := LIBRARIES.get(kind)) is not None:
