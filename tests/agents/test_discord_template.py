@@ -1,15 +1,13 @@
 """The template of an agent on Discord: its simulated service, dry runs, and what a search finds in it."""
 
-import importlib.util
 import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from convergence.templates import plan_files
+from tests.support.agents import asked, service_of
 
 TEMPLATE = "agno-discord"
 """Calls of tools in one answer of a model."""
@@ -18,34 +16,13 @@ TEMPLATE = "agno-discord"
 @pytest.fixture
 def service(tmp_path: Path) -> Any:
     """The simulated service, as a user's project has it."""
-    (tmp_path / "discord_service.py").write_text(plan_files(TEMPLATE)["discord_service.py"])
-    spec = importlib.util.spec_from_file_location(
-        "discord_service_under_test", tmp_path / "discord_service.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.service
+    return service_of(TEMPLATE, tmp_path)
 
 
 def ask(service: Any, method: str, path: str, token: str, body: Any = None) -> tuple[int, Any]:
-    request = urllib.request.Request(  # noqa: S310 - loopback
-        service.url + path,
-        method=method,
-        headers={"Authorization": f"Bot {token}", "Content-Type": "application/json"},
-        data=None
-        if body is None
-        else body
-        if isinstance(body, bytes)
-        else json.dumps(body).encode(),
-    )
-    try:
-        with urllib.request.urlopen(request) as answer:  # noqa: S310 - as above
-            raw = answer.read()
-            return answer.status, json.loads(raw) if raw else None
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
+    headers = {"Authorization": f"Bot {token}", "Content-Type": "application/json"}
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    return asked(service, method, path, headers, data)
 
 
 def test_the_simulation_keeps_a_state_for_each_token(service: Any):

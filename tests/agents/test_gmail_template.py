@@ -1,7 +1,6 @@
 """The template of an agent for Gmail: its simulated service, dry runs, and what a search finds in it."""
 
 import base64
-import importlib.util
 import json
 import sys
 import urllib.error
@@ -12,36 +11,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from convergence.templates import plan_files
 from tasks.functions.user_functions import load_function
+from tests.support.agents import asked, service_of, write_template
 
 TEMPLATE = "agno-gmail"
 """Calls of tools in one answer of a model."""
 
 
-def write_template(folder: Path, **api: Any) -> dict[str, Any]:
-    """Write the template's files, with other keys of ``api``; return the configuration."""
-    for name, text in plan_files(TEMPLATE).items():
-        (folder / name).write_text(text, encoding="utf-8")
-    tree: dict[str, Any] = yaml.safe_load((folder / "optimization.yaml").read_text())
-    tree["api"].update(api)
-    return tree
-
-
 @pytest.fixture
 def service(tmp_path: Path) -> Any:
     """The simulated service, as a user's project has it."""
-    (tmp_path / "gmail_service.py").write_text(plan_files(TEMPLATE)["gmail_service.py"])
-    spec = importlib.util.spec_from_file_location(
-        "gmail_service_under_test", tmp_path / "gmail_service.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.service
+    return service_of(TEMPLATE, tmp_path)
 
 
 RAW = (
@@ -51,17 +33,9 @@ BOX = "/gmail/v1/users/me"
 
 
 def ask(service: Any, method: str, path: str, token: str, body: Any = None) -> tuple[int, Any]:
-    request = urllib.request.Request(  # noqa: S310 - loopback
-        service.url + path,
-        method=method,
-        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-        data=body if body is None or isinstance(body, bytes) else json.dumps(body).encode(),
-    )
-    try:
-        with urllib.request.urlopen(request) as answer:  # noqa: S310 - as above
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    return asked(service, method, path, headers, data)
 
 
 def test_the_simulation_keeps_a_mailbox_for_each_token(service: Any):
@@ -143,7 +117,7 @@ def test_agnos_toolkit_reads_and_writes_by_googles_client(
 ):
     pytest.importorskip("googleapiclient", reason="needs the extra `agno-gmail`")
     monkeypatch.delitem(sys.modules, "gmail_service", raising=False)
-    write_template(tmp_path)
+    write_template(TEMPLATE, tmp_path)
     make: Any = load_function("agents.py:make", tmp_path, key="api.function")
     context = SimpleNamespace(
         secrets=(), model=lambda **_: None, rewrite=lambda *_: None, allow_writes=True

@@ -1,6 +1,5 @@
 """The template of an agent on Reddit: its simulated service, dry runs, and what a search finds in it."""
 
-import importlib.util
 import json
 import sys
 import urllib.error
@@ -17,7 +16,7 @@ import yaml
 from benchmarks.templates import best_of, found_of, is_planted
 from convergence.templates import plan_files
 from tasks.functions.user_functions import load_function
-from tests.support.agents import call_of, results_of
+from tests.support.agents import asked, call_of, results_of, service_of, write_template
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 from tests.support.paid_runs import STORE, begin, play
 
@@ -26,43 +25,17 @@ CALLS = 81
 """Calls of tools in one answer of a model."""
 
 
-def write_template(folder: Path, **api: Any) -> dict[str, Any]:
-    """Write the template's files, with other keys of ``api``; return the configuration."""
-    for name, text in plan_files(TEMPLATE).items():
-        (folder / name).write_text(text, encoding="utf-8")
-    tree: dict[str, Any] = yaml.safe_load((folder / "optimization.yaml").read_text())
-    tree["api"].update(api)
-    return tree
-
-
 @pytest.fixture
 def service(tmp_path: Path) -> Any:
     """The simulated service, as a user's project has it."""
-    (tmp_path / "reddit_service.py").write_text(plan_files(TEMPLATE)["reddit_service.py"])
-    spec = importlib.util.spec_from_file_location(
-        "reddit_service_under_test", tmp_path / "reddit_service.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.service
+    return service_of(TEMPLATE, tmp_path)
 
 
 def ask(
     service: Any, method: str, path: str, token: str, form: dict[str, str] | None = None
 ) -> tuple[int, Any]:
-    request = urllib.request.Request(  # noqa: S310 - loopback
-        service.url + path,
-        method=method,
-        headers={"Authorization": f"Bearer {token}"},
-        data=None if form is None else urllib.parse.urlencode(form).encode(),
-    )
-    try:
-        with urllib.request.urlopen(request) as answer:  # noqa: S310 - as above
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
+    data = None if form is None else urllib.parse.urlencode(form).encode()
+    return asked(service, method, path, {"Authorization": f"Bearer {token}"}, data)
 
 
 def test_the_simulation_keeps_a_state_for_each_client(service: Any):
@@ -143,7 +116,7 @@ def test_each_case_names_tools_and_posts_that_there_are(service: Any):
 def test_agnos_toolkit_reads_and_writes_by_praw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("praw", reason="needs the extra `agno` (pip install '.[agno]')")
     monkeypatch.delitem(sys.modules, "reddit_service", raising=False)
-    write_template(tmp_path)
+    write_template(TEMPLATE, tmp_path)
     make: Any = load_function("agents.py:make", tmp_path, key="api.function")
     part = SimpleNamespace(secrets=("REDDIT_CLIENT_ID", "REDDIT_USERNAME"))
     with pytest.raises(ValueError, match="lacks REDDIT_CLIENT_SECRET, REDDIT_PASSWORD"):
@@ -200,7 +173,7 @@ def test_of_500_writing_calls_none_reaches_the_service_unless_allowed(
     def writes(folder: Path, n_cases: int, *, allow: bool) -> tuple[int, int]:
         """Return how many writing calls a model made, and how many reached the service."""
         folder.mkdir()
-        tree = write_template(folder, endpoint=f"{server.url}/v1", auth={"type": "none"})
+        tree = write_template(TEMPLATE, folder, endpoint=f"{server.url}/v1", auth={"type": "none"})
         tree["api"]["agent"]["allow_writes"] = allow
         tree["search_space"]["parameters"]["model"] = {
             "type": "categorical", "choices": ["m"], "default": "m",

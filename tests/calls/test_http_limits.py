@@ -224,8 +224,21 @@ IS_UNANSWERED: dict[str, Callable[[Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("is_last", [False, True])
-@pytest.mark.parametrize("kind", IS_UNANSWERED)
+@pytest.mark.parametrize(
+    ("kind", "is_last"),
+    [
+        ("two values", False),
+        ("one of two models", True),
+        *(
+            pytest.param(kind, True, marks=pytest.mark.slow)
+            for kind in ("one value", "two values")
+        ),
+        pytest.param("one value", False, marks=pytest.mark.slow),
+        pytest.param("one of two models", False, marks=pytest.mark.slow),
+        ("one test case", False),
+        ("one test case", True),
+    ],
+)
 def test_a_setting_that_is_never_answered_is_missing_and_ends_no_run(kind: str, is_last: bool):
     """Its retries fail in a row when everything else is answered, also first or last in the queue."""
     is_unanswered = IS_UNANSWERED[kind]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.games.game_worlds import KUHN, NIM, Gamer, write_games
 from tests.support.commands import Runner
-from tests.support.writing_runs import STORE
+from tests.support.stepped_runs import STORE
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 import ast
 import asyncio
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.http_server import Answer, LoopbackServer, Request
 
 # As in the README of the-convergence 0.1.8 (Apache-2.0); two names were missing in its import.
 SNIPPET = """\
@@ -33,50 +31,24 @@ print(f"Best score: {result['best_score']}")
 """
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """Answers with the quality of what it was asked."""
-
-    seen: list[dict[str, Any]]
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.seen.append(body)
-        quality = 1 - abs(body["temperature"] - 0.7) - (0.1 if body["model"] == "gpt-4o" else 0)
-        data = json.dumps({"success": True, "result": {"quality": max(0.0, quality)}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    seen: list[dict[str, Any]] = []
-    handler = type("Handler", (Endpoint,), {"seen": seen})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/v1/chat", seen
-        server.shutdown()
+def quality_of(request: Request) -> Answer:
+    """Answer with the quality of what was asked."""
+    asked = request.body
+    quality = 1 - abs(asked["temperature"] - 0.7) - (0.1 if asked["model"] == "gpt-4o" else 0)
+    return Answer({"success": True, "result": {"quality": max(0.0, quality)}})
 
 
 @pytest.mark.prefect
 @pytest.mark.slow
-def test_quick_start_of_the_original_runs(
-    endpoint: tuple[str, list[dict[str, Any]]], here: Path, capsys: pytest.CaptureFixture[str]
-):
-    url, seen = endpoint
-    code = compile(
-        SNIPPET.replace("https://api.example.com/v1/chat", url),
-        "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
-    )  # fmt: skip
-    names: dict[str, Any] = {}
-    asyncio.run(eval(code, names))  # noqa: S307 - top-level await, as in a notebook
+def test_quick_start_of_the_original_runs(here: Path, capsys: pytest.CaptureFixture[str]):
+    with LoopbackServer(quality_of) as server:
+        code = compile(
+            SNIPPET.replace("https://api.example.com/v1/chat", f"{server.url}/v1/chat"),
+            "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+        )  # fmt: skip
+        names: dict[str, Any] = {}
+        asyncio.run(eval(code, names))  # noqa: S307 - top-level await, as in a notebook
+    seen = [request.body for request in server.requests]
     result = names["result"]
     assert result["success"] is True
     assert abs(result["best_config"]["temperature"] - 0.7) < 0.2

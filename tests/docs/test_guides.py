@@ -118,6 +118,7 @@ def test_cases_of_all_forms_are_read(tmp_path: Path):
         assert set(cases[0].input) == fields
 
 
+@pytest.mark.slow
 def test_a_configuration_of_promptfoo_runs_as_printed(tmp_path: Path):
     write_files("promptfooconfig.yaml", to=tmp_path)
     printed = in_shell(commands("test-cases", "import promptfoo"), tmp_path)

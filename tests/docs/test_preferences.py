@@ -12,14 +12,8 @@ from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.planted_server import planted_server
-from tests.support.preferring_runs import (
-    STORE,
-    begin,
-    learner_of,
-    planted_world,
-    play_generation,
-    write_preferring,
-)
+from tests.support.preferring_runs import learner_of, planted_world, write_preferring
+from tests.support.stepped_runs import STORE, begin, play_generation
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/preferences.md").read_text(encoding="utf-8")

@@ -3,9 +3,7 @@
 import ast
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +13,23 @@ from convergence.plugins.learning.providers import as_llm
 from convergence.plugins.learning.rlp import RLPConfig, RLPMixin
 from convergence.plugins.learning.sao import SAOConfig, SAOMixin
 from tests.docs.test_documents import ROOT, blocks
+from tests.support.http_server import Answer, LoopbackServer, Request
 
 PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
 OPTIMIZING, _, RLP, SAO = blocks(PAGE, "python")
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """Answers with the quality of what it was asked."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        quality = max(0.0, 1 - abs(body["temperature"] - 0.7) - 0.1 * (body["model"] == "b"))
-        data = json.dumps({"quality": quality}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args: object) -> None:
-        pass
+def quality_of(request: Request) -> Answer:
+    """Answer with the quality of what was asked."""
+    asked = request.body
+    quality = max(0.0, 1 - abs(asked["temperature"] - 0.7) - 0.1 * (asked["model"] == "b"))
+    return Answer({"quality": quality})
 
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/v1/chat"
-        server.shutdown()
+    with LoopbackServer(quality_of) as server:
+        yield f"{server.url}/v1/chat"
 
 
 def answer(prompt: str) -> str:

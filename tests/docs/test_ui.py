@@ -16,7 +16,9 @@ PAGE = (ROOT / "docs/ui.md").read_text(encoding="utf-8")
 COMMANDS = [block for block in blocks(PAGE, "sh") if "convergence ui" in block]
 
 
-@pytest.mark.parametrize("at", range(len(COMMANDS)))
+@pytest.mark.parametrize(
+    "at", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in range(1, len(COMMANDS)))]
+)
 def test_each_command_starts_a_server_that_answers(at: int, tmp_path: Path):
     script = COMMANDS[at].replace("--no-open", "--no-open --port 0")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

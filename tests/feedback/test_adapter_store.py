@@ -1,7 +1,6 @@
 """Adapters: one at most is active, a changed mark makes stale, and rollback restores what was."""
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,19 +17,6 @@ from tasks.store.feedback.removal import forget_user
 from tasks.store.feedback.training_rounds import TrainingRounds, open_marks
 from tests.feedback.adapters import PASSED, activated, rated, registered, saved_adapter
 from tests.feedback.answers import answer
-from tests.store.postgres_server import postgres_server
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest) -> str | None:
-    """Both homes of the feedback keep the same contract."""
-    return None if request.param == "sqlite" else postgres_server().new_schema()
-
-
-@pytest.fixture
-def store(tmp_path: Path, url: str | None) -> Iterator[FeedbackStore]:
-    with FeedbackStore(tmp_path / "store", url=url, now_us=lambda: 7_000) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import random
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,18 +21,6 @@ from tests.store.postgres_server import postgres_server
 from tests.support.children import start_child
 
 KEY = "sk-proj-abcdefghijklmnop1234567890"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest) -> str | None:
-    """Both homes of the feedback keep the same contract."""
-    return None if request.param == "sqlite" else postgres_server().new_schema()
-
-
-@pytest.fixture
-def store(tmp_path: Path, url: str | None) -> Iterator[FeedbackStore]:
-    with FeedbackStore(tmp_path / "store", url=url, now_us=lambda: 7_000) as opened:
-        yield opened
 
 
 def rating(value: int | None = None, one: str = "a", user: str = "ann", **more: str) -> Rating:

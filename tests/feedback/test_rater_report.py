@@ -9,12 +9,10 @@ from convergence_core.feedback.records import Rating
 from tasks.store.feedback.counts import comparable_raters, rater_sentences, store_consensus
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.feedback.answers import answer
-from tests.store.postgres_server import postgres_server
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FeedbackStore]:
-    url = None if request.param == "sqlite" else postgres_server().new_schema()
+@pytest.fixture
+def store(tmp_path: Path, url: str | None) -> Iterator[FeedbackStore]:
     with FeedbackStore(tmp_path / "store", url=url) as opened:
         yield opened
 

@@ -11,7 +11,8 @@ from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.http_server import Answer, Request
 from tests.support.optimizations import kill_once, run_command, start_command
 from tests.support.planted_server import planted_server
-from tests.support.preferring_runs import STORE, World, case_truth, quality_of, write_preferring
+from tests.support.preferring_runs import World, case_truth, quality_of, write_preferring
+from tests.support.stepped_runs import STORE
 
 SIZE: dict[str, Any] = {
     "optimization__evolution": {"population_size": 6, "generations": 3},

@@ -1,13 +1,12 @@
 """Thoughts through the real flow: killed between commit and reveal, shown as artifacts."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.optimizations import kill_once, ledger, run_command, start_command
 from tests.support.thinking_server import ThinkingWorld, thinking_server
-from tests.support.thoughtful_runs import rows, truth, write_thoughtful
+from tests.support.thoughtful_runs import rows, scored_thoughts, truth, write_thoughtful
 
 SIZE = {"optimization__evolution": {"population_size": 6, "generations": 3}}
 FIRST = 6 * 9
@@ -19,19 +18,6 @@ def kill_amid_evaluations(folder: Path, world: ThinkingWorld) -> None:
     process = start_command("optimize", "--quiet", cwd=folder, TARGET_DELAY_S="0.05")
     kill_once(process, lambda: len(ledger(folder)) >= FIRST + 8)
     assert world.n_asked["thought"] > 0
-
-
-def told(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    return {
-        "thoughts": rows(
-            folder, "select * exclude (created_at, run_id, thought_id) from thoughts order by all"
-        ),
-        "predictions": rows(
-            folder,
-            "select * exclude (committed_at, run_id, thought_id) from predictions order by all",
-        ),
-        "candidates": rows(folder, "select * exclude (run_id) from candidates order by all"),
-    }
 
 
 def check_artifacts() -> None:
@@ -63,7 +49,7 @@ def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice
                 run_command("resume", "--quiet", cwd=folder)
             else:
                 run_command("optimize", "--quiet", cwd=folder)
-        found[name], asked[name] = told(folder), world.n_asked
+        found[name], asked[name] = scored_thoughts(folder), world.n_asked
     # Nothing was in flight to the thinker when it was killed: not one call more, not one row more.
     assert asked["killed"] == asked["unbroken"]
     assert found["killed"] == found["unbroken"]

@@ -15,22 +15,14 @@ from tasks.training import looks, round as rounds
 from tasks.training.round_settings import BaseModel
 from tests.feedback.adapters import PASSED
 from tests.feedback.answers import answer
+from tests.flows.test_games import shown_artifact
 from tests.training.test_rounds import written
 
 pytestmark = pytest.mark.prefect
 
 
-async def _shown() -> list[dict[str, Any]]:
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
-    from prefect.client.schemas.sorting import ArtifactSort
-
-    async with get_client() as client:
-        found = await client.read_artifacts(
-            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["training"])),
-            sort=ArtifactSort.CREATED_DESC,
-        )
-    rows: list[dict[str, Any]] = json.loads(str(found[0].data))
+def _shown() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(asyncio.run(shown_artifact("training")))
     return rows
 
 
@@ -48,7 +40,7 @@ def test_a_look_is_shown_role_by_role(tmp_path: Path, monkeypatch: pytest.Monkey
         feedback.rate(Rating(interaction_id="a", user_id="ann", rating=4))
     (report,) = train(str(written(tmp_path)))
     assert report.status == "waiting"
-    (row,) = asyncio.run(_shown())
+    (row,) = _shown()
     assert (row["role"], row["status"], row["check"]) == ("assistant", "waiting", "\N{EN DASH}")
     assert "of 5 that a round needs" in row["verdict"]
 
@@ -68,7 +60,7 @@ def test_a_failed_round_fails_the_flow_after_all_is_shown(
     monkeypatch.setattr("flows.train.look_at_store", lambda *_a, **_k: found)
     with pytest.raises(TrainingFailedError, match="code: the loss became NaN"):
         train(str(written(tmp_path)), force=True)
-    rows = asyncio.run(_shown())
+    rows = _shown()
     assert [(row["role"], row["check"], row["passed"]) for row in rows] == [
         ("code", "\N{EN DASH}", None),
         ("assistant", "kl", True),

@@ -12,8 +12,9 @@ from tasks.inputs.storage import new_record
 from tasks.run.opener import prepare_run
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.games.game_worlds import KUHN, write_games
+from tests.support.stepped_runs import STORE, begin, go_on, play, play_generation
 from tests.support.store_rows import generation_tables
-from tests.support.writing_runs import STORE, begin, go_on, play, play_generation, rows
+from tests.support.writing_runs import rows
 
 N_CASES = 10
 

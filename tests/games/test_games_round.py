@@ -25,7 +25,8 @@ from tasks.inputs.loader import load
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.games.game_worlds import KUHN, NIM, Gamer, legal, play_round, write_games
 from tests.support.children import ROOT
-from tests.support.writing_runs import STORE, rows
+from tests.support.stepped_runs import STORE
+from tests.support.writing_runs import rows
 
 SERIAL: dict[str, Any] = {"society__games__n_at_once": 1}
 OWN_GAME = '''

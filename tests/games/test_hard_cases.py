@@ -18,7 +18,7 @@ from tests.docs.test_documents import ROOT, blocks
 from tests.games.game_worlds import Gamer, play_round, write_games
 from tests.support.commands import Runner
 from tests.support.page_viewer import sections
-from tests.support.writing_runs import STORE
+from tests.support.stepped_runs import STORE
 
 (GAME,) = blocks((ROOT / "docs/games.md").read_text(encoding="utf-8"), "python")
 TARGET = """

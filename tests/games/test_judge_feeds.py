@@ -16,7 +16,8 @@ from tasks.run.games_opener import open_games_round, play_games
 from tasks.run.judged_plays import JudgedPlays
 from tasks.run.opener import prepare_run
 from tests.games.game_worlds import Gamer, play_round, write_games
-from tests.support.writing_runs import PARENT, play_generation, rows
+from tests.support.stepped_runs import play_generation
+from tests.support.writing_runs import PARENT, rows
 
 TARGET = """
 import hashlib

@@ -36,7 +36,7 @@ from tasks.inputs.loader import load
 from tasks.run.games_opener import listed_games
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.games.game_worlds import NIM, Gamer, play_round, write_games
-from tests.support.writing_runs import STORE
+from tests.support.stepped_runs import STORE
 
 needs_library = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 KNOWN_BAD = {

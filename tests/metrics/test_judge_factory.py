@@ -22,16 +22,11 @@ from tasks.providers import make_llm
 from tasks.report.judge_section import judge_blocks, judge_report, judge_reports, judge_sentences
 from tasks.secrets.redaction import Secrets
 from tasks.store.tables.parquet_store import ParquetStore
+from tests.metrics.test_judge import PRICES
 from tests.support.configurations import mapping
 from tests.support.http_server import LoopbackServer, chat_answer
 from tests.support.store_rows import RUN, generation_tables, run_record
 
-PRICES = PriceTable.from_mapping(
-    {
-        "version": "2026-01-02",
-        "providers": {"openai-compatible": {"j": {"input": 1.0, "output": 4.0}}},
-    }
-)
 CASE = Case(case_id="a", input="q", expected="e")
 LLM = {"model": "openai/j", "endpoint": "http://127.0.0.1:1/v1", "temperature": 0.7}
 

@@ -1,7 +1,6 @@
 """A cap in dollars holds by the server's own count, whatever runs in parallel and whatever fails."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,6 +9,7 @@ from tasks.http.retries import Backoff
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tests.paid import books
+from tests.support.paid_kinds import chat_bill
 from tests.support.paid_runs import PRICES, begin, go_on, play, write_project
 
 SMALL = {"optimization__evolution": {"population_size": 4, "generations": 2}}
@@ -21,18 +21,6 @@ DEAR = {
     }
 }
 """Every call costs enough that a small cap is met, whatever is searched."""
-
-
-def billed(stats: dict[str, Any]) -> float:
-    """Return what the server's answers cost by its own count, those cut on their way included."""
-    usd = 0.0
-    for book in (stats["tokens"], stats["untold_tokens"]):
-        for model, counts in book.items():
-            price = PRICES[model]
-            usd += counts["answers"] * price.get("request", 0.0)
-            usd += counts["prompt_tokens"] * price["input"] / 1e6
-            usd += counts["completion_tokens"] * price["output"] / 1e6
-    return usd
 
 
 def test_a_run_without_a_cap_accounts_for_every_token_and_every_dollar(tmp_path: Path):
@@ -52,8 +40,8 @@ def test_a_run_without_a_cap_accounts_for_every_token_and_every_dollar(tmp_path:
         if (paid := [row for row in rows if row["model"] == model and row["state"] == "done"])
     }
     assert by_model == stats["tokens"]
-    assert books.cost(rows) == pytest.approx(billed(stats), abs=1e-9)
-    assert result.cost_usd == pytest.approx(billed(stats), abs=1e-9)
+    assert books.cost(rows) == pytest.approx(chat_bill(stats), abs=1e-9)
+    assert result.cost_usd == pytest.approx(chat_bill(stats), abs=1e-9)
     assert {row["price_version"] for row in rows if row["state"] == "done"} == {CONFIGURED}
 
 
@@ -72,11 +60,11 @@ def test_a_cap_holds_where_the_end_of_some_calls_is_never_seen(
         result = play(begin(tmp_path))
         stats = server.stats()
     assert result.status == "budget"
-    assert billed({**stats, "untold_tokens": {}}) == pytest.approx(result.cost_usd, abs=1e-9)
+    assert chat_bill({**stats, "untold_tokens": {}}) == pytest.approx(result.cost_usd, abs=1e-9)
     assert result.cost_usd is not None
-    assert result.cost_usd < billed(stats) <= cap
+    assert result.cost_usd < chat_bill(stats) <= cap
     maybe = sum(row["maybe_usd"] or 0.0 for row in books.ledger(tmp_path))
-    assert billed(stats) <= result.cost_usd + maybe <= cap
+    assert chat_bill(stats) <= result.cost_usd + maybe <= cap
 
 
 @pytest.mark.slow
@@ -104,5 +92,5 @@ def test_a_raised_cap_goes_on_and_pays_nothing_twice(tmp_path: Path):
     assert len(books.done(rows)) == n_more
     assert not paid & books.done(rows)
     assert capped.cost_usd is not None
-    assert raised.cost_usd == pytest.approx(billed(after) - capped.cost_usd, abs=1e-9)
-    assert 0.012 < billed(after) <= 0.2, "the limit holds for both runs together"
+    assert raised.cost_usd == pytest.approx(chat_bill(after) - capped.cost_usd, abs=1e-9)
+    assert 0.012 < chat_bill(after) <= 0.2, "the limit holds for both runs together"

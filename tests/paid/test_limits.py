@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +11,21 @@ import pytest
 from convergence.cli.optimize import exit_code_of
 from convergence.cost_estimate import RoleEstimate, estimate
 from convergence_core.result import RunResult
-from tasks.http.retries import Backoff
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.paid import books
+from tests.support.paid_kinds import short_pauses
 from tests.support.paid_runs import STORE, begin, play, write_project
 
 ALWAYS = (0, 3, 8, 12, 19)
 
 
 @pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let retries wait for milliseconds where a run would wait for seconds."""
-    monkeypatch.setattr(
-        "tasks.calls.paid_calls.Backoff", lambda: Backoff(base_s=0.001, cap_s=0.002)
-    )
-    monkeypatch.setattr("convergence_core.budget.rate_limit.BACK_OFF_S", (0.001, 0.002))
+def _short_pauses() -> Iterator[None]:
+    with short_pauses():
+        yield
 
 
 def drawn(seed: int) -> tuple[dict[str, Any], MockOptions]:

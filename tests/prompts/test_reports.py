@@ -8,7 +8,8 @@ import pytest
 from convergence import run_optimization_sync
 from convergence_core.prompts.report import FamilyEdge, PromptReport
 from tasks.report.prompts_section import edit_lines, prompt_lines
-from tests.support.writing_runs import PARENT, begin, play, write_project
+from tests.support.stepped_runs import begin, play
+from tests.support.writing_runs import PARENT, write_project
 
 
 def test_the_report_tells_the_family_and_the_winner_is_a_file(tmp_path):

@@ -13,16 +13,8 @@ import pytest
 from convergence_core.prompts.operators import read_answers
 from convergence_core.result.verdict import verdict_of
 from tasks.inputs.loader import load
-from tests.support.writing_runs import (
-    PARENT,
-    Scribe,
-    begin,
-    go_on,
-    mutations,
-    play,
-    rows,
-    write_project,
-)
+from tests.support.stepped_runs import begin, go_on, play
+from tests.support.writing_runs import PARENT, Scribe, mutations, rows, write_project
 
 ROOT = Path(__file__).parents[2]
 N_TEXTS = 3
@@ -341,7 +333,7 @@ def test_a_killed_run_buys_no_text_twice_and_ends_alike(undisturbed, tmp_path, s
 
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_with_its_texts(tmp_path):
-    from tests.support.writing_runs import play_generation
+    from tests.support.stepped_runs import play_generation
 
     scribe = Scribe()
     with scribe.server() as server:

@@ -21,7 +21,7 @@ from tasks.run.adoption import stored_result
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import sections
-from tests.support.searching import search
+from tests.support.searching import put_into_production, search
 
 TARGET = '''
 """Settings of which one is better, or all are alike; noise is the same in every process."""
@@ -79,11 +79,11 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return finished(tmp_path_factory.mktemp(request.param), request.param)
 
 
-def finished(folder: Path, kind: str, gain: float | None = None) -> Finished:
+def finished(folder: Path, kind: str, gain: float | None = None, holdout: float = 0.5) -> Finished:
     planned, alpha = KINDS[kind]
     config = write_project(
         folder,
-        evaluation__test_cases={"path": "cases.json", "holdout": 0.5},
+        evaluation__test_cases={"path": "cases.json", "holdout": holdout},
         optimization__evolution={"population_size": 6, "generations": 2},
         promotion={"alpha": alpha},
         output={"save_path": "results", "formats": ["json", "markdown", "html"]},
@@ -239,11 +239,17 @@ def test_a_person_may_take_what_is_likely_and_not_proven(run: Finished):
     assert sentence in run.command("export", "config", run.label)
 
 
-def test_what_does_not_beat_the_champion_is_offered_and_not_handed_over(tmp_path: Path):
+@pytest.mark.slow
+def test_where_the_champion_is_found_again_there_is_no_gain(tmp_path: Path):
     first = finished(tmp_path, "better")
     first.command("promote", first.label, "--yes")
     again = finished(tmp_path, "better", gain=0.31).result
     assert verdict_of(again).sentence == "No gain: the champion is the best configuration found."
+
+
+def test_what_does_not_beat_the_champion_is_offered_and_not_handed_over(tmp_path: Path):
+    first = finished(tmp_path, "better")
+    first.command("promote", first.label, "--yes")
     second = finished(tmp_path, "likely", gain=-0.3)
     result = second.result
     champion, best = result.champion, result.best
@@ -264,11 +270,13 @@ def test_what_does_not_beat_the_champion_is_offered_and_not_handed_over(tmp_path
     assert "champion (recommended)" in report
     assert champion.holdout is not None
     assert number_text.reward(champion.holdout.mean) in report
-    config = tmp_path / "optimization.yaml"
-    text = config.read_text(encoding="utf-8")
-    assert "holdout: 0.5" in text
-    config.write_text(text.replace("holdout: 0.5", "holdout: 0"), encoding="utf-8")
-    untested = Finished("nothing", tmp_path, search(config).label).result
+
+
+@pytest.mark.slow
+def test_without_held_out_cases_the_champion_stays(tmp_path: Path):
+    write_project(tmp_path)
+    put_into_production(tmp_path, {"x": 0.6, "kind": "b"})
+    untested = finished(tmp_path, "likely", gain=-0.3, holdout=0.0).result
     assert "The champion stays." in verdict_of(untested).sentence
     assert (untested.winner, untested.gate) == (untested.champion, None)
     assert untested.challenger is not None

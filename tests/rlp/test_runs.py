@@ -20,16 +20,14 @@ from tasks.rlp.learner import shown
 from tasks.run.run import Run
 from tasks.secrets.process_redaction import hide
 from tasks.secrets.redaction import Redactor
+from tests.support.stepped_runs import begin, go_on, play, play_generation
 from tests.support.thinking_server import ThinkingWorld, thinking_server
 from tests.support.thoughtful_runs import (
     SETTING,
-    begin,
-    go_on,
     learner_of,
-    play,
-    play_generation,
     rows,
     run_whole,
+    scored_thoughts,
     truth,
     write_thoughtful,
 )
@@ -240,20 +238,8 @@ def begun(folder: Path) -> Run:
 
 
 def comparable(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    return {
-        "thoughts": rows(
-            folder,
-            "select * exclude (created_at, run_id, thought_id) from thoughts order by all",
-        ),
-        "predictions": rows(
-            folder,
-            "select * exclude (committed_at, run_id, thought_id) from predictions order by all",
-        ),
-        "updates": rows(
-            folder, "select * exclude (created_at, run_id) from policy_updates order by all"
-        ),
-        "candidates": rows(folder, "select * exclude (run_id) from candidates order by all"),
-    }
+    updates = "select * exclude (created_at, run_id) from policy_updates order by all"
+    return {**scored_thoughts(folder), "updates": rows(folder, updates)}
 
 
 @pytest.mark.parametrize("step", [pytest.param("sample", marks=pytest.mark.slow), "learn"])

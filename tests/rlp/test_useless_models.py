@@ -18,16 +18,9 @@ from tasks.run.opener import prepare_run
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.configurations import chat_api, mapping
 from tests.support.http_server import Answer, Request
+from tests.support.stepped_runs import begin, play
 from tests.support.thinking_server import Kind, ThinkingWorld
-from tests.support.thoughtful_runs import (
-    SETTING,
-    begin,
-    play,
-    rows,
-    run_whole,
-    truth,
-    write_thoughtful,
-)
+from tests.support.thoughtful_runs import SETTING, rows, run_whole, truth, write_thoughtful
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +67,10 @@ def test_a_model_without_a_thought_changes_nothing_but_a_recorded_reason(
 
 def test_a_reply_that_is_readable_the_second_time_is_one_thought(tmp_path: Path):
     world = ThinkingWorld(truth, "hesitant")
-    run_whole(tmp_path, world)
+    run_whole(tmp_path, world, optimization__evolution={"population_size": 8, "generations": 2})
     found = rows(tmp_path, "select * from thoughts where generation > 0")
-    assert len(found) == 3
-    assert world.n_asked["thought"] == 2 * 4
+    assert len(found) == 1
+    assert world.n_asked["thought"] == 2 * 2
     assert all(row["reason"] is None and row["information_gain"] is not None for row in found)
 
 

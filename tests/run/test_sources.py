@@ -4,7 +4,8 @@ import pytest
 
 from convergence_core.search.source_report import POOL
 from tasks.report.document import document
-from tests.support.writing_runs import Scribe, begin, play, rows, write_project
+from tests.support.stepped_runs import begin, play
+from tests.support.writing_runs import Scribe, rows, write_project
 
 WARMTH = {"type": "float", "min": 0.0, "max": 1.0, "default": 0.5}
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -216,7 +217,7 @@ def test_a_guardrail_without_values_holds_the_ramp(tmp_path: Path):
         assert found.decision == "advance"
 
 
-@pytest.mark.parametrize("silent", [OLD, NEW])
+@pytest.mark.parametrize("silent", [pytest.param(OLD, marks=pytest.mark.slow), NEW])
 def test_a_number_that_one_arm_does_not_send_holds_the_ramp(tmp_path: Path, silent: str):
     with promoted(tmp_path / "s", steps=(0.5,), margins={"latency_ms": 100.0}) as store:
         sent = {OLD: {"latency_ms": 100.0}, NEW: {"latency_ms": 300.0}}
@@ -350,6 +351,23 @@ def test_a_guardrail_without_a_margin_or_of_the_reward_is_refused(guardrails: di
         RuntimeConfig(system="bot", guardrails=guardrails)
 
 
+ARMS = [
+    StoredArm(
+        arm_id=name, params={}, prior=None, base_alpha=1, base_beta=1, alpha=1,
+        beta=1, n=1, run_id=None, is_retired=False,
+    )
+    for name in (OLD, NEW)
+]  # fmt: skip
+
+
+def policy_of(version: int, share: float, estimates: list[Any]) -> StoredPolicy:
+    """Return the shares of a version, which gives the new arm so much."""
+    return StoredPolicy(
+        version=version, mode="regret", n=0, arms=(OLD, NEW),
+        shares=(1 - share, share), design={"means": estimates},
+    )  # fmt: skip
+
+
 def ramps(
     means: tuple[float, float],
     delays: tuple[float, float],
@@ -363,13 +381,6 @@ def ramps(
 
     Rewards are 0 or 1; the latency is log-normal; both arms of a request are those of the step's share.
     """
-    arms = [
-        StoredArm(
-            arm_id=name, params={}, prior=None, base_alpha=1, base_beta=1, alpha=1,
-            beta=1, n=1, run_id=None, is_retired=False,
-        )
-        for name in (OLD, NEW)
-    ]  # fmt: skip
     rng, ends, served = np.random.default_rng(seed), [], 0
     for _ in range(n_runs):
         rail = Guardrail(name="ms", margin=100.0).fenced(
@@ -386,12 +397,7 @@ def ramps(
         for version in range(1, 4 * n_folds + 1):
             estimates = (seen[:, 0] / seen[:, 1]).tolist()
             share = guard.shares[0]
-            policies.append(
-                StoredPolicy(
-                    version=version, mode="regret", n=0, arms=(OLD, NEW),
-                    shares=(1 - share, share), design={"means": estimates},
-                )
-            )  # fmt: skip
+            policies.append(policy_of(version, share, estimates))
             counts = rng.multinomial(per, [1 - share, share])
             served += counts[1]
             for place, name in enumerate((OLD, NEW)):
@@ -405,7 +411,7 @@ def ramps(
                 numbers[version, name] = [{"ms": x} for x in slow]
                 seen[place] += good, counts[place]
             if version % 4 == 0:
-                decision = judge(guard, policies, tallies, arms, numbers).decision
+                decision = judge(guard, policies, tallies, ARMS, numbers).decision
                 if decision == "advance":
                     guard = replace(guard, steps=guard.steps[1:])
                 elif decision != "watching":
@@ -434,13 +440,6 @@ def test_a_bad_candidate_is_rolled_back_before_many_requests_get_it():
 
 def verdicts(means: tuple[float, float], n_runs: int, n_versions: int, per: int) -> list[str]:
     """Return what the guard says in simulated promotions, after all versions."""
-    arms = [
-        StoredArm(
-            arm_id=name, params={}, prior=None, base_alpha=1, base_beta=1, alpha=1,
-            beta=1, n=1, run_id=None, is_retired=False,
-        )
-        for name in (OLD, NEW)
-    ]  # fmt: skip
     guard = StoredGuard(
         system="bot", agent_type="default",
         seq=1, promoted=NEW, champion=OLD, since=0, alpha=0.05, tolerance=0.0, holdback=0.2,
@@ -453,12 +452,7 @@ def verdicts(means: tuple[float, float], n_runs: int, n_versions: int, per: int)
         for version in range(1, n_versions + 1):
             estimates = (seen[:, 0] / seen[:, 1]).tolist()
             share = float(np.clip(0.5 + estimates[1] - estimates[0], 0.2, 0.8))
-            policies.append(
-                StoredPolicy(
-                    version=version, mode="regret", n=0, arms=(OLD, NEW),
-                    shares=(1 - share, share), design={"means": estimates},
-                )
-            )  # fmt: skip
+            policies.append(policy_of(version, share, estimates))
             numbers = rng.multinomial(per, [1 - share, share])
             good = rng.binomial(numbers, means)
             for place, name in enumerate((OLD, NEW)):
@@ -468,7 +462,7 @@ def verdicts(means: tuple[float, float], n_runs: int, n_versions: int, per: int)
                             RewardTally(version=version, arm_id=name, reward=reward, n=int(n))
                         )
                 seen[place] += good[place], numbers[place]
-        found.append(judge(guard, policies, tallies, arms).decision)
+        found.append(judge(guard, policies, tallies, ARMS).decision)
     return found
 
 

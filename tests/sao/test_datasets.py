@@ -20,13 +20,8 @@ from tasks.sao.dataset import EVIDENCE_SUFFIX, dataset_of, export
 from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.rows import generation_row
 from tests.support.planted_server import planted_server
-from tests.support.preferring_runs import (
-    STORE,
-    begin,
-    planted_world,
-    play_generation,
-    write_preferring,
-)
+from tests.support.preferring_runs import planted_world, write_preferring
+from tests.support.stepped_runs import STORE, begin, play_generation
 
 SIZE: dict[str, Any] = {
     "n_cases": 48,  # enough different items for a verdict after the first generation

@@ -11,14 +11,8 @@ from convergence_core.sao.state import SaoState
 from tasks.run.run import Run
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.planted_server import planted_server
-from tests.support.preferring_runs import (
-    STORE,
-    begin,
-    learner_of,
-    planted_world,
-    play_generation,
-    write_preferring,
-)
+from tests.support.preferring_runs import learner_of, planted_world, write_preferring
+from tests.support.stepped_runs import STORE, begin, play_generation
 
 SMALL: dict[str, Any] = {
     "optimization__evolution": {"population_size": 4, "generations": 2},

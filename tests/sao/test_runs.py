@@ -23,17 +23,8 @@ from tasks.run.run import Run
 from tasks.sao.factory import NO_LLM, NO_PROMPT
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.planted_server import planted_server
-from tests.support.preferring_runs import (
-    STORE,
-    World,
-    begin,
-    go_on,
-    learner_of,
-    planted_world,
-    play,
-    play_generation,
-    write_preferring,
-)
+from tests.support.preferring_runs import World, learner_of, planted_world, write_preferring
+from tests.support.stepped_runs import STORE, begin, go_on, play, play_generation
 
 PROMPTS = {
     "type": "text", "variants": ["Be brief.", "Answer at length, with every detail."],
@@ -221,8 +212,8 @@ def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path):
 def test_what_fails_leaves_an_error_and_no_row(tmp_path: Path, mode, breaks: str, says: str):
     # Answers of very different lengths: "the longer one" never stands in for a verdict.
     world = planted_world(mode=mode, breaks=frozenset({breaks}), n_words=(10, 250))
-    sao = {"every": 2, "n_samples": 6, "audit_items": 0, "quality_filter": False}
-    size = {"population_size": 4, "generations": 3}
+    sao = {"every": 1, "n_samples": 6, "audit_items": 0, "quality_filter": False}
+    size = {"population_size": 4, "generations": 2}
     run_whole(tmp_path, world, society__sao=sao, optimization__evolution=size)
     assert rows(tmp_path, "select * from preferences") == []
     (row,) = rows(tmp_path, "select * from preference_rounds")

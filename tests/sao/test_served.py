@@ -18,14 +18,8 @@ from tasks.store.tables.parquet_store import ParquetStore
 from tests.core.sao.test_filters import edited, prompt
 from tests.sao.mixin import write
 from tests.support.planted_server import PlantedWorld, planted_server
-from tests.support.preferring_runs import (
-    STORE,
-    World,
-    begin,
-    planted_world,
-    play_generation,
-    write_preferring,
-)
+from tests.support.preferring_runs import World, planted_world, write_preferring
+from tests.support.stepped_runs import STORE, begin, play_generation
 
 _PERSONA = re.compile(r"^The persona: (.+)$", re.MULTILINE)
 

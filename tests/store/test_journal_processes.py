@@ -134,29 +134,24 @@ def test_many_kills_lose_no_acknowledged_answer(tmp_path):
     kill_and_resume(tmp_path, random.Random(4), n_kills=100, n_calls=30_000)
 
 
-def test_a_journal_survives_the_loss_of_its_shared_memory_file(tmp_path):
-    child = start_child("tests.store.asker", tmp_path / "store", tmp_path / "paid", 20_000, 1)
-    with child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        child.send_signal(signal.SIGKILL)
-        acknowledged = child.stdout.read().split()
-    (tmp_path / "store" / "journal.sqlite-shm").unlink()
-    with SqliteJournal(tmp_path / "store") as journal:
-        found = journal.answers([f"key-{n}" for n in acknowledged])
-    assert len(found) == len(acknowledged)
+def lose_shared_memory(store: Path) -> None:
+    (store / "journal.sqlite-shm").unlink()
 
 
-def test_a_torn_end_of_the_wal_costs_only_what_was_not_acknowledged(tmp_path):
-    child = start_child("tests.store.asker", tmp_path / "store", tmp_path / "paid", 20_000, 1)
-    with child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        child.send_signal(signal.SIGKILL)
-        acknowledged = child.stdout.read().split()
-    wal = tmp_path / "store" / "journal.sqlite-wal"
-    with wal.open("ab") as file:
+def tear_the_end_of_the_wal(store: Path) -> None:
+    with (store / "journal.sqlite-wal").open("ab") as file:
         file.write(b"\x01" * 3_000)
+
+
+@pytest.mark.parametrize("damage", [lose_shared_memory, tear_the_end_of_the_wal])
+def test_what_was_acknowledged_survives_the_damage_of_a_crash(tmp_path, damage):
+    child = start_child("tests.store.asker", tmp_path / "store", tmp_path / "paid", 20_000, 1)
+    with child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+        acknowledged = child.stdout.read().split()
+    damage(tmp_path / "store")
     with SqliteJournal(tmp_path / "store") as journal:
         found = journal.answers([f"key-{n}" for n in acknowledged])
     assert len(found) == len(acknowledged)

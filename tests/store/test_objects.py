@@ -35,7 +35,7 @@ from tests.support.object_places import (
     private_key,
 )
 from tests.support.optimizations import start_command, write_project
-from tests.support.preferring_runs import play
+from tests.support.stepped_runs import play
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 
 pytest.importorskip("obstore", reason="needs obstore: pip install '.[objects]'")

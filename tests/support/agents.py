@@ -1,9 +1,15 @@
 """Projects whose target is an agent of Agno, and the model that a test writes for it."""
 
+import importlib.util
 import json
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from convergence.templates import plan_files
 from tests.support.configuration_files import write_configuration
 from tests.support.http_server import Answer, Request, chat_answer
 
@@ -93,3 +99,42 @@ def clerk(request: Request) -> Answer:
     if results:
         return chat_answer(f"There are {results[-1]}.", model="m")
     return call_of("look_up", article=article_of(request))
+
+
+# -- templates of agents
+
+
+def write_template(template: str, folder: Path, **api: Any) -> dict[str, Any]:
+    """Write a template's files, with other keys of ``api``; return the configuration."""
+    for name, text in plan_files(template).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    tree: dict[str, Any] = yaml.safe_load((folder / "optimization.yaml").read_text())
+    tree["api"].update(api)
+    return tree
+
+
+def service_of(template: str, folder: Path) -> Any:
+    """Return the simulated service that a template writes into a folder."""
+    name = f"{template.removeprefix('agno-')}_service"
+    (folder / f"{name}.py").write_text(plan_files(template)[f"{name}.py"])
+    spec = importlib.util.spec_from_file_location(f"{name}_under_test", folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.service
+
+
+def asked(
+    service: Any, method: str, path: str, headers: dict[str, str], data: bytes | None
+) -> tuple[int, Any]:
+    """Return the status and the JSON that a simulated service answers; ``None``: an empty body."""
+    request = urllib.request.Request(  # noqa: S310 - loopback
+        service.url + path, method=method, headers=headers, data=data
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:  # noqa: S310 - as above
+            raw = answer.read()
+            return answer.status, json.loads(raw) if raw else None
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())

@@ -2,21 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasks.inputs.loader import load
-from tasks.run.conclusion import choose_finalists, conclude
-from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
 from tasks.run.sao_rounds import sao_of
 from tasks.sao.learner import SaoLearner
-from tasks.steps import prefer, sample_candidates, save_generation
 from tests.support.configuration_files import write_configuration
 from tests.support.planted_server import PlantedWorld
 
-STORE = "convergence-data"
 BEST = 0.4
 _CASE = re.compile(r"^Case (\d+): what is the code\?$")
 
@@ -115,40 +109,8 @@ def write_preferring(
     return write_configuration(folder, tree, overrides)
 
 
-def begin(folder: Path, **options: Any) -> Run:
-    return prepare_run(load(folder / "optimization.yaml"), **options)
-
-
-def go_on(folder: Path, **options: Any) -> Run:
-    return resume_run(folder / STORE, **options)
-
-
-def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: False) -> bool:
-    """Run one generation as the flow does; ``stop_before`` leaves it before a step."""
-    number = run.next_generation
-    if run.is_due("sao"):
-        prefer.fn(run.run_id, number)
-    if stop_before("sample"):
-        return False
-    plan = sample_candidates.fn(run.run_id, number)
-    trials = [run.session.evaluate(assignment, number) for assignment in plan.assignments]
-    if stop_before("learn"):
-        return False
-    save_generation.fn(run.run_id, number, run.learn(trials))
-    return True
-
-
 def learner_of(run: Run) -> SaoLearner:
     """SAO of a run in which it is on."""
     found = sao_of(run)
     assert found is not None
     return found
-
-
-def play(run: Run) -> Any:
-    """Take an open run to its end; return its result."""
-    with run:
-        while run.should_continue():
-            play_generation(run)
-        trials = [run.session.evaluate(a, None) for a in choose_finalists(run)]
-        return conclude(run, trials)

@@ -10,6 +10,9 @@ from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run
 from tasks.run.run import Run
 from tasks.steps import evaluate, learn, sample_candidates, save_generation
+from tasks.store.runtime.promotions import set_champion
+from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 
 def search(config: Path) -> RunResult:
@@ -30,3 +33,14 @@ def finish(run: Run) -> RunResult:
         finalists = choose_finalists(run)
         finally_ = partial(evaluate.fn, run_id=run.run_id, generation=None)
         return conclude(run, list(pool.map(finally_, finalists)))
+
+
+def put_into_production(folder: Path, params: dict[str, object]) -> Champion:
+    """Let settings be the champion of the project in a folder; return it."""
+    name = load(folder / "optimization.yaml").space.candidate_id(params)  # type: ignore[arg-type]
+    champion = Champion(
+        system="known", candidate_id=name, params=params, run_id=None, reason="", created_us=1
+    )
+    with RuntimeStore(folder / "convergence-data") as store:
+        set_champion(store, champion)
+    return champion

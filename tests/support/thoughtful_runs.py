@@ -1,22 +1,17 @@
 """Runs that think, without Prefect: a project whose optimum is known, one generation at a time."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tasks.inputs.loader import load
 from tasks.rlp.learner import RlpLearner
-from tasks.run.conclusion import choose_finalists, conclude
-from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
-from tasks.steps import sample_candidates, save_generation, think
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.optimizations import write_project
+from tests.support.stepped_runs import STORE, begin, play
 from tests.support.thinking_server import ThinkingWorld, thinking_server
 
-STORE = "convergence-data"
 SETTING = {"x": 0.71, "kind": "b"}
 """Near the optimum."""
 
@@ -74,39 +69,6 @@ def run_whole(folder: Path, world: ThinkingWorld, **overrides: Any) -> list[Any]
     return events
 
 
-def begin(folder: Path, **options: Any) -> Run:
-    return prepare_run(load(folder / "optimization.yaml"), **options)
-
-
-def go_on(folder: Path, **options: Any) -> Run:
-    return resume_run(folder / STORE, **options)
-
-
-def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: False) -> bool:
-    """Run one generation as the flow does; ``stop_before`` leaves it before a step."""
-    number = run.next_generation
-    if run.is_due("rlp"):
-        think.fn(run.run_id, number)
-    if stop_before("sample"):
-        return False
-    plan = sample_candidates.fn(run.run_id, number)
-    trials = [run.session.evaluate(assignment, number) for assignment in plan.assignments]
-    if stop_before("learn"):
-        return False
-    learned = run.learn(trials)
-    save_generation.fn(run.run_id, number, learned)
-    return True
-
-
-def play(run: Run) -> Any:
-    """Take an open run to its end; return its result."""
-    with run:
-        while run.should_continue():
-            play_generation(run)
-        trials = [run.session.evaluate(a, None) for a in choose_finalists(run)]
-        return conclude(run, trials)
-
-
 def learner_of(run: Run) -> RlpLearner:
     """RLP of a run in which it is on."""
     found = run.learners["rlp"]
@@ -117,3 +79,17 @@ def learner_of(run: Run) -> RlpLearner:
 def configuration_of(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((folder / "optimization.yaml").read_text("utf-8"))
     return found
+
+
+def scored_thoughts(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return what a run's thoughts, forecasts and candidates share with those of another run."""
+    thoughts = "select * exclude (created_at, run_id, thought_id) from thoughts order by all"
+    predictions = (
+        "select * exclude (committed_at, run_id, thought_id) from predictions order by all"
+    )
+    candidates = "select * exclude (run_id) from candidates order by all"
+    return {
+        "thoughts": rows(folder, thoughts),
+        "predictions": rows(folder, predictions),
+        "candidates": rows(folder, candidates),
+    }

@@ -12,16 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.inputs.loader import load
-from tasks.run.conclusion import choose_finalists, conclude
-from tasks.run.opener import prepare_run, resume_run
-from tasks.run.run import Run
-from tasks.steps import sample_candidates, save_generation, write_prompts
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.support.configuration_files import write_configuration
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
+from tests.support.stepped_runs import STORE, begin, go_on, play
 
-STORE = "convergence-data"
 PARENT = "Classify the text in {place} words."
 FUNCTION = """
 import hashlib
@@ -110,35 +105,6 @@ def obliging(request: str, number: int) -> str:
         return f"<prompt>{PARENT}</prompt>"
     rule = "Answer with one of: positive, negative." if int(mark, 16) % 2 else "Weigh all words."
     return f"<diagnosis>too long</diagnosis><prompt>{PARENT} {rule} Rule {mark}.</prompt>"
-
-
-def begin(folder: Path, **options: Any) -> Run:
-    """Open a new run."""
-    return prepare_run(load(folder / "optimization.yaml"), **options)
-
-
-def go_on(folder: Path, **options: Any) -> Run:
-    """Open the run again."""
-    return resume_run(folder / STORE, **options)
-
-
-def play_generation(run: Run) -> None:
-    """Run one generation as the flow does."""
-    number = run.next_generation
-    if run.is_due("prompts"):
-        write_prompts.fn(run.run_id, number)
-    plan = sample_candidates.fn(run.run_id, number)
-    trials = [run.session.evaluate(assignment, number) for assignment in plan.assignments]
-    save_generation.fn(run.run_id, number, run.learn(trials))
-
-
-def play(run: Run) -> Any:
-    """Take an open run to its end; return its result."""
-    with run:
-        while run.should_continue():
-            play_generation(run)
-        trials = [run.session.evaluate(a, None) for a in choose_finalists(run)]
-        return conclude(run, trials)
 
 
 def rows(folder: Path, sql: str) -> Sequence[Any]:

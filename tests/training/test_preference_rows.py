@@ -19,13 +19,8 @@ from tasks.training.round_settings import BaseModel
 from tests.feedback.adapters import PASSED
 from tests.feedback.answers import answer
 from tests.support.planted_server import planted_server
-from tests.support.preferring_runs import (
-    STORE,
-    begin,
-    planted_world,
-    play_generation,
-    write_preferring,
-)
+from tests.support.preferring_runs import planted_world, write_preferring
+from tests.support.stepped_runs import STORE, begin, play_generation
 
 SIZE: dict[str, Any] = {
     "n_cases": 48,  # enough different items for a verdict after the first generation

@@ -30,8 +30,9 @@ from tests.support.bandits import Bandit
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import READER, actions, column, sections, store_of, tokens
 from tests.support.searching import search
+from tests.support.stepped_runs import begin, play
 from tests.support.store_rows import run_record
-from tests.support.writing_runs import PARENT, begin, play, write_project as write_project_of_texts
+from tests.support.writing_runs import PARENT, write_project as write_project_of_texts
 from tests.ui.conftest import Open
 
 
