@@ -25,18 +25,25 @@ def asked_texts(folder: Path) -> set[str]:
     return {row["value"] for row in rows(folder, "SELECT DISTINCT value FROM parameters")}
 
 
-def test_rules_write_offline_and_a_written_text_is_found(tmp_path):
-    write_project(tmp_path, None)
-    result = play(begin(tmp_path))
-    found = mutations(tmp_path)
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A run whose texts rules write, and its result."""
+    folder = tmp_path_factory.mktemp("offline")
+    write_project(folder, None)
+    return folder, play(begin(folder))
+
+
+def test_rules_write_offline_and_a_written_text_is_found(offline):
+    folder, result = offline
+    found = mutations(folder)
     assert {row["writer"] for row in found} <= {"rules", "drawn"}
     assert sum(row["verdict"] == "kept" for row in found) >= 8
     assert all(0.0 < row["propensity"] <= 1.0 for row in found)
     assert result.best.params["system"] != PARENT
-    effects = rows(tmp_path, "SELECT * FROM mutation_effects WHERE n_shared > 0")
+    effects = rows(folder, "SELECT * FROM mutation_effects WHERE n_shared > 0")
     assert effects
     (counts,) = rows(
-        tmp_path,
+        folder,
         "SELECT count(*) AS n, count(effect) AS e, count(fixed) AS f, count(broken) AS b "
         "FROM mutation_effects",
     )
@@ -46,11 +53,10 @@ def test_rules_write_offline_and_a_written_text_is_found(tmp_path):
         assert (row["effect"] < -1e-9) <= (row["broken"] > 0)
 
 
-def test_same_seed_same_texts(tmp_path):
-    for name in ("a", "b"):
-        write_project(tmp_path / name, None)
-        play(begin(tmp_path / name))
-    assert mutations(tmp_path / "a") == mutations(tmp_path / "b")
+def test_same_seed_same_texts(offline, tmp_path):
+    write_project(tmp_path, None)
+    play(begin(tmp_path))
+    assert mutations(tmp_path) == mutations(offline[0])
 
 
 def test_a_model_writes_within_its_share_and_is_in_the_ledger(tmp_path):
