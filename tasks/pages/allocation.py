@@ -7,6 +7,7 @@ import numpy as np
 
 from convergence_core.ports import RunRecord
 from tasks.pages.source import Page, PageSource
+from tasks.report.evidence import OUTCOMES
 from tasks.store.runtime.promotions import champion_of
 
 _STANDINGS = """
@@ -15,10 +16,10 @@ SELECT c.candidate_id, c.generation, c.origin, c.params_json, c.parent_ids, s.ra
 FROM candidates c LEFT JOIN posteriors s USING (run_id, candidate_id)
 WHERE c.run_id = $run ORDER BY s.rank NULLS LAST, c.generation, c.candidate_id
 """
-_CELLS = """
+_CELLS = f"""
 WITH cells AS (
   SELECT candidate_id, case_id, count(*)::INTEGER AS n, avg(reward)::FLOAT AS reward
-  FROM evaluations WHERE run_id = $run AND role = 'search' AND status <> 'skipped'
+  FROM {OUTCOMES} WHERE role = 'search' AND status <> 'skipped'
   GROUP BY candidate_id, case_id),
 cases AS (
   SELECT case_id, row_number() OVER (ORDER BY case_id)::INTEGER - 1 AS "case"
@@ -28,7 +29,7 @@ places AS (
          generate_subscripts($candidates, 1)::INTEGER - 1 AS candidate)
 SELECT candidate, "case", n, reward
 FROM cells JOIN cases USING (case_id) JOIN places USING (candidate_id)
-"""
+"""  # noqa: S608 - constants
 _CASES = """
 SELECT DISTINCT case_id FROM evaluations
 WHERE run_id = $run AND role = 'search' AND status <> 'skipped' ORDER BY case_id

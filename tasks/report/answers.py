@@ -42,13 +42,17 @@ WITH e AS (
 texts AS (
   SELECT payload_sha256, min(text) AS text FROM payloads
   WHERE run_id = $run AND payload_sha256 IN (
-    SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL)
+    SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL),
+prices AS (  -- of rows that earlier versions wrote
+  SELECT call_key, max(cost_usd) AS usd FROM attempts
+  WHERE state = 'done' AND call_key IN (SELECT call_key FROM e WHERE price_usd IS NULL) GROUP BY ALL)
 SELECT e.eval_id, e.case_id, e.role, e.replicate, e.error_type, e.error, e.reward, e.metrics,
-       e.latency_ms, e.recording_url, coalesce(
-         e.price_usd, CASE WHEN NOT e.cached THEN e.cost_usd END) AS price_usd,  -- earlier versions
-       coalesce(e.weight, 1.0) AS weight,
+       e.latency_ms, e.recording_url, coalesce(e.weight, 1.0) AS weight,
+       coalesce(e.price_usd, CASE WHEN e.status = 'ok' OR prices.usd > 0 THEN prices.usd END)
+         AS price_usd,
        p.text AS request, r.text AS response, t.text AS thinking
-FROM e LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
+FROM e LEFT JOIN prices USING (call_key)
+     LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
      LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
      LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
 ORDER BY e.case_id, e.role, e.replicate, e.generation

@@ -11,6 +11,7 @@ import pytest
 
 from convergence_core.errors import QueryError, StoreWriteError
 from convergence_core.ports import Row
+from tasks.report.evidence import counts_of
 from tasks.store.tables.csv_cells import csv_writer
 from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.tables import TABLES
@@ -115,6 +116,30 @@ def test_the_leaderboard_and_the_final_estimates_weigh_cases(tmp_path):
         found = store.rows(f"SELECT {mean} AS mean, n_cases, n_evaluations FROM {view}")  # noqa: S608 - a test's SQL
         assert [row["mean"] for row in found] == [0.75, 0.75]
         assert (found[0]["n_cases"], found[0]["n_evaluations"]) == (2, 3)
+
+
+def test_a_repeated_cell_has_its_last_outcome_on_every_surface(tmp_path):
+    store, tables = ParquetStore(tmp_path), generation_tables(n=4)
+    rows = [dict(row) for row in tables["evaluations"]]
+    for i in (0, 2):  # the two cases of candidate 0000-0
+        rows[i].update(reward=None, status="error", fault="evaluator", metrics={"quality": 0.25})
+    store.publish(RUN, 0, {**tables, "evaluations": [*rows]})
+    again = {"status": "ok", "fault": None, "reward": 1.0, "metrics": {"quality": 0.75}}
+    kept_back = {"status": "skipped", "fault": None, "metrics": None}
+    repeated = [
+        {**rows[0], "generation": 1, "eval_id": "again", **again},
+        {**rows[2], "generation": 1, "eval_id": "kept back", **kept_back},
+    ]
+    marker = generation_tables(generation=1)["generations"]
+    store.publish(RUN, 1, {"evaluations": [*repeated], "attempts": [], "generations": marker})
+    found = store.rows(
+        "SELECT case_id, value FROM metrics WHERE metric = 'quality' AND candidate_id = '0000-0' ORDER BY 1"
+    )
+    assert [row["value"] for row in found] == [0.75, 0.25]
+    counts = counts_of(store, RUN)
+    assert (counts["n_evaluations"], counts["n_failed"], counts["n_skipped"]) == (4, 1, 0)
+    (row,) = store.rows("SELECT * FROM leaderboard WHERE candidate_id = '0000-0'")
+    assert (row["n_evaluations"], row["n_failed"], row["raw_mean_reward"]) == (2, 1, 1.0)
 
 
 def estimates_of(generation: int, means: dict[str, float], *, end: bool = False) -> list[Row]:

@@ -13,8 +13,10 @@ from tasks.store.journal.ledger import KNOWN_USD, UNPRICED
 from tasks.store.tables.tables import TABLES
 
 LAST_OF_CELL = """QUALIFY row_number() OVER (
-  PARTITION BY run_id, candidate_id, role, case_id, replicate ORDER BY generation DESC) = 1"""
-"""Of evaluations: a cell that was skipped or failed, and then repeated, has the later outcome alone."""
+  PARTITION BY run_id, candidate_id, role, case_id, replicate
+  ORDER BY status = 'skipped', generation DESC) = 1"""
+"""Of evaluations: a cell that was skipped or failed, and then repeated, has the later outcome alone.
+A skip is the outcome of a cell that nothing else was done for."""
 
 _PER_CASE = f"""per_case AS (
           SELECT run_id, candidate_id, role, case_id, avg(reward) AS reward,
@@ -34,12 +36,13 @@ _MEANS = """means AS (
 
 DERIVED: Mapping[str, tuple[str, str]] = {
     "metrics": (
-        "One row per evaluation and metric, as measured.",
-        """
+        "One row per evaluation and metric, as measured; of a repeated cell the last one.",
+        f"""
         SELECT run_id, generation, eval_id, candidate_id, case_id, role,
                m.key AS metric, m.value AS value
-        FROM (SELECT *, unnest(map_entries(metrics)) AS m FROM evaluations)
-        """,
+        FROM (SELECT *, unnest(map_entries(metrics)) AS m
+              FROM (SELECT * FROM evaluations {LAST_OF_CELL}))
+        """,  # noqa: S608 - constants
     ),
     "parameters": (
         "One row per candidate and active parameter; `number` is NULL for texts.",
@@ -93,9 +96,9 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "leaderboard": (
-        "Candidates as the search ranks them. `recommended` is the result: rank 1, or the "
-        "defaults if held-out cases do not support it. `posterior_mean` compares candidates, "
-        "`cautious` orders them.",
+        "Candidates as the search ranks them. `recommended` is the result: rank 1, the defaults "
+        "or the champion; one that this run did not search stands in `final_estimates` alone. "
+        "`posterior_mean` compares candidates, `cautious` orders them.",
         f"""
         WITH {_PER_CASE},
         {_MEANS},
