@@ -181,14 +181,17 @@ def _mostly_unmeasured(members: Sequence[Member]) -> np.ndarray:
     """Return who lacks at least half of its rewards by faults of metrics where others have one, (n,).
 
     What a metric can measure may depend on the answer, so the rest of the rewards speaks for few cases.
+    A metric that fails others more than half as often tells nothing of the answers.
     """
     if not any(member.unmeasured for member in members):
         return np.zeros(len(members), dtype=bool)
     n_members = Counter(case for member in members for case in member.case_ids)
-    lost = [
-        sum(n_members[case] > (case in m.case_ids) for case, _ in m.unmeasured) for m in members
-    ]
-    return np.array([n >= m.n for n, m in zip(lost, members, strict=True)])
+    lost = np.array(
+        [sum(n_members[case] > (case in m.case_ids) for case, _ in m.unmeasured) for m in members]
+    )
+    asked = lost + [m.n for m in members]
+    of_others = (lost.sum() - lost) / np.maximum(asked.sum() - asked, 1)
+    return np.asarray((lost > 0) & (lost >= np.maximum(0.5, 2 * of_others) * asked), bool)
 
 
 def _ranks(estimates: np.ndarray) -> np.ndarray:

@@ -196,10 +196,16 @@ def test_a_candidate_whose_rewards_have_no_row_is_not_recommended():
     assert len(best.ranking) == 60
 
 
-@pytest.mark.parametrize(("fault", "best"), [("evaluator", "whole"), ("infrastructure", "half")])
-def test_who_is_mostly_unmeasured_where_others_were_measured_is_not_recommended(fault, best):
+@pytest.mark.parametrize(
+    ("fault", "n", "best"),
+    [("evaluator", 12, "whole"), ("infrastructure", 12, "half"), ("evaluator", 6, "half")],
+)
+def test_who_is_mostly_unmeasured_where_others_were_measured_is_not_recommended(fault, n, best):
     """Twelve cases; of those of the other one a metric could measure six, or a budget allowed six."""
-    rows: dict[str, list[float | None]] = {"whole": [0.6] * 12, "half": [1.0] * 6 + [None] * 6}
+    rows: dict[str, list[float | None]] = {
+        "whole": [0.6] * n + [None] * (12 - n),
+        "half": [1.0] * 6 + [None] * 6,
+    }
     trials = [
         trial(
             candidate(name),
@@ -207,9 +213,9 @@ def test_who_is_mostly_unmeasured_where_others_were_measured_is_not_recommended(
         )
         for name, rewards in rows.items()
     ]
-    half = trials[1].evaluations
-    told = tuple(one if one.reward else replace(one, fault=fault) for one in half)
-    trials[1] = replace(trials[1], evaluations=told)
+    for i, one in enumerate(trials):
+        told = tuple(e if e.reward else replace(e, fault=fault) for e in one.evaluations)
+        trials[i] = replace(one, evaluations=told)
     evidence = Archive().tell(trials, generation=0)
     assert len(evidence.members["half"].missing) == 6
     assert chosen(evidence).candidate_id == best
