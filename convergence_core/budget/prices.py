@@ -156,8 +156,8 @@ class PriceTable:
     ) -> "PriceTable":
         """Return a table in which these prices win, whoever the provider is.
 
-        Fields that an override does not name keep the table's value, but for the prices of the
-        cache: these follow a new ``input``. ``http``, ``function``, ``plugin`` and ``browserbase`` price kinds of target.
+        Fields that an override does not name keep the table's value (at an unknown host, of tokens
+        alone), but for the prices of the cache: these follow a new ``input``. ``http``, ``function``, ``plugin`` and ``browserbase`` price kinds of target.
         """
         overrides = {name: Price.model_validate(dict(price)) for name, price in prices.items()}
         return replace(self, overrides={**self.overrides, **overrides})
@@ -170,7 +170,18 @@ class PriceTable:
         """
         override = self._override(provider, model)
         shipped = None if model is None else self._shipped(provider, model)
-        return shipped if override is None else _merged(override, shipped, provider)
+        if override is None:
+            return shipped
+        return _merged(override, shipped or self.facts(provider, model), provider)
+
+    def facts(self, provider: str, model: str | None) -> Price:
+        """Return a model's ``context_tokens`` and ``max_output_tokens`` alone, whatever its host."""
+        known = None
+        if model is not None:
+            kind = provider.removesuffix(COMPATIBLE)
+            known = self._shipped(kind, model) or self._shipped("openrouter", model)
+        fields = {"context_tokens", "max_output_tokens"}
+        return Price() if known is None else Price(**known.model_dump(include=fields))
 
     def version_of(self, provider: str, model: str | None) -> str | None:
         """Return the source of a price: the table's date, ``config``, or ``None`` if unknown."""
@@ -243,7 +254,11 @@ class PriceTable:
     def _override(self, provider: str, model: str | None) -> Price | None:
         if model is None:
             return self.overrides.get(provider) if provider in PER_REQUEST else None
-        for name in (f"{provider.removesuffix(COMPATIBLE)}/{model}", *self._names(model)):
+        kind = provider.removesuffix(COMPATIBLE)
+        names = [f"{kind}/{model}", *self._names(model)]
+        if kind == "azure" != provider:  # OpenAI's models, at a host that the table does not know
+            names += self._names(f"openai/{model}")
+        for name in names:
             if name in self.overrides:
                 return self.overrides[name]
         return self.overrides.get(provider) if provider in PER_REQUEST else None
@@ -302,8 +317,7 @@ def _times(tokens: int | None, usd: float | None) -> float | None:
     return None if tokens is None or usd is None else tokens * usd / _MTOK
 
 
-def _merged(override: Price, shipped: Price | None, provider: str) -> Price:
-    base = shipped or Price()
+def _merged(override: Price, base: Price, provider: str) -> Price:
     if override.input is not None:
         base = base.model_copy(update={"cached_input": None, "cache_write": None})
     merged = base.model_copy(update=override.model_dump(exclude_defaults=True))

@@ -188,9 +188,8 @@ class LoggedChat:
     def context_tokens(self) -> int:
         """Tokens of that model's context, as the table of prices knows it."""
         api = self.configuration.api
-        price = self._prices.find(provider_of(api.kind, api.endpoint), self.model)
-        known = None if price is None else price.context_tokens
-        return known or CONTEXT_TOKENS
+        facts = self._prices.facts(provider_of(api.kind, api.endpoint), self.model)
+        return facts.context_tokens or CONTEXT_TOKENS
 
     def reward(self, interaction_id: str) -> None:
         """Make the first rating of an answer the reward of its arm's decision, if it has one. Blocks."""

@@ -118,14 +118,14 @@ class ChatTarget:
         body, model = request["body"], str(request["model"])
         assert isinstance(body, dict)  # noqa: S101 - made by a provider
         billed_by = self._billing_provider(params)
-        price = self._prices.find(billed_by, model)
+        price = self._prices.find(billed_by, model) or self._prices.facts(billed_by, model)
         prompt, longest = prompt_bound(body), output_limit(body)
-        if longest is None and price is not None:
+        if longest is None:
             longest = price.max_output_tokens
         answers = None if longest is None else longest * n_answers(body)
         usd = self._worst_usd(billed_by, model, body, answers)
         # A tool that the provider runs may have the prompt billed more than once.
-        if prompt is None and price is not None and not body.get("tools"):
+        if prompt is None and not body.get("tools"):
             prompt = price.context_tokens
         tokens = None if prompt is None or answers is None else prompt + answers
         return WorstCase(usd=usd, tokens=tokens)

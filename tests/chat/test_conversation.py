@@ -279,7 +279,7 @@ def test_an_unknown_role_is_refused_with_the_known_ones(chats):
 def test_a_long_conversation_keeps_within_the_models_context(chats):
     prices = PriceTable(
         version="1",
-        entries={"openai-compatible": {"m": Price(input=1.0, output=1.0, context_tokens=400)}},
+        entries={"openai": {"m": Price(input=1.0, output=1.0, context_tokens=400)}},
     )
 
     async def use(chat):

@@ -180,3 +180,7 @@ def test_without_a_limit_the_models_longest_answer_counts():
     unlimited = worst_of(chat_api)
     assert unlimited.usd - worst_of(chat_api, max_tokens=1).usd == pytest.approx(999 * 8 / 1e6)
     assert worst_of(groq_api) == WorstCase()  # no price says how long its answers are
+    models = {"openai": {"m": {"input": 1, "output": 1, "max_output_tokens": 9}}}
+    elsewhere = PriceTable.from_mapping({"version": "v", "providers": models})
+    worst, of_one = worst_of(chat_api, elsewhere), worst_of(chat_api, elsewhere, max_tokens=1)
+    assert (worst.usd, worst.tokens - of_one.tokens) == (None, 8)

@@ -68,8 +68,12 @@ class TestFinding:
         assert shipped.find("openai-compatible", "gpt-4o-mini") is None
         assert shipped.find("anthropic-compatible", "claude-sonnet-4-5") is None
         assert shipped.find("openai", "claude-sonnet-4-5") is None
-        stated = shipped.with_overrides({"openai/gpt-4o-mini": {"input": 0, "output": 0}})
-        assert stated.cost("openai-compatible", "gpt-4o-mini", CALL) == 0
+        assert shipped.facts("openai-compatible", "gpt-4o").context_tokens == 128_000
+        assert shipped.facts("openai-compatible", "gpt-4o").input is None
+        stated = shipped.with_overrides({"openai/gpt-4o-mini": {"input": 0.2, "output": 0.7}})
+        for provider in ("openai-compatible", "azure-compatible"):
+            worst = stated.worst_case(provider, "gpt-4o-mini", 1000, None)
+            assert worst == pytest.approx((1000 * 0.2 + 16_384 * 0.7) / 1e6)
 
     def test_azure_is_priced_as_openai(self, shipped: PriceTable):
         assert shipped.find("azure", "gpt-4o") == shipped.find("openai", "gpt-4o")
