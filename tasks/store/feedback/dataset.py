@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from convergence_core.errors import FeedbackRefusedError, RequestReusedError
 from convergence_core.feedback.rating_rows import (
     IMPORTER,
+    SOURCE,
     SkippedRatingError,
     earlier_id,
     has_reward_alone,
@@ -18,7 +20,7 @@ from convergence_core.feedback.rating_rows import (
     read_mark,
 )
 from convergence_core.feedback.records import Interaction, Rating
-from convergence_core.records import fields_of
+from convergence_core.records import fields_of, sha256_hex
 from tasks.store.feedback.feedback_store import FeedbackStore
 
 
@@ -31,7 +33,7 @@ class RatingImport:
     n_rated: int
     """Ratings that were new, or replaced one."""
     n_known: int
-    """Ratings that were here already."""
+    """Ratings that were here already, or that a later row of the file replaced."""
     skipped: Mapping[str, int]
     """Reason → rows that were left out."""
 
@@ -83,8 +85,9 @@ def read_ratings(store: FeedbackStore, file: Path) -> RatingImport:
 
     Args:
         store: the feedback.
-        file: rows as of ``read_answer`` and ``read_mark``. A ``reward`` of an answer that others marked here
-            is the mean that an export wrote, and no further mark.
+        file: rows as of ``read_answer`` and ``read_mark``; a user's last mark of an answer counts. A
+            ``reward`` without a user, of an ``interaction_id`` that others marked here, is the mean that an
+            export wrote, and no further mark.
 
     Raises:
         ValueError: a line is not JSON; nothing is stored.
@@ -92,13 +95,13 @@ def read_ratings(store: FeedbackStore, file: Path) -> RatingImport:
     rows = list(_rows(file))
     n: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
+    marks: dict[tuple[str, str], Rating] = {}
     for row in rows:
-        try:
-            _take_in(store, row, n)
-        except SkippedRatingError as error:
-            skipped[str(error)] += 1
-        except (FeedbackRefusedError, RequestReusedError) as error:
-            skipped[f"refused: {str(error).split(',')[0]}"] += 1
+        with _counting(skipped):
+            _take_in(store, row, n, marks)
+    for mark in marks.values():
+        with _counting(skipped):
+            n[_rate(store, mark)] += 1
     return RatingImport(
         n_logged=n["logged"],
         n_rated=n["rated"] + n["edited"],
@@ -107,22 +110,62 @@ def read_ratings(store: FeedbackStore, file: Path) -> RatingImport:
     )
 
 
-def _take_in(store: FeedbackStore, row: Any, n: "Counter[str]") -> None:
+@contextmanager
+def _counting(skipped: "Counter[str]") -> Iterator[None]:
+    try:
+        yield
+    except SkippedRatingError as error:
+        skipped[str(error)] += 1
+    except (FeedbackRefusedError, RequestReusedError) as error:
+        skipped[f"refused: {str(error).split(',')[0]}"] += 1
+
+
+def _take_in(
+    store: FeedbackStore, row: Any, n: "Counter[str]", marks: dict[tuple[str, str], Rating]
+) -> None:
+    """Log a row's answer, and note its mark by answer and user in ``marks``."""
     answer = read_answer(row)
     if store.interaction(earlier_id(row)) is not None:
         answer = replace(answer, interaction_id=earlier_id(row))
-    is_new = store.interaction(answer.interaction_id) is None
-    marks = store.ratings(answer.interaction_id)
-    is_of_others = any(mark.user_id != IMPORTER for mark in marks)
-    if has_reward_alone(row) and (is_of_others or _mean(marks) == row["reward"]):
-        n["duplicate"] += 1
-        return
+    known = store.interaction(answer.interaction_id)
+    if known is not None and _texts(store, known) != _texts(store, answer):
+        raise RequestReusedError(
+            "`event_id` must stand for one event of its source, but the answer "
+            f"{answer.interaction_id!r} has another text. Make a new id for each answer."
+        )
+    if known is not None and _is_of_export(row, answer):
+        given = store.ratings(known.interaction_id)
+        is_of_others = bool(given) and all(mark.user_id != IMPORTER for mark in given)
+        if is_of_others or _mean(given) == row["reward"]:
+            n["duplicate"] += 1
+            return
     mark = read_mark(row, answer)
-    if is_new:
-        store.log(replace(answer, created_us=answer.created_us or store.now_us()))
+    if known is None:
+        known = store.log(replace(answer, created_us=answer.created_us or store.now_us()))
         n["logged"] += 1
     if mark is not None:
-        n[store.rate(mark, any_user=True).status] += 1
+        place = known.interaction_id, mark.user_id
+        n["duplicate"] += place in marks
+        marks[place] = replace(mark, interaction_id=known.interaction_id)
+
+
+def _is_of_export(row: Mapping[str, Any], answer: Interaction) -> bool:
+    is_named = row.get("interaction_id") == answer.interaction_id
+    return is_named and answer.user_id == IMPORTER and has_reward_alone(row)
+
+
+def _rate(store: FeedbackStore, mark: Rating) -> str:
+    """Store a mark; one that came before counts again when another import replaced it."""
+    receipt = store.rate(mark, any_user=True)
+    last = store.rating(mark.interaction_id, mark.user_id)
+    if last is None or last.source != SOURCE or receipt.rating.is_same_mark(last):
+        return receipt.status
+    event_id = sha256_hex(f"{mark.event_id} {last.event_id}")
+    return store.rate(replace(mark, event_id=event_id), any_user=True).status
+
+
+def _texts(store: FeedbackStore, answer: Interaction) -> list[str]:
+    return [store.clean(text) for text in (answer.messages[-1].content, answer.response)]
 
 
 def _mean(marks: Sequence[Rating]) -> float | None:
