@@ -556,7 +556,9 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     for number, row in enumerate(() if problems else rows, start=1):
         try:
             plain = cast("dict[str, Any]", _with_texts(to_json(row), row))
-            cases.append(_of_json(_with_fields(plain), None))
+            # A conversation or a record is the whole input.
+            is_whole = isinstance(plain.get("input"), list | dict)
+            cases.append(_of_json(_of_row(plain) if is_whole else _with_fields(plain), None))
         except NotJsonError as error:
             rule = f"must hold values that JSON can carry, but in row {number} {error}"
             fix = "Convert the column to texts or finite numbers."

@@ -162,6 +162,14 @@ def test_further_columns_of_a_table_are_fields_beside_its_input(tmp_path, form, 
     assert case.input == {name.rpartition(".")[2]: "a", "lang": "de"}
 
 
+@pytest.mark.parametrize("whole", [{"q": "a"}, [{"role": "user", "content": "a"}]])
+def test_a_nested_input_of_parquet_is_the_whole_input(tmp_path, whole):
+    frame = pl.DataFrame({"input": [whole], "source": ["web"], "expected": ["x"]})
+    frame.write_parquet(tmp_path / "c.parquet")
+    (case,) = loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"}).cases
+    assert case.input == whole
+
+
 def test_a_cell_of_parquet_that_is_no_number_is_named_with_its_column(tmp_path):
     frame = pl.DataFrame({"input": ["x", "y"], "expected": [1.0, float("nan")]})
     frame.write_parquet(tmp_path / "c.parquet")
