@@ -33,9 +33,10 @@ _HOSTS = {
     "openai.azure.com": "azure",
     "openai.azure.us": "azure",
     "cognitiveservices.azure.com": "azure",
+    "api.cognitive.microsoft.com": "azure",
     "services.ai.azure.com": "azure",
     "api.groq.com": "groq",
-    "generativelanguage.googleapis.com": "gemini",
+    "googleapis.com": "gemini",
     "api.anthropic.com": "anthropic",
     "api.deepseek.com": "deepseek",
     "api.mistral.ai": "mistral",
@@ -43,7 +44,7 @@ _HOSTS = {
 }
 COMPATIBLE = "-compatible"
 """Suffix of a kind at another host than its provider's, whose prices no table knows."""
-_SELLERS = {"google": "gemini"}
+_SELLERS = {"google": "gemini", "vertex_ai": "gemini"}
 """Prefix that gateways put before a model → provider in the table."""
 
 
@@ -255,10 +256,7 @@ class PriceTable:
         if model is None:
             return self.overrides.get(provider) if provider in PER_REQUEST else None
         kind = provider.removesuffix(COMPATIBLE)
-        names = [f"{kind}/{model}", *self._names(model)]
-        if kind == "azure" != provider:  # OpenAI's models, at a host that the table does not know
-            names += self._names(f"openai/{model}")
-        for name in names:
+        for name in (f"{kind}/{model}", *self._names(model)):
             if name in self.overrides:
                 return self.overrides[name]
         return self.overrides.get(provider) if provider in PER_REQUEST else None
@@ -269,9 +267,8 @@ class PriceTable:
         prefix, _, rest = model.partition("/")
         prefix = _SELLERS.get(prefix, prefix)
         providers = [provider]
-        # Of a gateway, the host sets the price of an open model, which no table knows.
-        is_gateway = provider == "openrouter" or provider.endswith(COMPATIBLE)
-        if rest and prefix in self.entries and (prefix in _CLOSED or not is_gateway):
+        # OpenRouter's prefix names a model's maker, but the host of an open one sets its price.
+        if rest and prefix in self.entries and (prefix in _CLOSED or provider != "openrouter"):
             providers.append(prefix)
         if provider == "openrouter":
             providers += _CLOSED
@@ -297,16 +294,17 @@ class PriceTable:
 def provider_of(kind: str, endpoint: str | None) -> str:
     """Return under which provider a table lists what an endpoint serves.
 
-    The kind of a chat is a protocol that many servers speak: their host tells who they are. An
+    The kind of a chat is a protocol that many servers speak: their host tells who they are, but
+    ``azure`` is Azure OpenAI at any host, and clouds serve Claude by Anthropic's protocol. An
     unknown host is ``KIND-compatible``: the names of its models may be anyone's, so a table prices
-    only those with a seller before them, as gateways write (``openai/gpt-4o-mini``).
+    only those with a provider before them, as gateways write (``openai/gpt-4o-mini``).
     """
-    if endpoint is None or kind not in LLM_PROVIDERS:
+    if endpoint is None or kind == "azure" or kind not in LLM_PROVIDERS:
         return kind
     host = urlsplit(endpoint).hostname or ""
     for known, provider in _HOSTS.items():
         if host == known or host.endswith("." + known):
-            return provider
+            return kind if kind == "anthropic" and provider in ("azure", "gemini") else provider
     return f"{kind}{COMPATIBLE}"
 
 

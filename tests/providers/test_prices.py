@@ -28,7 +28,7 @@ PRICES = PriceTable.from_mapping(
                 "m": {"input": 2, "output": 8, "cached_input": 0.5, "max_output_tokens": 1000},
                 "served": {"input": 1, "output": 4},
             },
-            "azure-compatible": {"m": {"input": 3, "output": 9}},
+            "azure": {"m": {"input": 3, "output": 9}},
             "groq-compatible": {"m": {"input": 0.1, "output": 0.2}},
             "gemini-compatible": {"m": {"input": 0.3, "output": 2.5, "cached_input": 0.03}},
         },

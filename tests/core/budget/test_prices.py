@@ -63,6 +63,14 @@ class TestFinding:
         assert direct is not None
         assert shipped.find("openrouter", "claude-sonnet-4-5-20250929") == direct
         assert shipped.find("openai-compatible", "anthropic/claude-sonnet-4.5") == direct
+        for prefix, model in [
+            ("azure", "o3"),
+            ("groq", "qwen/qwen3-32b"),
+            ("vertex_ai", "gemini-2.5-pro"),
+        ]:
+            named = shipped.find("openai-compatible", f"{prefix}/{model}")
+            assert named == shipped.find(prefix.replace("vertex_ai", "gemini"), model) is not None
+        assert shipped.find("openrouter", "deepseek/deepseek-v4-flash") is None
 
     def test_a_table_holds_at_its_providers_own_host_only(self, shipped: PriceTable):
         assert shipped.find("openai-compatible", "gpt-4o-mini") is None
@@ -71,9 +79,8 @@ class TestFinding:
         assert shipped.facts("openai-compatible", "gpt-4o").context_tokens == 128_000
         assert shipped.facts("openai-compatible", "gpt-4o").input is None
         stated = shipped.with_overrides({"openai/gpt-4o-mini": {"input": 0.2, "output": 0.7}})
-        for provider in ("openai-compatible", "azure-compatible"):
-            worst = stated.worst_case(provider, "gpt-4o-mini", 1000, None)
-            assert worst == pytest.approx((1000 * 0.2 + 16_384 * 0.7) / 1e6)
+        worst = stated.worst_case("openai-compatible", "gpt-4o-mini", 1000, None)
+        assert worst == pytest.approx((1000 * 0.2 + 16_384 * 0.7) / 1e6)
 
     def test_azure_is_priced_as_openai(self, shipped: PriceTable):
         assert shipped.find("azure", "gpt-4o") == shipped.find("openai", "gpt-4o")
@@ -92,6 +99,9 @@ class TestFinding:
             ("openai", "https://api.openai.com/v1", "openai"),
             ("openai", "https://api.deepseek.com/v1", "deepseek"),
             ("openai", "https://res.openai.azure.com/openai/v1", "azure"),
+            ("azure", "https://corp.azure-api.net/openai", "azure"),
+            ("anthropic", "https://r.services.ai.azure.com/anthropic", "anthropic"),
+            ("gemini", "https://us-central1-aiplatform.googleapis.com/v1/x/openapi", "gemini"),
             ("openai", "http://localhost:8000/v1", "openai-compatible"),
             ("openai", "https://api.mistral.ai.example.com/v1", "openai-compatible"),
             ("openai", None, "openai"),
