@@ -51,9 +51,6 @@ def test_the_shortage_names_all_who_are_looked_at():
     alone = schedule(3, baseline=False).final_shortage()
     assert alone is not None
     assert "one case of the winner takes 1" in alone
-
-
-def test_without_a_cap_nothing_is_short():
     assert schedule(None).final_shortage() is None
 
 

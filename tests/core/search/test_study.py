@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 import pytest
@@ -176,29 +177,21 @@ def test_cells_asked_one_by_one_are_planned_on_the_evidence_before_them():
     assert {member.generation for member in state.search.archive} == {0}
     assert generation(own.start())[1] == plans
     assert plans[0] != whole.ask(whole.start()).plan
-    # The second cell depends on what the first one was worth.
+    # The second cell depends on what the first one was worth, and none is asked twice.
     first = own.ask(state)
-    told = [WORLD.trials(first.plan, 1), changed(WORLD.trials(first.plan, 1), worthless)]
-    further = [own.ask_further(state, first, trials) for trials in told]
-    assert further[0] != further[1]
+    ends: list[dict[str, Any]] = [
+        {},
+        {"reward": 0.0},
+        {"reward": None, "status": "error"},
+        {"reward": None, "status": "skipped", "error_type": "budget", "error": "spent"},
+    ]
+    told = [changed(WORLD.trials(first.plan, 1), partial(replace, **end)) for end in ends]
+    as_is, worthless, lost, rest = (own.ask_further(state, first, trials) for trials in told)
+    assert as_is != worthless
+    assert lost is not None is not rest
+    assert lost.plan.assignments[0].cells != first.plan.assignments[0].cells
+    assert (rest.plan.n_cells, rest.n_left) == (first.n_left, 0), "kept back by a limit"
     assert own.ask(state, Advice()).n_left == 0, "what is advised is planned at once"
-    # What is lost is not asked twice in a generation, and what a limit keeps back is planned at once.
-    lost = changed(told[0], lambda e: replace(e, status="error", reward=None))
-    skipped = changed(
-        told[0],
-        lambda e: replace(e, status="skipped", reward=None, error_type="budget", error="spent"),
-    )
-    again, rest = own.ask_further(state, first, lost), own.ask_further(state, first, skipped)
-    assert again is not None
-    assert rest is not None
-    assert not {c for a in again.plan.assignments for c in a.cells} & {
-        e.cell for e in lost[0].evaluations
-    }
-    assert (rest.plan.n_cells, rest.n_left) == (first.n_left, 0)
-
-
-def worthless(e: Evaluation) -> Evaluation:
-    return replace(e, reward=0.0)
 
 
 def test_a_search_says_why_it_ends():
