@@ -76,6 +76,8 @@ class GenerationFinished:
     n_calls: int
     """Calls of the run so far, including retries."""
     cost_usd: float | None
+    n_unpriced: int = 0
+    """Calls whose unknown price ``cost_usd`` leaves out."""
     warm_start: str | None = None
     """Current trust in earlier runs, in words; ``None`` without earlier runs."""
     learning: tuple[str, ...] = ()

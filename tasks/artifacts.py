@@ -96,7 +96,8 @@ def log_generation(finished: GenerationFinished) -> None:
         mean = number_text.interval(finished.best_mean, *finished.best_interval)
         best = f"best so far {mean}, {named_label(finished.best_name, '')}"
     failed = f", {finished.n_failed:,} failed" if finished.n_failed else ""
-    spent = "" if finished.cost_usd is None else f", {number_text.usd(finished.cost_usd)}"
+    known = finished.cost_usd
+    spent = "" if known is None else f", {number_text.spent(known, finished.n_unpriced)}"
     _log(
         f"Generation {finished.generation:02d}: {plural(finished.n_evaluations, 'evaluation')}"
         f"{failed}; {best}; spent so far {plural(finished.n_calls, 'call')}{spent}"

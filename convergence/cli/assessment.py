@@ -282,6 +282,7 @@ def _row(assessment: "Assessment", checks: "Sequence[Check]", code: int) -> dict
         "per_answer": means_of(assessment),
         "calls": assessment.n_calls,
         "cost_usd": assessment.cost_usd,
+        "n_unpriced": assessment.n_unpriced,
         "budget_reached": assessment.limit,
         "unasked": assessment.unasked,
         "cases": [

@@ -206,11 +206,10 @@ def _run(
 
 def show(result: "RunResult") -> None:
     """Print the verdict, the recommended settings beside the defaults, and where to read more."""
-    from convergence_core.result import number_text  # noqa: PLC0415 - with its only user
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
     from tasks.report.document import summary  # noqa: PLC0415 - as above
 
-    price = "" if result.cost_usd is None else f", {number_text.usd(result.cost_usd)}"
+    price = "" if result.cost_usd is None else f", {phrases.spend(result)}"
     console.answer(
         f"\n{result.label}: {phrases.heading(result)}{price}.{phrases.ending(result)}",
         style="bold",

@@ -250,7 +250,7 @@ def are_free(costs: Sequence[RoleCost]) -> bool:
 
 def n_unpriced(costs: Sequence[RoleCost]) -> int:
     """Return the calls of unknown price; a local function that reports no cost is free."""
-    return sum(cost.n_unpriced for cost in costs if cost.provider != "function")
+    return sum(cost.n_unpriced for cost in costs if not are_free([cost]))
 
 
 def answer_usd(result: RunResult, report: CandidateReport) -> float | None:

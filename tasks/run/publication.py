@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from convergence_core.events import GenerationFinished
 from convergence_core.ports import Row
 from convergence_core.records import Candidate, Evaluation
+from convergence_core.result.verdict import n_unpriced
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.study_state import StudyState
+from tasks.report.evidence import costs_of
 from tasks.run.run import Run, StepResult
 from tasks.store.layout import FINAL_GENERATION
 from tasks.store.tables.rows import candidate_rows, generation_row, payload_rows, posterior_rows
@@ -120,6 +122,7 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> G
         best_interval=None if leader is None else (leader.low, leader.high),
         n_calls=state.n_calls,
         cost_usd=run.journal.totals(run.run_id).cost_usd,
+        n_unpriced=n_unpriced(costs_of(run.store, run.run_id)),
         warm_start=run.past.describe_agreement(state.search),
         learning=tuple(s.summary for s in step.learners.values() if s.summary is not None),
     )

@@ -202,6 +202,7 @@ def test_calls_go_through_journal_and_budget(here: Path, cli: Runner, paid: Mock
     done = cli("test", "--json")
     assert done.code == 0, done.err
     assert done.json["calls"] == paid.stats()["calls"] == 20
+    assert done.json["n_unpriced"] == 0
     (row,) = ParquetStore(here / STORE).rows(
         "select sum(cost_usd) as usd, count(*) as n from attempts"
     )

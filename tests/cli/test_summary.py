@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from convergence.cli.optimize import show
-from convergence_core.result import CandidateReport, Estimate, Failure, RunResult
+from convergence_core.result import CandidateReport, Estimate, Failure, RoleCost, RunResult
 from tasks.report.markdown import report_markdown
 
 
@@ -50,6 +50,12 @@ def test_winner_and_defaults_stand_beside_each_other_with_intervals(
     lines = [" ".join(line.split()) for line in shown(capsys).splitlines()]
     assert "score on held-out cases 0.890 [0.840, 0.940] 0.790 [0.740, 0.840]" in lines
     assert not any("better" in line.lower() for line in lines)
+    judge = RoleCost(
+        purpose="judge", provider="openai", model="m", n_calls=9, n_failed=0, n_reused=0,
+        n_from_other_runs=0, prompt_tokens=1, cached_tokens=0, completion_tokens=1,
+        reasoning_tokens=None, cost_usd=None, n_unpriced=4, maybe_usd=0.0,
+    )  # fmt: skip
+    assert "$4.22 and 4 calls of unknown price." in shown(capsys, cost_usd=4.22, costs=(judge,))
 
 
 @pytest.mark.parametrize(

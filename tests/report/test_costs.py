@@ -29,6 +29,8 @@ def test_each_role_has_its_row_and_unknown_is_not_zero():
     assert "4 calls of unknown price" in judge
     assert "$0.00" not in judge
     assert "$4.22 and 4 calls of unknown price" in text
+    function = replace(TARGET, provider="function", n_unpriced=2)
+    assert "$4.22 and 2 calls of unknown price" in told(function)
 
 
 def test_an_offline_run_says_that_nobody_was_paid():

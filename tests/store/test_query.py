@@ -237,11 +237,17 @@ def test_costs_count_calls_hits_and_unknown_prices_apart(tmp_path):
     tokens = ("tokens_in", "cached_tokens", "cache_write_tokens", "tokens_out", "reasoning_tokens")
     assert [row[name] for name in tokens] == [30, 20, 5, 4, 3]
     assert (row["cost_usd"], row["maybe_usd"], str(row["day"])) == (0.25, 0.5, "2025-10-09")
-    tables["attempts"] = [*rows[:2], {**rows[2], "cost_usd": 0.0, "maybe_usd": 0.0}]
+    tables["attempts"] = [
+        *rows[:2],
+        {**rows[2], "cost_usd": 0.0, "maybe_usd": 0.0, "eval_id": rows[0]["eval_id"]},
+    ]
     other = ParquetStore(tmp_path / "unpriced")
     other.publish(RUN, 0, tables)
     (row,) = other.rows("SELECT cost_usd, n_unpriced FROM costs")
     assert row == {"cost_usd": None, "n_unpriced": 1}, "failures for nothing make no known price"
+    of_evaluation = "(SELECT candidate_id FROM evaluations WHERE eval_id = $e)"
+    leader = f"SELECT cost_usd FROM leaderboard WHERE candidate_id = {of_evaluation}"  # noqa: S608
+    assert other.rows(leader, {"e": rows[0]["eval_id"]}) == [{"cost_usd": None}]
 
 
 def test_a_text_sent_in_two_generations_is_joined_once(tmp_path):

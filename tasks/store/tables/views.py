@@ -103,9 +103,9 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         WITH {_PER_CASE},
         {_MEANS},
         money AS (
-          SELECT e.run_id, e.candidate_id, sum(a.cost_usd) AS cost_usd
-          FROM attempts a JOIN evaluations e USING (run_id, eval_id)
-          WHERE e.role = 'search' GROUP BY ALL)
+          SELECT run_id, candidate_id, {KNOWN_USD} AS cost_usd
+          FROM attempts JOIN (SELECT run_id, eval_id, candidate_id FROM evaluations
+                              WHERE role = 'search') USING (run_id, eval_id) GROUP BY ALL)
         SELECT m.run_id, s.rank, coalesce(s.recommended, false) AS recommended, m.candidate_id,
                s.mean AS posterior_mean, s.low AS posterior_low, s.high AS posterior_high,
                s.cautious, s.feasible, m.n_cases, m.raw_mean_reward, m.n_evaluations, m.n_failed,
