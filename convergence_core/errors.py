@@ -19,10 +19,8 @@
     ├── AdapterRefusedError       an adapter may not become what was asked         (exit 2)
     ├── AdapterNotFoundError      no adapter of that version was registered        (exit 2)
     ├── PolicyCheckpointError     a policy's file is damaged, or another system's   (exit 2)
-    │   └── PolicyCheckpointNotFoundError  no checkpoint has the name
     ├── PolicyDecisionNotFoundError  no decision of that id waits for its outcome  (exit 2)
     ├── PolicyRequestError        a policy cannot take in what was asked           (exit 2)
-    │   └── PolicyConflictError   its place or outcome was taken before
     ├── PolicyBusyError           an update runs, or another process serves it     (exit 1)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
@@ -211,20 +209,12 @@ class PolicyCheckpointError(BadInputError):
     """A policy's checkpoint is damaged, or has another embedding or other actions."""
 
 
-class PolicyCheckpointNotFoundError(PolicyCheckpointError, LookupError):
-    """No checkpoint has the name; nothing changes."""
-
-
 class PolicyDecisionNotFoundError(BadInputError, LookupError):
     """The policy has no decision of that id, or has dropped it for its age."""
 
 
 class PolicyRequestError(BadInputError, ValueError):
     """A decision, outcome or checkpoint name breaks a rule of the policy; nothing changes."""
-
-
-class PolicyConflictError(PolicyRequestError):
-    """A decision or outcome conflicts with an earlier one; nothing changes."""
 
 
 class PolicyBusyError(ConvergenceError):

@@ -35,10 +35,9 @@ from convergence_core.errors import (
     NoArmsError,
     PolicyBusyError,
     PolicyCheckpointError,
-    PolicyCheckpointNotFoundError,
-    PolicyConflictError,
     PolicyDecisionNotFoundError,
     RequestReusedError,
+    RewardError,
     StoreError,
     WrongUserError,
 )
@@ -248,16 +247,15 @@ def _add_error_handlers(app: FastAPI) -> None:
         FeedbackRefusedError: lambda e: ProblemResponse(409, str(e)),
         PolicyDecisionNotFoundError: lambda e: ProblemResponse(404, str(e)),
         PolicyCheckpointError: lambda e: ProblemResponse(409, str(e)),
-        PolicyCheckpointNotFoundError: lambda e: ProblemResponse(404, str(e)),
-        PolicyConflictError: lambda e: ProblemResponse(409, one_line(str(e), 500, redacted_text)),
         PolicyBusyError: lambda e: ProblemResponse(409, str(e)),
         RequestReusedError: lambda e: ProblemResponse(409, str(e)),
         ArmChangedError: lambda e: ProblemResponse(409, str(e)),
         WrongUserError: lambda e: ProblemResponse(403, str(e)),
         BusyError: lambda e: ProblemResponse(503, str(e), {"Retry-After": "1"}),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be used; see the log."),
-        # A value that fits the schema and not this system or policy.
-        ValueError: lambda e: ProblemResponse(422, one_line(str(e), 500, redacted_text)),
+        RewardError: lambda e: ProblemResponse(422, one_line(str(e), 500, redacted_text)),
+        # A value that fits the schema and not this system's arms.
+        ValueError: lambda e: ProblemResponse(409, one_line(str(e), 500, redacted_text)),
         RequestValidationError: lambda e: ProblemResponse(
             422, _MISMATCH, errors=[_reason(error) for error in e.errors()[:20]]
         ),

@@ -251,7 +251,7 @@ class PolicyRoutes:
         add("update", "POST", "/store_experience", self.store_experience, ExperienceReceipt,
             404, 409, 502)  # fmt: skip
         add("update", "POST", "/update", self.update, UpdateAnswer, 409)
-        add("select", "POST", "/get_distribution", self.distribution, DistributionAnswer, 502)
+        add("select", "POST", "/get_distribution", self.distribution, DistributionAnswer, 409, 502)
         add("admin", "POST", "/save", self.save, CheckpointAnswer, 409)
         add("admin", "POST", "/load", self.load, CheckpointAnswer, 404, 409)
         add("select", "GET", "/stats", self.stats, PolicyStatsAnswer)

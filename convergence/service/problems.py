@@ -107,7 +107,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         408: "The body took too long.",
         409: "It conflicts with stored data.",
         413: "The body is too long.",
-        422: "The request does not match the schema, or the system.",
+        422: "The request does not match the schema.",
         429: "Too many requests of this token, or the day's limit of US dollars is reached.",
         502: "The model's provider failed.",
         504: "The model's provider took too long.",

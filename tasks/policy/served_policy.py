@@ -19,7 +19,6 @@ import numpy as np
 from convergence_core.errors import (
     PolicyBusyError,
     PolicyCheckpointError,
-    PolicyConflictError,
     PolicyDecisionNotFoundError,
     PolicyRequestError,
 )
@@ -112,8 +111,7 @@ class ServedPolicy(Closing):
             deterministic: whether to take the most likely action, from which nothing is learned.
 
         Raises:
-            PolicyRequestError: the embedding is none.
-            PolicyConflictError: this step of the episode was decided before.
+            PolicyRequestError: the embedding is none, or this step of the episode was decided before.
         """
         offer = self._offer(question)
         episode_id, step = episode_id or uuid.uuid4().hex, len(question.history)
@@ -168,7 +166,6 @@ class ServedPolicy(Closing):
 
         Raises:
             PolicyRequestError: it breaks a rule.
-            PolicyConflictError: the decision has another outcome or place.
             PolicyDecisionNotFoundError: no such decision waits.
             StoreWriteError: nothing of it is stored; report it again.
         """
@@ -219,8 +216,7 @@ class ServedPolicy(Closing):
 
         Raises:
             PolicyRequestError: the name is no plain word.
-            PolicyCheckpointNotFoundError: there is none of that name.
-            PolicyCheckpointError: it is damaged, or another system's.
+            PolicyCheckpointError: there is none of that name, or it is damaged, or another system's.
             PolicyBusyError: an update runs.
         """
         with self._alone():
@@ -325,7 +321,7 @@ class ServedPolicy(Closing):
         try:
             self._buffer.decide(decision)
         except ValueError as error:
-            raise PolicyConflictError(str(error)) from None
+            raise PolicyRequestError(str(error)) from None
         self._pending[decision.decision_id] = decision, self._store.now_us()
         if len(self._pending) > MOST_PENDING:
             oldest, (was, _) = self._pending.popitem(last=False)
@@ -366,7 +362,7 @@ class ServedPolicy(Closing):
                     try:
                         self._buffer.report(report.decision_id, outcome)
                     except ValueError as error:
-                        raise PolicyConflictError(str(error)) from None
+                        raise PolicyRequestError(str(error)) from None
         self._store.add(
             PolicyExperience(decision=decision, outcome=outcome, decided_us=pending[1])
         )
@@ -452,7 +448,7 @@ def _decision(
 def _check_place(report: ExperienceReport, decision: PolicyDecision) -> None:
     for name in ("episode_id", "step"):
         if getattr(report, name) != getattr(decision, name):
-            raise PolicyConflictError(
+            raise PolicyRequestError(
                 f"`{name}` must be that of the decision, {getattr(decision, name)!r}, but got "
                 f"{getattr(report, name)!r}"
             )
@@ -462,7 +458,7 @@ def _check_same(report: ExperienceReport, known: PolicyExperience) -> None:
     was = known.outcome
     reported = (report.reward, report.terminated, report.truncated)
     if reported != (was.reward, was.terminated, was.truncated):
-        raise PolicyConflictError(
+        raise PolicyRequestError(
             f"`decision_id` {report.decision_id!r} has another outcome already: reward {was.reward}, "
             f"terminated {was.terminated}, truncated {was.truncated}; an outcome is reported once, or again "
             "as it was"

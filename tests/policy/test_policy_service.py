@@ -144,7 +144,7 @@ def test_a_transition_without_ids_belongs_to_the_decision_that_waits_for_it(call
     assert again["decision_id"] != chosen["decision_id"]
     assert call("stats").json()["n_ready"] == 1
     refused(call("store_experience", **given | {"action": 7}, done=True), 422)
-    refused(call("store_experience", **given | {"state": [1.0]}, done=True), 422, "4 numbers")
+    refused(call("store_experience", **given | {"state": [1.0]}, done=True), 409, "4 numbers")
     # What was not seen any more counts by the value of the next state.
     for _ in range(15):
         chosen = call("select_action", embedding=state).json()
@@ -189,13 +189,13 @@ def refused(found: httpx.Response, status: int, *words: str) -> None:
 def test_what_breaks_a_rule_is_a_clear_refusal_and_changes_nothing(call: Caller):
     chosen = call.act()
     before = call("stats").json()
-    refused(call("select_action", embedding=[1, 0]), 422, "must have 4 numbers, but got 2")
-    refused(call("select_action", embedding=[0, 0, 0, 0]), 422, "not all of them 0")
-    refused(call("select_action"), 422, "`embedding` or `prompt` must be given")
-    refused(call("select_action", prompt=PROMPT), 422, "serve with `--embedding hashed-ngrams`")
+    refused(call("select_action", embedding=[1, 0]), 409, "must have 4 numbers, but got 2")
+    refused(call("select_action", embedding=[0, 0, 0, 0]), 409, "not all of them 0")
+    refused(call("select_action"), 409, "`embedding` or `prompt` must be given")
+    refused(call("select_action", prompt=PROMPT), 409, "serve with `--embedding hashed-ngrams`")
     refused(call("select_action", embedding=["1", 0, 0, 0]), 422, "embedding.0")
     refused(call("select_action", embedding=[1, 0, 0, 0], history=["summarize"]), 422, "history.0")
-    refused(call("select_action", embedding=[1, 0, 0, 0], history=["stop"]), 422, "`history`")
+    refused(call("select_action", embedding=[1, 0, 0, 0], history=["stop"]), 409, "`history`")
     refused(call("select_action", embedding=[1, 0, 0, 0], excluded=["x"]), 422, "excluded.0")
     refused(call("select_action", embedding=[1, 0, 0, 0], score=1.5), 422, "score")
     refused(call("select_action", embedding=[1, 0, 0, 0], episode_id=chosen["episode_id"]), 409,
@@ -204,12 +204,12 @@ def test_what_breaks_a_rule_is_a_clear_refusal_and_changes_nothing(call: Caller)
     refused(call("store_experience", **outcome(chosen, 1e7)), 422, "reward")
     refused(call("store_experience", **outcome(chosen | {"step": 2})), 409, "`step` must be that")
     refused(
-        call("store_experience", **outcome(chosen, final={"embedding": [1]}, truncated=True)), 422
+        call("store_experience", **outcome(chosen, final={"embedding": [1]}, truncated=True)), 409
     )
     for name in ("../x", "/etc/x", "a.safetensors", ""):
         for path in ("save", "load"):
             refused(call(path, name=name), 422, "name")
-    refused(call("load", name="unknown"), 404, "saved/unknown.safetensors is not")
+    refused(call("load", name="unknown"), 409, "saved/unknown.safetensors is not")
     for text in ("NaN", "Infinity", "1e999"):
         for path, body in (
             ("select_action", f'{{"embedding": [{text}, 0, 0, 0]}}'),
@@ -245,7 +245,7 @@ def test_a_prompt_is_changed_by_the_action_that_is_chosen(ngrams: Caller):
     assert "reflect" in actions
     assert ngrams("select_action", embedding=[1, 0, 0, 0]).json()["decision_id"]
     assert ngrams("select_mutation", prompt="Go").json()["mask"][1] is False, "too short to reduce"
-    refused(ngrams("select_action", prompt="?!"), 422, "not all of them 0")
+    refused(ngrams("select_action", prompt="?!"), 409, "not all of them 0")
 
 
 def test_many_collectors_are_acknowledged_once_each(call: Caller, served: ServedPolicy):

@@ -10,11 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from convergence_core.errors import (
-    PolicyBusyError,
-    PolicyCheckpointNotFoundError,
-    PolicyRequestError,
-)
+from convergence_core.errors import PolicyBusyError, PolicyCheckpointError, PolicyRequestError
 from tasks.store.layout import locked, make_folder, whole_file, writing
 
 N_KEPT: Final = 3
@@ -60,7 +56,7 @@ class CheckpointFiles:
 
         Raises:
             PolicyRequestError: the name is no plain word.
-            PolicyCheckpointNotFoundError: no checkpoint has it.
+            PolicyCheckpointError: no checkpoint has it.
         """
         return _read(self._named(name))
 
@@ -105,6 +101,6 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise PolicyCheckpointNotFoundError(
+        raise PolicyCheckpointError(
             f"a checkpoint must be there, but {path.parent.name}/{path.name} is not. Give a name that was saved"
         ) from None
