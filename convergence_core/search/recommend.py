@@ -189,9 +189,10 @@ def _mostly_unmeasured(members: Sequence[Member]) -> np.ndarray:
     lost = np.array(
         [sum(n_members[case] > (case in m.case_ids) for case, _ in m.unmeasured) for m in members]
     )
-    asked = lost + [m.n for m in members]
-    of_others = (lost.sum() - lost) / np.maximum(asked.sum() - asked, 1)
-    return np.asarray((lost > 0) & (lost >= np.maximum(0.5, 2 * of_others) * asked), bool)
+    n_cells = lost + [m.n for m in members]
+    share_of_others = (lost.sum() - lost) / np.maximum(n_cells.sum() - n_cells, 1)
+    least = np.maximum(0.5, 2 * share_of_others) * n_cells
+    return np.asarray((lost > 0) & (lost >= least), bool)
 
 
 def _ranks(estimates: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ class Schedule:
         return self.population_size * per_candidate
 
     def n_batches(self, n_cells: int) -> int:
-        """Return the batches in which a generation of so many cells is asked, at least 1."""
+        """Return the number of batches of a generation with ``n_cells`` cells, at least 1."""
         return max(1, n_cells) if self.one_by_one else 1
 
     @property

@@ -260,7 +260,7 @@ class Study:
         if self.has_perfect_defaults(search.archive):
             return None
         batch = planned.batch + 1
-        # What a limit keeps back is planned at once, to be asked first when it is raised.
+        # A raised limit asks the skipped cells first, so the plan must name all of them.
         is_limited = limit_reached(trials) is not None
         n_batches = batch + (1 if is_limited else self.schedule.n_batches(planned.n_left))
         before = replace(
