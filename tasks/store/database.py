@@ -105,7 +105,7 @@ class RecordTable(SqlTable, Generic[Record]):
         Args:
             name: name of the table.
             record: dataclass of its rows.
-            definition: as for ``SqlTable``; ``*`` stands for the columns of the record's fields.
+            definition: as for ``SqlTable``; ``*`` expands to the columns of the record's fields.
                 Columns after ``*`` are additional values of ``values``.
             indexes: as for ``SqlTable``.
             columns: field → differing name of its column, or an expression of it.
@@ -255,20 +255,20 @@ class Schema:
     """Tables of a database."""
 
     noun: str
-    """Name of the database in messages."""
+    """Database name for messages."""
     version: int
-    """Version of the tables; databases of another one cannot be opened."""
+    """Version of the tables. A database with another version cannot be opened."""
     tables: tuple[SqlTable, ...]
     loss: str = ""
-    """Message on what the loss of its file costs."""
+    """Sentence part on what losing the file costs."""
     kept: str = ""
-    """Message on what survives if its server is unreachable."""
+    """Sentence on what survives if the server is unreachable."""
     key: str = "storage.path"
     """Setting that locates the database."""
     versions: str = ""
     """Table that holds the version in PostgreSQL."""
     added: tuple[str, ...] = ()
-    """Statements that bring the tables of the version before this one up to it."""
+    """Statements that upgrade the tables from the previous version."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -276,12 +276,12 @@ class Schema:
         return self.versions, *(name for table in self.tables for name in table.names)
 
     def updates(self, version: int, *, database: str, setting: str) -> Sequence[str]:
-        """Return the scripts that bring a database of a version up to this one.
+        """Return the scripts that upgrade a database from a version.
 
         Args:
-            version: of its tables; 0: it has none.
-            database: its name in messages.
-            setting: what to set to use another one.
+            version: version of its tables; 0 if it has none.
+            database: name of the database in messages.
+            setting: setting that selects another database.
 
         Raises:
             StoreFormatError: tables of this version cannot be read.
@@ -312,7 +312,7 @@ class Connection(Protocol):
     """Open transaction for reading or writing."""
 
     def execute(self, statements: str, bindings: Any = (), /) -> Cursor:
-        """Run SQL; ``?`` stands for a value."""
+        """Run SQL with ``?`` as the placeholder of a value."""
 
     def changes(self) -> int:
         """Return the number of rows that the last statement changed."""

@@ -15,10 +15,10 @@ FILE: Final = "requests.lock"
 
 
 class RequestsInFlight:
-    """What a serving process holds while it answers; the system lets go of it where the process dies."""
+    """Shared file lock of an answering process; the kernel releases it if the process dies."""
 
     def __init__(self, root: Path) -> None:
-        """Prepare; the file is made with the first request.
+        """Prepare the lock; the first request creates the file.
 
         Args:
             root: folder of the store.
@@ -30,7 +30,7 @@ class RequestsInFlight:
 
     @contextlib.contextmanager
     def request(self) -> Iterator[None]:
-        """Count one request for as long as this lasts."""
+        """Count one request for the duration of the block."""
         self._begin()
         try:
             yield
@@ -55,7 +55,7 @@ class RequestsInFlight:
 
 
 def is_answering(root: Path) -> bool:
-    """Return whether any process answers a request of this store now."""
+    """Return whether any process is answering a request of this store."""
     if not (root / FILE).exists():
         return False
     with locked(root / FILE, should_wait=False) as is_free:
@@ -63,7 +63,10 @@ def is_answering(root: Path) -> bool:
 
 
 def seconds_since_request(root: Path) -> float | None:
-    """Return how long ago the last request ended; 0 while one is in flight, ``None``: there was none."""
+    """Return the seconds since the last request ended.
+
+    0 while a request is in flight; ``None`` if there was none.
+    """
     if is_answering(root):
         return 0.0
     try:

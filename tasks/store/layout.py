@@ -15,10 +15,11 @@
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     final/<table>/day=<day>/seq-<time>-<id>.parquet  audits of tasks, by UTC day
-    final/attempts/day=<day>/<hash>.parquet          calls of a service's answers, a file per system
+    final/attempts/day=<day>/<hash>.parquet          calls of a service's answers, a file per
+    system
 
-Files and folders that a store, a report or an export makes are for their owner alone: they hold texts.
-A file that is replaced at a user's wish keeps the mode the user gave it.
+Files and folders of a store, report or export hold prompts and answers, so only their owner can
+read them. A replaced file keeps the mode that its user has set.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ from convergence_core.errors import StoreFormatError, StoreWriteError
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 FORMAT = 1
-"""Increases only if an older version cannot read what this version writes."""
+"""Format of the store; increases only if an older version cannot read the new files."""
 SCHEMA_VERSION = 6
 """Version of the tables, stored in every file; increases with each new column."""
 
@@ -77,7 +78,7 @@ def check_format(root: Path) -> bool:
     """Return whether a store exists at ``root``.
 
     Raises:
-        StoreFormatError: the folder is another folder or a store of a newer format.
+        StoreFormatError: the folder is not a store, or has a newer format.
         StoreWriteError: the path is a file, or the folder is unreadable.
     """
     try:
@@ -102,7 +103,7 @@ def check_format(root: Path) -> bool:
 
 
 def check_marker(text: str, where: object) -> None:
-    """Check that this version reads a store with this marker.
+    """Check that this version can read a store with this marker.
 
     Raises:
         StoreFormatError: the format is unknown or newer.
@@ -126,7 +127,7 @@ def ensure_store(root: Path) -> None:
     """Create the store's folder and its marker if they are missing.
 
     Raises:
-        StoreFormatError: the path is something else.
+        StoreFormatError: the path is not a store.
         StoreWriteError: the folder cannot be created.
     """
     if check_format(root):
@@ -142,7 +143,7 @@ def check_run_id(run_id: str) -> str:
     """Return a run id that is safe in a path.
 
     Raises:
-        ValueError: the id is not.
+        ValueError: the id is unsafe.
     """
     if not _RUN_ID.fullmatch(run_id) or set(run_id) == {"."}:
         raise ValueError(f"a run id must match {_RUN_ID.pattern}, but got {run_id!r}")
@@ -182,12 +183,12 @@ def final_row(root: Path, run_id: str) -> Path:
 
 
 def runs_in(folder: Path) -> list[str]:
-    """Return the runs that a folder of one table has files of, in order."""
+    """Return the runs with files in a folder of one table, sorted."""
     return sorted(name.removeprefix(_RUN) for name in names_in(folder) if name.startswith(_RUN))
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the names in a folder, in no order; none where it does not exist."""
+    """Return the names in a folder, unsorted; empty if the folder does not exist."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - names alone, a third of the time
     except FileNotFoundError:
@@ -195,7 +196,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def temporary_name(final: Path) -> Path:
-    """Return a name next to ``final`` that no reader takes for a table's file."""
+    """Return a name next to ``final`` that no reader mistakes for a table's file."""
     return final.with_name(f".{final.name}.{uuid.uuid4().hex}.tmp")
 
 
@@ -272,10 +273,10 @@ def whole_file(final: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(path: Path, *, should_wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of a file, which is made if need be, in the block.
+    """Hold the lock of a file for the block, creating the file if it is missing.
 
     Yields:
-        Whether it is held. Without waiting it is not where another process holds it.
+        Whether the lock is held; without waiting it is not if another process holds it.
     """
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
     try:
@@ -314,7 +315,7 @@ def write_error(path: Path, reason: str) -> StoreWriteError:
     for codes, known_fix in _FIXES.items():
         for words in map(os.strerror, codes):
             if words.lower() in reason.lower():
-                # Libraries wrap the system's message in their own text, and that in JSON.
+                # Libraries wrap the system's message in their own text and in JSON.
                 reason, fix = words, known_fix
     return StoreWriteError(
         f"cannot use the store at {path}: {reason}. {fix}. Nothing that was paid or "
@@ -347,10 +348,10 @@ def label_of(system: str, run_id: str) -> str:
 
 
 def begun_us(run_id: str) -> int:
-    """Return when a run began by its id: microseconds since the epoch, to the millisecond below.
+    """Return a run's start by its id: microseconds since the epoch, in whole milliseconds.
 
     Raises:
-        ValueError: it is no ULID.
+        ValueError: the id is not a ULID.
     """
     number = 0
     for character in run_id:

@@ -1,9 +1,8 @@
 """Changes of an adapter's status within a transaction of the feedback.
 
-At most one adapter of a role is active; the database's own index holds that. An active one that becomes
-stale answers no more, in the same transaction that changes its mark: the one that was active before it
-takes its place, and without one the base model answers. One that is found worse on live traffic is taken
-back in the transaction of the rating that decides.
+At most one adapter of a role is active, which a unique index enforces. If the active one becomes
+stale, the same transaction replaces it by the previously active one, or by the base model. An
+adapter that is worse on live traffic is rolled back in the transaction of the deciding rating.
 """
 
 from collections.abc import Sequence
@@ -37,16 +36,16 @@ _PREVIOUS = (
     "GROUP BY a.version ORDER BY max(e.seq) DESC LIMIT 1"
 )
 _BATCH = 400
-"""Ids of one statement."""
+"""Maximum ids per statement."""
 STORE_ITSELF: Final = "store"
-"""Who changes the status of what depends on a changed mark."""
+"""Author of the status changes that follow from a changed mark."""
 
 
 def registered_adapter(connection: Connection, version: str) -> AdapterRecord:
     """Return a registered adapter.
 
     Raises:
-        AdapterNotFoundError: there is none of that version.
+        AdapterNotFoundError: the version is not registered.
     """
     adapter = ADAPTERS.first(connection, version=version)
     if adapter is None:
@@ -63,7 +62,7 @@ def active_adapter(connection: Connection, role: str) -> AdapterRecord | None:
 
 
 def answering_versions(connection: Connection) -> frozenset[str]:
-    """Return the adapters that answer for any role: active ones, and what they are tried against."""
+    """Return the adapters that answer for any role, including controls of live tests."""
     rows = connection.execute(
         "SELECT role, version FROM adapters WHERE status = 'active'"
     ).fetchall()
@@ -79,7 +78,7 @@ def answering_versions(connection: Connection) -> frozenset[str]:
 
 
 def previous_version(connection: Connection, role: str) -> str | None:
-    """Return the inactive adapter that was active last; ``None`` if there is none."""
+    """Return the most recently active of a role's inactive adapters; ``None`` if there is none."""
     row = connection.execute(_PREVIOUS, (role,)).fetchone()
     return None if row is None else str(row[0])
 
@@ -87,7 +86,7 @@ def previous_version(connection: Connection, role: str) -> str | None:
 def add_event(
     connection: Connection, version: str, status: str, *, reason: str | None, by: str, at_us: int
 ) -> None:
-    """Write down that an adapter has a status from now on."""
+    """Record an adapter's new status as an event."""
     connection.execute(
         _ADD_EVENT,
         (version, status, reason, by, at_us),
@@ -103,10 +102,10 @@ def change_status(
     by: str,
     at_us: int,
 ) -> None:
-    """Give an adapter another status; a test on live traffic that it is part of ends.
+    """Change an adapter's status and end a live test that includes it.
 
     Raises:
-        AdapterRefusedError: this one may not follow the one that it has.
+        AdapterRefusedError: the current status does not allow the change.
     """
     check_change(adapter.version, adapter.status, status)
     ended = f"{adapter.version} became {status.replace('_', ' ')} ({reason})"
@@ -121,7 +120,7 @@ def change_status(
 def restore_previous(
     connection: Connection, role: str, *, reason: str, by: str, at_us: int
 ) -> str | None:
-    """Activate the adapter that was active before; ``None`` if the base model answers now."""
+    """Activate the previously active adapter; return ``None`` if the base model answers now."""
     version = previous_version(connection, role)
     if version is not None:
         adapter = registered_adapter(connection, version)
@@ -130,10 +129,10 @@ def restore_previous(
 
 
 def settle_test(connection: Connection, interaction_id: str, *, at_us: int) -> None:
-    """End the running test that an answer is part of, where its ratings decide it by now.
+    """End the live test that an answer is part of if its ratings decide it now.
 
-    An adapter that is better answers all. One that is worse is taken back, and so is one that stays undecided
-    unless its ratings were higher.
+    A better adapter then answers all requests. A worse one is rolled back, and so is an undecided
+    one unless its ratings were higher.
     """
     test = test_of_answer(connection, interaction_id)
     if test is None or test.status != "running" or verdict(connection, test) is None:
@@ -156,11 +155,7 @@ def settle_test(connection: Connection, interaction_id: str, *, at_us: int) -> N
 def mark_stale(
     connection: Connection, versions: Sequence[str], *, reason: str, at_us: int
 ) -> list[str]:
-    """Make adapters stale that are not yet; of each role whose active one is, restore another.
-
-    Returns:
-        The versions that became stale.
-    """
+    """Make adapters stale and replace active ones by their predecessors."""
     if not versions:
         return []
     connection.execute(_LOCK)
@@ -180,7 +175,7 @@ def mark_stale(
 def mark_place_stale(
     connection: Connection, place: Sequence[str], user_id: str, change: str, *, at_us: int
 ) -> list[str]:
-    """Make stale what was trained on a user's mark of an answer, or of two; return the versions."""
+    """Make adapters stale that learned from a user's mark; return their versions."""
     first, *others = place
     where = "r.interaction_id = ? AND r.other_id = ? AND r.user_id = ?"
     versions = _dependent(connection, where, (first, "".join(others), user_id))
@@ -191,10 +186,10 @@ def mark_place_stale(
 def mark_forgotten(
     connection: Connection, user_id: str, interaction_ids: Sequence[str], *, at_us: int
 ) -> int:
-    """Make stale what was trained on a user's answers or marks, and have its files removed.
+    """Make adapters stale that learned from a user, and flag their files for removal.
 
     Returns:
-        How many adapters there are.
+        Number of these adapters.
     """
     versions = set(_dependent(connection, "r.user_id = ?", (user_id,)))
     for start in range(0, len(interaction_ids), _BATCH):

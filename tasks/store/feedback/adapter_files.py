@@ -2,9 +2,10 @@
 
 ::
 
-    adapters/<version>/adapter_config.json           PEFT's settings of it
+    adapters/<version>/adapter_config.json           its PEFT settings
     adapters/<version>/adapter_model.safetensors     its weights
-    training/<round_id>/                             checkpoints of a round; forgetting removes them
+    training/<round_id>/                             checkpoints of a round; forgetting removes
+    them
 """
 
 import contextlib
@@ -32,22 +33,22 @@ def adapters_folder(root: Path) -> Path:
 
 
 def adapter_folder(root: Path, version: str) -> Path:
-    """Return the folder of an adapter; it need not exist."""
+    """Return the folder of an adapter, which need not exist."""
     return adapters_folder(root) / version
 
 
 def training_folder(root: Path) -> Path:
-    """Return the folder below which each round keeps its checkpoints."""
+    """Return the folder of the training rounds' checkpoints."""
     return root / "training"
 
 
 def version_prefix(role: str) -> str:
-    """Return a role as it opens the version of its adapters: safe in paths and URLs."""
+    """Return the version prefix of a role's adapters, which is safe in paths and URLs."""
     return re.sub(r"[^A-Za-z0-9_]+", "_", role)[:60]
 
 
 def next_version(role: str, known: Iterator[str]) -> str:
-    """Return a version of a role that no known one has; numbers only rise."""
+    """Return the next version of a role; numbers only rise."""
     prefix, last = version_prefix(role), 0
     for version in known:
         before, _, number = version.rpartition("-")
@@ -74,10 +75,10 @@ def folder_sha256(folder: Path) -> str:
 
 @contextlib.contextmanager
 def open_plain(path: Path) -> Iterator[int]:
-    """Open a plain file for reading and give its descriptor; links are not followed.
+    """Open a plain file for reading without following links, and yield its descriptor.
 
     Raises:
-        AdapterRefusedError: it is missing, a link or something else.
+        AdapterRefusedError: the file is missing, a link or not a plain file.
     """
     problem, descriptor = "", -1
     try:
@@ -101,7 +102,7 @@ def open_plain(path: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def adapters_lock(root: Path) -> Iterator[None]:
-    """Hold the lock under which folders of adapters appear and go."""
+    """Hold the lock for creating and removing folders of adapters."""
     folder = adapters_folder(root)
     with writing(folder):
         make_folder(folder)
@@ -111,14 +112,14 @@ def adapters_lock(root: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def copied_in(root: Path, source: Path) -> Iterator[Path]:
-    """Copy an adapter's files into a store under a temporary name, durably, and give the folder.
+    """Copy an adapter's files durably into a store under a temporary name and yield the folder.
 
-    The lock is held. A folder that still has that name when the block ends is removed, as is what a
-    killed process has left under such names.
+    The caller holds the lock. The function removes the folder if the block leaves its name
+    unchanged, and temporary folders that a killed process has left.
 
     Raises:
         AdapterRefusedError: a file is missing, or is not a plain file.
-        StoreWriteError: they cannot be written.
+        StoreWriteError: the files cannot be written.
     """
     folder = adapters_folder(root)
     with writing(folder):
@@ -144,9 +145,9 @@ def copied_in(root: Path, source: Path) -> Iterator[Path]:
 
 
 def give_version(root: Path, temporary: Path, version: str) -> None:
-    """Give a copied folder its version's name, durably; the lock is held.
+    """Rename a copied folder durably to its version; the caller holds the lock.
 
-    A folder that no row names was left by a killed registration: no one has loaded it, and it goes.
+    A folder of that name is left from a killed registration. No row names it, so it is removed.
     """
     final = adapter_folder(root, version)
     with writing(final):
@@ -157,7 +158,7 @@ def give_version(root: Path, temporary: Path, version: str) -> None:
 
 
 def remove_folders(root: Path, versions: list[str]) -> int:
-    """Remove the folders of adapters that are there still; return how many were."""
+    """Remove the existing folders of adapters; return their number."""
     folders = [
         folder for version in versions if (folder := adapter_folder(root, version)).is_dir()
     ]
@@ -170,7 +171,7 @@ def remove_folders(root: Path, versions: list[str]) -> int:
 
 
 def remove_checkpoints(root: Path) -> None:
-    """Remove the folders of all training rounds: rows of the trained texts lie there."""
+    """Remove the folders of all training rounds, since they hold training prompts."""
     folder = training_folder(root)
     with writing(folder):
         if folder.is_dir():

@@ -1,4 +1,4 @@
-"""Store of trained adapters, beside the marks that they learned from."""
+"""Store of trained adapters, next to the marks that they learned from."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -44,18 +44,19 @@ if TYPE_CHECKING:
 
 _HOUR_US: Final = 3_600_000_000
 KEPT_US: Final[Mapping[AdapterStatus, int]] = {"stale": _HOUR_US, "rejected": 7 * 24 * _HOUR_US}
-"""Status that is final → microseconds for which an adapter's files are kept from then on: those of a stale
-one as long as a round may read them that began before, those of a rejected one to be looked at."""
+"""Final status → microseconds for which an adapter's files are kept. A running round may still
+read those of a stale adapter; those of a rejected one remain for inspection.
+"""
 
 
 class AdapterStore:
     """Adapters of one store's feedback. Thread-safe; blocks."""
 
     def __init__(self, feedback: FeedbackStore) -> None:
-        """Use the database and the folder of the feedback; files that are to be gone are removed.
+        """Use the database and folder of the feedback, and finish pending removals of files.
 
         Raises:
-            StoreWriteError: they cannot be removed.
+            StoreWriteError: the files cannot be removed.
         """
         self.root = feedback.root
         self._feedback = feedback
@@ -67,26 +68,26 @@ class AdapterStore:
         return adapter_folder(self.root, version)
 
     def remove_forgotten(self) -> int:
-        """Remove the files of adapters that learned from a forgotten user; return how many there were.
+        """Remove the files of adapters that learned from a forgotten user; return their number.
 
         Raises:
-            StoreWriteError: they cannot be removed; ask again.
+            StoreWriteError: the files cannot be removed; call again.
         """
         return remove_folders(self.root, [r.version for r in self.records() if r.is_removed])
 
     def remove_useless(self, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Remove the files of adapters that never answer again, ``KEPT_US`` after that was decided.
+        """Remove the files of rejected and stale adapters, ``KEPT_US`` after the decision.
 
-        What is known of them stays: status, checks and marks.
+        Status, checks and marks stay.
 
         Args:
-            dry_run: say which they are; remove nothing.
+            dry_run: return the versions without removing anything.
 
         Returns:
             Their versions, in order of registration.
 
         Raises:
-            StoreWriteError: they cannot be removed; ask again.
+            StoreWriteError: the files cannot be removed; call again.
         """
         now = self._feedback.now_us()
         useless = [
@@ -114,26 +115,27 @@ class AdapterStore:
     ) -> str:
         """Copy an adapter into the store as a candidate, durably; return its version.
 
-        It is stale at once if a mark it was trained on, or its parent, was changed meanwhile.
+        It is stale immediately if its parent or one of its marks has changed meanwhile.
 
         Args:
             source: folder with PEFT's two files, which stay there.
-            role: that it answers for.
+            role: role that the adapter answers for.
             base_model: name of the model that it changes.
-            objective: by which it was trained.
-            marks: that it was trained on.
-            parent: version that it was trained on from; ``None`` means the base model.
-            by: who registers it.
+            objective: training objective.
+            marks: training marks.
+            parent: version that training started from; ``None`` means the base model.
+            by: author of the registration.
 
         Raises:
             AdapterNotFoundError: there is no such parent.
-            AdapterRefusedError: its files are missing, or a text on a mark was forgotten meanwhile.
+            AdapterRefusedError: its files are missing, or one of its marks was forgotten
+                meanwhile.
             FeedbackRefusedError: a name breaks its rule.
-            StoreWriteError: it cannot be written.
+            StoreWriteError: the store cannot be written.
         """
         for key, name in (("role", role), ("base_model", base_model), ("objective", objective)):
             checked_name(key, name)
-        # Alone: a mark that is changed at this moment would not see the rows that name it.
+        # Alone, because a concurrent change of a mark would not see the rows that name it.
         with (
             adapters_lock(self.root),
             copied_in(self.root, source) as temporary,
@@ -157,12 +159,12 @@ class AdapterStore:
                 )
             if changed:
                 mark_stale(connection, [version], reason=changed, at_us=now)
-            # Before the commit: no row may name a folder that is not there.
+            # Before the commit, because no row may name a missing folder.
             give_version(self.root, temporary, version)
         return version
 
     def record_checks(self, version: str, checks: Sequence[GateCheck]) -> None:
-        """Store verdicts on an adapter durably; of those of one name the last counts.
+        """Store verdicts on an adapter durably; the last one of each name is valid.
 
         Raises:
             AdapterNotFoundError: there is no such adapter.
@@ -175,7 +177,7 @@ class AdapterStore:
                 connection.execute(GATE_CHECKS.insert, [*map(_finite, row)])
 
     def checks(self, version: str) -> tuple[GateCheck, ...]:
-        """Return the verdicts on an adapter that count, in the order of recording."""
+        """Return an adapter's valid verdicts in the order of recording."""
         checks = self._feedback.find(GATE_CHECKS, "ORDER BY seq", version=version)
         last = {check.name: check for check in checks}
         return tuple(last.values())
@@ -188,19 +190,19 @@ class AdapterStore:
         reason: str = "passed every check",
         live_rule: "LiveTestConfig | None" = None,
     ) -> None:
-        """Let an adapter answer for its role, durably; the one that did becomes inactive.
+        """Let an adapter answer for its role, durably; the previous one becomes inactive.
 
         Args:
-            version: of the adapter.
-            by: who activates it.
-            reason: why.
-            live_rule: how it is tried on live traffic against the one that answered before; ``None``: it
-                answers all at once.
+            version: version of the adapter.
+            by: author of the activation.
+            reason: reason for the activation.
+            live_rule: settings of a live test against the previous adapter; ``None`` makes the
+                adapter answer all requests immediately.
 
         Raises:
             AdapterNotFoundError: there is no such adapter.
-            AdapterRefusedError: a check is not passed (a trial may miss certainty of the gain), its status
-                forbids it, or its files are not those that were registered.
+            AdapterRefusedError: a check has not passed (a live test does not need a certain gain),
+                the status does not allow it, or the files differ from the registered ones.
         """
         adapter = self.record(version)
         checks = self.checks(version)
@@ -225,7 +227,7 @@ class AdapterStore:
                 self._change(connection, before, "inactive", f"{version} took its place", by)
             self._change(connection, adapter, "active", reason, by)
             if live_rule is not None:
-                # Beside an adapter of another model it was the base model that answered.
+                # If the previous adapter changes another model, the control is the base model.
                 is_alike = before is not None and before.base_model == adapter.base_model
                 begin_test(
                     connection,
@@ -237,11 +239,11 @@ class AdapterStore:
                 )
 
     def reject(self, version: str, reason: str, by: str) -> None:
-        """Refuse an adapter for good, durably; of one that is active the one before it answers again.
+        """Reject an adapter for good, durably; if it is active, the previous one answers again.
 
         Raises:
             AdapterNotFoundError: there is no such adapter.
-            AdapterRefusedError: its status forbids it.
+            AdapterRefusedError: its status does not allow it.
         """
         adapter = self.record(version)
         if (
@@ -252,11 +254,11 @@ class AdapterStore:
         self._decide(version, "rejected", reason, by)
 
     def defer(self, version: str, reason: str, by: str) -> None:
-        """Keep an adapter undecided, durably: only ratings are missing.
+        """Keep an adapter undecided, durably, because only ratings are missing.
 
         Raises:
             AdapterNotFoundError: there is no such adapter.
-            AdapterRefusedError: its status forbids it.
+            AdapterRefusedError: its status does not allow it.
         """
         self._decide(version, "undecided", reason, by)
 
@@ -266,11 +268,11 @@ class AdapterStore:
             self._change(connection, adapter, status, reason, by)
 
     def rollback(self, role: str, by: str, *, reason: str = "rolled back") -> str | None:
-        """Take the active adapter of a role back, durably.
+        """Roll back the active adapter of a role, durably.
 
-        The one that was active before answers again if its files are those that were registered; one
-        whose files are not is rejected, and the next one is tried. The marks that only the adapter that
-        is taken back was trained on are open again.
+        The previously active one answers again if its files match the registration. Otherwise it
+        is rejected and the one before it is tried. Marks that only the rolled-back adapter learned
+        from become open again.
 
         Returns:
             The version that answers now; ``None`` means the base model.
@@ -294,15 +296,15 @@ class AdapterStore:
     def answering(
         self, role: str, user_id: str, conversation: str
     ) -> tuple[AdapterRecord | None, LiveAnswer | None]:
-        """Return the adapter that answers a conversation, and that answer's part in a test.
+        """Return the adapter that answers a conversation and the answer's part in a live test.
 
         Args:
-            role: that answers.
-            user_id: of the conversation.
-            conversation: its id; of one without, what the user said first.
+            role: role that answers.
+            user_id: user of the conversation.
+            conversation: id of the conversation, or its first user message if it has none.
 
         Returns:
-            ``None`` for the base model, and ``None`` where no test runs.
+            Adapter, ``None`` for the base model; part, ``None`` if no test runs.
         """
         with self._database.reading() as connection:
             active = active_adapter(connection, role)
@@ -316,29 +318,29 @@ class AdapterStore:
             return None if control is None else registered_adapter(connection, control), part
 
     def answering_versions(self) -> frozenset[str]:
-        """Return the adapters that answer for any role, in tests on live traffic as well."""
+        """Return the adapters that answer for any role, including controls of live tests."""
         with self._database.reading() as connection:
             return answering_versions(connection)
 
     def live_tests(self, role: str | None = None) -> list[LiveTest]:
-        """Return the tests on live traffic of a role, or all, in order of their beginning."""
+        """Return the live tests of a role or of all, in order of start."""
         return live_tests(self._database, role)
 
     def record(self, version: str) -> AdapterRecord:
         """Return an adapter.
 
         Raises:
-            AdapterNotFoundError: there is none of that version.
+            AdapterNotFoundError: the version is not registered.
         """
         with self._database.reading() as connection:
             return registered_adapter(connection, version)
 
     def records(self, role: str | None = None) -> list[AdapterRecord]:
-        """Return the adapters of a role, or all, in order of registration."""
+        """Return the adapters of a role or of all, in order of registration."""
         return self._feedback.find(ADAPTERS, "ORDER BY created_us, version", role=role)
 
     def files_problem(self, adapter: AdapterRecord) -> str | None:
-        """Return why an adapter's files are not those that were registered; ``None`` if they are."""
+        """Return how an adapter's files differ from the registered ones; ``None`` if not."""
         if adapter.is_removed:
             return "they were removed with what a forgotten user wrote"
         if adapter.status in KEPT_US and not self.folder(adapter.version).exists():
@@ -352,7 +354,7 @@ class AdapterStore:
         return None if sha256 == adapter.folder_sha256 else "their SHA-256 is another one"
 
     def _take_back(self, role: str, status: AdapterStatus, reason: str, by: str) -> str | None:
-        """Give a role's active adapter another status and let the one before it answer, in one step.
+        """Change the status of a role's active adapter and activate the previous one, in one step.
 
         Returns:
             The version that was active; ``None`` if none was.
@@ -397,7 +399,7 @@ def _key(mark: TrainedMark) -> tuple[str, str, str, str]:
 
 
 def _line(connection: Connection, role: str) -> tuple[str | None, str | None]:
-    """Return the versions of a role that are active, and that would be after it."""
+    """Return the active version of a role and its predecessor."""
     active = active_adapter(connection, role)
     return None if active is None else active.version, previous_version(connection, role)
 
@@ -405,11 +407,11 @@ def _line(connection: Connection, role: str) -> tuple[str | None, str | None]:
 def _changed(
     connection: Connection, marks: Sequence[TrainedMark], parent: str | None
 ) -> str | None:
-    """Return why an adapter that was trained on these is stale already; ``None`` if it is not.
+    """Return why an adapter with these marks and parent is already stale; ``None`` if it is not.
 
     Raises:
         AdapterNotFoundError: there is no such parent.
-        AdapterRefusedError: a mark is gone, so its weights may not be kept.
+        AdapterRefusedError: a mark is gone, so the store may not keep the weights.
     """
     if parent is not None:
         adapter = registered_adapter(connection, parent)
@@ -431,7 +433,7 @@ def _changed(
 
 
 def _finite(value: Any) -> Any:
-    """Return a value as the database holds it: NaN and infinite numbers become NULL."""
+    """Convert NaN and infinite numbers to ``None``, which the database stores as NULL."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -15,12 +15,12 @@ class AnswerReward:
     """Reward of one answer, and the safety rules that it breaks."""
 
     rating: float | None
-    """The raters' consensus, or the mean of the marks, in [-1, 1]. ``None`` if no one rated the answer."""
+    """Consensus of the raters, or the mean mark, in [-1, 1]. ``None`` if the answer is unrated."""
     flags: tuple[SafetyRule, ...]
 
     @property
     def training(self) -> float | None:
-        """The reward to train on: the rating, or ``UNSAFE_REWARD`` where there are flags."""
+        """Training reward: the rating, or ``UNSAFE_REWARD`` if the answer has flags."""
         return UNSAFE_REWARD if self.flags and self.rating is not None else self.rating
 
 
@@ -29,7 +29,8 @@ def answer_rewards(
 ) -> Iterator[tuple[Interaction, AnswerReward]]:
     """Yield each answer with its reward, oldest first.
 
-    The rating is the consensus where two raters rated the same answer of the role, else the mark.
+    The rating is the consensus if two raters have rated the same answer of the role, else the mean
+    mark.
 
     Args:
         store: the feedback.

@@ -25,12 +25,12 @@ _COMPARED = (
 )
 _ACTIVE = "SELECT role, version FROM adapters WHERE status = 'active'"
 _Z = 1.96
-"""Standard errors of a 95 % interval."""
+"""Half-width of a 95 % interval in standard errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanInterval:
-    """Mean of some numbers with its 95 % interval (normal, over numbers as if independent)."""
+    """Mean of numbers with its 95 % interval (normal, treating the numbers as independent)."""
 
     n: int
     mean: float
@@ -42,14 +42,14 @@ class MeanInterval:
     def of(
         cls, n: int, total: float, squares: float, *, least: float = 0.0, most: float = math.inf
     ) -> "MeanInterval | None":
-        """Return it of ``n`` numbers in [least, most]; ``None`` if there are none.
+        """Return the interval of ``n`` numbers in [least, most]; ``None`` if ``n`` is 0.
 
         Args:
-            n: how many numbers there are.
+            n: number of values.
             total: their sum.
-            squares: the sum of their squares.
-            least: no number is less.
-            most: no number is more.
+            squares: sum of their squares.
+            least: lower bound of the values.
+            most: upper bound of the values.
         """
         if n == 0:
             return None
@@ -62,7 +62,7 @@ class MeanInterval:
 
 
 def mean_reward(marks: "Counter[Rating]") -> MeanInterval | None:
-    """Return the mean reward of marks, each with how often it was given; ``None``: no marks."""
+    """Return the mean reward of marks, given as mark → count; ``None`` if there are none."""
     total = sum(k * mark.reward for mark, k in marks.items())
     squares = sum(k * mark.reward**2 for mark, k in marks.items())
     return MeanInterval.of(marks.total(), total, squares, least=-1.0, most=1.0)
@@ -70,31 +70,32 @@ def mean_reward(marks: "Counter[Rating]") -> MeanInterval | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleCounts:
-    """Answers of one role and their marks."""
+    """Counts of one role's answers and their marks."""
 
     n_interactions: int
     n_rated: int
-    """Answers with a mark; the others are missing, not 0."""
+    """Answers with a mark; the others count as missing, not as 0."""
     ratings: Mapping[str, int]
-    """Name of the rating, e.g. ``Excellent`` → marks."""
+    """Label of the rating, e.g. ``Excellent`` → number of marks."""
     thumbs_up: int
     thumbs_down: int
     mean_reward: float | None
-    """Mean of ``(rating - 3) / 2`` and of thumbs as 1 and -1, over marks. ``None`` means no marks.
+    """Mean of ``(rating - 3) / 2`` and of thumbs as 1 and -1, over marks. ``None`` if there are
+    none.
     """
     mean_reward_low: float | None
-    """Ends of its 95 % interval (normal, over marks as if independent). ``None`` if fewer than two
-    marks."""
+    """Ends of its 95 % interval (normal, treating marks as independent). ``None`` if fewer than
+    two marks.
+    """
     mean_reward_high: float | None
     adapter_version: str | None
-    """Its active adapter. ``None`` if the base model answers."""
+    """Version of the active adapter. ``None`` if the base model answers."""
     live_test: str | None
-    """State of the last test of an adapter on live traffic, in a sentence. ``None`` if there was
-    none."""
+    """Sentence on the last live test of an adapter. ``None`` if there was none."""
 
     @property
     def words(self) -> str:
-        """Which adapter answers for the role, how its answers are rated, and how the last one was tried."""
+        """Sentence on the role's adapter, its ratings and its last live test."""
         answers = (
             None if self.adapter_version is None else f"adapter {self.adapter_version} answers"
         )
@@ -102,7 +103,7 @@ class RoleCounts:
 
     @property
     def rated_words(self) -> str:
-        """How the role's answers are rated; the interval is that of the mean."""
+        """Sentence on the role's ratings, with the interval of the mean."""
         sentence = f"{plural(self.n_interactions, 'answer')}, {self.n_rated:,} rated"
         if self.mean_reward is None:
             return sentence
@@ -115,16 +116,16 @@ class RoleCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackCounts:
-    """Feedback of one store."""
+    """Counts of one store's feedback."""
 
     roles: Mapping[str, RoleCounts]
     n_comparisons: int
     rewards: Mapping[str, int]
-    """What became of ratings as rewards of arms → how many."""
+    """Status of ratings sent as rewards of arms → number."""
 
 
 def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
-    """Return how much feedback there is, by role."""
+    """Return counts of the feedback by role."""
     marks: dict[str, Counter[Rating]] = {}
     for role, rating, thumbs, n in store.fetch(_LAST_MARKS):
         mark = Rating(interaction_id="", user_id="", rating=rating, thumbs=thumbs)
@@ -168,7 +169,7 @@ def _of_role(
 
 
 FEWEST: Final = 10
-"""Marks of one point of a course, at least; its last point may have fewer."""
+"""Minimum marks per point of a course; the last point may have fewer."""
 MOST_POINTS: Final = 60
 _MARKS = (
     f"SELECT r.rating, r.thumbs, r.created_us, i.adapter_version FROM {CURRENT_RATINGS} "  # noqa: S608 - constants
@@ -188,21 +189,25 @@ _ACTIVATED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweredBy:
-    """A role's answers that one adapter gave."""
+    """Answers of a role by one adapter."""
 
     version: str | None
-    """``None`` means the base model, or another model without one."""
+    """Version of the adapter. ``None`` means the base model, or another model without an adapter.
+    """
     n_answers: int
     reward: MeanInterval | None
-    """Over marks, in [-1, 1]. ``None`` means no marks."""
+    """Mean mark in [-1, 1]. ``None`` if there are no marks."""
     latency_s: MeanInterval | None
-    """Seconds of an answer. ``None`` if none was measured."""
+    """Seconds per answer. ``None`` if unmeasured."""
     n_output_tokens: MeanInterval | None
-    """Tokens of an answer. ``None`` if none was counted."""
+    """Tokens per answer. ``None`` if uncounted."""
 
 
 def reward_course(store: FeedbackStore, role: str) -> list[tuple[int, MeanInterval]]:
-    """Return when consecutive marks on a role's answers ended, and their mean reward, oldest first."""
+    """Return the mean reward of consecutive chunks of a role's marks, oldest first.
+
+    Each pair is the time of the chunk's last mark, in microseconds, and the mean.
+    """
     marks = [(mark, at_us) for mark, at_us, _ in _marks(store, role)]
     size = max(FEWEST, math.ceil(len(marks) / MOST_POINTS))
     points = []
@@ -215,7 +220,7 @@ def reward_course(store: FeedbackStore, role: str) -> list[tuple[int, MeanInterv
 
 
 def answers_by_adapter(store: FeedbackStore, role: str) -> list[AnsweredBy]:
-    """Return a role's answers by the adapter that gave them, in order of the first answer."""
+    """Return a role's answers grouped by adapter, in order of the first answer."""
     marks: dict[str | None, Counter[Rating]] = {}
     for mark, _, version in _marks(store, role):
         marks.setdefault(version, Counter())[mark] += 1
@@ -232,28 +237,28 @@ def answers_by_adapter(store: FeedbackStore, role: str) -> list[AnsweredBy]:
 
 
 def activations(store: FeedbackStore, role: str) -> list[tuple[str, int]]:
-    """Return the adapters of a role that were activated, each with when, oldest first."""
+    """Return the activations of a role's adapters as (version, microseconds), oldest first."""
     return [(version, at_us) for version, at_us in store.fetch(_ACTIVATED, (role,))]
 
 
 def _interval(n: int, total: object, squares: object) -> MeanInterval | None:
-    """Return the interval of a database's sums; PostgreSQL gives decimals."""
+    """Return the interval of a database's sums, which are decimals in PostgreSQL."""
     return None if n == 0 else MeanInterval.of(n, float(str(total)), float(str(squares)))
 
 
 def _marks(store: FeedbackStore, role: str) -> Iterator[tuple[Rating, int, str | None]]:
-    """Marks that count, without their answers and raters, when each was given, and who answered."""
+    """Yield the current marks without answer and rater, with time and adapter."""
     for rating, thumbs, at_us, version in store.fetch(_MARKS, (role,)):
         yield Rating(interaction_id="", user_id="", rating=rating, thumbs=thumbs), at_us, version
 
 
 _ALL_MARKS = f"SELECT {RATINGS.columns_of('r')}, i.role FROM {CURRENT_RATINGS} ORDER BY r.seq"  # noqa: S608 - constants
 MOST_RATERS: Final = 10
-"""Raters that are listed in words, those with most marks."""
+"""Maximum raters in ``rater_sentences``; those with the most marks come first."""
 
 
 def store_consensus(store: FeedbackStore, role: str | None = None) -> RaterConsensus:
-    """Return what the raters of a store agree on.
+    """Return the consensus of a store's raters.
 
     Args:
         store: the feedback.
@@ -264,12 +269,12 @@ def store_consensus(store: FeedbackStore, role: str | None = None) -> RaterConse
 
 
 def comparable_raters(consensus: RaterConsensus) -> tuple[RaterProfile, ...]:
-    """Return raters of answers that others rated too; only their bias can be estimated."""
+    """Return the raters who share answers with others; only their bias can be estimated."""
     return tuple(rater for rater in consensus.raters if rater.n_shared > 0)
 
 
 def rater_sentences(store: FeedbackStore) -> list[str]:
-    """Return raters in words; nothing for a single rater."""
+    """Return a sentence per comparable rater."""
     raters = comparable_raters(store_consensus(store))
     lines = [rater.words for rater in raters[:MOST_RATERS]]
     if len(raters) > MOST_RATERS:

@@ -1,4 +1,4 @@
-"""Files of answers and ratings, written and read."""
+"""Import and export of answers and ratings as files."""
 
 import json
 from collections import Counter
@@ -29,26 +29,28 @@ class RatingImport:
     """Counts of an import."""
 
     n_logged: int
-    """Answers that were new."""
+    """New answers."""
     n_rated: int
-    """Ratings that were new, or replaced one."""
+    """Ratings that are new or replace one."""
     n_known: int
-    """Ratings that were here already, or that a later row of the file replaced."""
+    """Ratings that the store already held, or that a later row of the file replaces."""
     skipped: Mapping[str, int]
-    """Reason → rows that were left out."""
+    """Reason → skipped rows."""
 
 
 def interaction_rows(
     store: FeedbackStore, *, role: str | None = None, has_messages: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield ``{timestamp, interaction_id, prompt, response, reward}`` of each answer, oldest first.
+    """Yield a row per answer, oldest first.
 
-    The reward is the mean over the raters, in [-1, 1]; ``None`` if unrated.
+    A row is ``{timestamp, interaction_id, prompt, response, reward}``. The reward is the mean over
+    the raters, in [-1, 1]; ``None`` if unrated.
 
     Args:
         store: the feedback.
         role: persona that answered; ``None`` means any.
-        has_messages: whether the prompt is the whole list of messages, in place of the last one's text.
+        has_messages: whether the prompt is the whole list of messages, not only the last one's
+            content.
     """
     for interaction in interactions_of(store, role):
         yield interaction_row(store, interaction, has_messages=has_messages)
@@ -69,7 +71,7 @@ def interaction_row(
 
 
 def rating_rows(store: FeedbackStore, *, role: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the marks that count, each with its answer's id, by answers."""
+    """Yield the current marks, each with the id of its answer, grouped by answer."""
     for interaction in interactions_of(store, role):
         for mark in store.ratings(interaction.interaction_id):
             yield {
@@ -81,13 +83,13 @@ def rating_rows(store: FeedbackStore, *, role: str | None = None) -> Iterator[di
 
 
 def read_ratings(store: FeedbackStore, file: Path) -> RatingImport:
-    """Read ratings of a file of JSON lines; a row that was read before counts once.
+    """Import ratings from a file of JSON lines; a row imported before counts once.
 
     Args:
         store: the feedback.
-        file: rows as of ``read_answer`` and ``read_mark``; a user's last mark of an answer counts. A
-            ``reward`` without a user, of an ``interaction_id`` that others marked here, is the mean that an
-            export wrote, and no further mark.
+        file: rows in the format of ``read_answer`` and ``read_mark``. Of a user's marks of an
+            answer the last is valid. A ``reward`` without a user, for an ``interaction_id`` that
+            others have marked here, is the mean of an export and adds no mark.
 
     Raises:
         ValueError: a line is not JSON; nothing is stored.
@@ -123,7 +125,7 @@ def _counting(skipped: "Counter[str]") -> Iterator[None]:
 def _take_in(
     store: FeedbackStore, row: Any, n: "Counter[str]", marks: dict[tuple[str, str], Rating]
 ) -> None:
-    """Log a row's answer, and note its mark by answer and user in ``marks``."""
+    """Log a row's answer and add its mark to ``marks`` by answer and user."""
     answer = read_answer(row)
     if store.interaction(earlier_id(row)) is not None:
         answer = replace(answer, interaction_id=earlier_id(row))
@@ -155,7 +157,7 @@ def _is_of_export(row: Mapping[str, Any], answer: Interaction) -> bool:
 
 
 def _rate(store: FeedbackStore, mark: Rating) -> str:
-    """Store a mark; one that came before counts again when another import replaced it."""
+    """Store a mark, again if it was known and another import has replaced it since."""
     receipt = store.rate(mark, any_user=True)
     last = store.rating(mark.interaction_id, mark.user_id)
     if last is None or last.source != SOURCE or receipt.rating.is_same_mark(last):
@@ -183,12 +185,12 @@ def _rows(file: Path) -> Iterator[Any]:
 
 
 def interactions_of(store: FeedbackStore, role: str | None) -> Iterator[Interaction]:
-    """Yield the logged answers of a role, or of any, oldest first."""
+    """Yield the logged answers of a role or of all, oldest first."""
     where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
     ids = store.fetch(f"SELECT interaction_id FROM interactions{where} ORDER BY seq", values)  # noqa: S608 - a constant
     for (interaction_id,) in ids:
         interaction = store.interaction(interaction_id)
-        if interaction is not None:  # else forgotten meanwhile
+        if interaction is not None:  # it may have been forgotten meanwhile
             yield interaction
 
 

@@ -20,7 +20,7 @@ from tasks.store.tables.tables import (
 
 _source = partial(ExportSource, ranges="feedback_exports")
 _TEXTS: Final = tuple(_source(table=table) for table in (INTERACTIONS, RATINGS, COMPARISONS))
-"""What people wrote and were answered."""
+"""Tables with users' prompts, answers and marks."""
 _ADAPTERS: Final = (
     _source(
         table=ADAPTER_EVENTS,
@@ -30,11 +30,13 @@ _ADAPTERS: Final = (
     ),
     *(_source(table=table) for table in (TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS)),
 )
-"""What was trained: names, numbers and sentences of ours, so nothing of them is forgotten with a user."""
+"""Tables on training. They hold names, numbers and generated sentences, so forgetting a user
+leaves them.
+"""
 
 
 def export_feedback(store: FeedbackStore, root: Path) -> dict[str, int]:
-    """Export what is new; return table → rows.
+    """Export new rows; return table → number of rows.
 
     Raises:
         StoreWriteError: a file could not be written; the next export continues from there.
@@ -43,7 +45,7 @@ def export_feedback(store: FeedbackStore, root: Path) -> dict[str, int]:
 
 
 def feedback_ids_of(root: Path, user_id: str) -> set[str]:
-    """Return the answers of a user that the parquet tables name."""
+    """Return the ids of a user's answers in the parquet tables."""
     files = ParquetFiles()
     folder = root / "final" / INTERACTIONS.name
     paths = sorted(str(path) for path in folder.glob("day=*/*.parquet"))
@@ -52,20 +54,20 @@ def feedback_ids_of(root: Path, user_id: str) -> set[str]:
 
 
 def remove_rows(root: Path, user_id: str, interaction_ids: frozenset[str]) -> int:
-    """Remove a user's rows, and all that names these answers, from the parquet tables.
+    """Remove a user's rows, and all rows that name these answers, from the parquet tables.
 
-    A file that holds such rows is written again without them, here and at the store's address.
+    The function rewrites each file with such rows, here and on the store's object storage.
 
     Args:
         root: folder of the results store.
-        user_id: who is forgotten.
-        interaction_ids: the user's answers.
+        user_id: user to forget.
+        interaction_ids: ids of the user's answers.
 
     Returns:
-        The number of rows that were removed.
+        Number of removed rows.
 
     Raises:
-        StoreWriteError: a file could not be written; ask again, what is removed stays so.
+        StoreWriteError: a file could not be written; call again to continue.
     """
 
     def kept(row: Row) -> Row | None:
@@ -75,5 +77,5 @@ def remove_rows(root: Path, user_id: str, interaction_ids: frozenset[str]) -> in
         )
         return None if is_theirs else row
 
-    # Answers last: until then a repeated call can still find them.
+    # Answers last, so that a repeated call can still find them.
     return sum(rewrite(root, source.table, kept) for source in reversed(_TEXTS))

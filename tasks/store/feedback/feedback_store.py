@@ -1,7 +1,7 @@
 """Store of logged answers, ratings and comparisons, shared between processes.
 
-Every write is one transaction, redacted before and durable after it. The store keeps each event of
-a source once, so a repeated click counts once.
+Every write is one redacted, durable transaction. The store keeps each event of a source once, so a
+repeated click counts once.
 """
 
 import uuid
@@ -37,7 +37,7 @@ CompareStatus = Literal["compared", "edited", "duplicate"]
 
 
 _LOG = f"{INTERACTIONS.insert} ON CONFLICT DO NOTHING"
-# Locks the answer, so that its raters wait for each other.
+# Locks the answer, so that concurrent raters wait for each other.
 _RATED = "SELECT g.user_id, g.is_shared FROM interactions g WHERE g.interaction_id = ?/*lock*/"
 _OF_EVENT = " WHERE source = ? AND event_id = ?"
 
@@ -70,7 +70,7 @@ class FeedbackStore(SharedStore):
         """Open the feedback of a store; see ``SharedStore``. ``redact`` removes secrets from texts."""
         super().__init__(path, url=url, now_us=now_us)
         self.clean = clean_text(redact)
-        """Removes secrets from a text before storage."""
+        """Function that removes secrets from a text before storage."""
 
     def log(self, interaction: Interaction, part: LiveAnswer | None = None) -> Interaction:
         """Store an answer durably; return an already stored answer unchanged.
@@ -112,17 +112,17 @@ class FeedbackStore(SharedStore):
         return known
 
     def rate(self, rating: Rating, *, any_user: bool = False) -> RatingReceipt:
-        """Store a user's rating of an answer durably; a different second one replaces it.
+        """Store a user's rating of an answer durably; a different later one replaces it.
 
         Args:
             rating: the mark.
-            any_user: whether the rater may mark answers that others were given.
+            any_user: whether the rater may mark other users' answers.
 
         Raises:
             FeedbackRefusedError: a field breaks its rule; nothing is stored.
-            InteractionNotFoundError: no such answer was logged.
-            RequestReusedError: its source's event stands for another mark.
-            WrongUserError: the answer is another user's, and not shared.
+            InteractionNotFoundError: the log has no such answer.
+            RequestReusedError: its source's event belongs to another mark.
+            WrongUserError: the answer belongs to another user and is not shared.
         """
         checked(rating)
         stored = self._stamped(rating)
@@ -227,7 +227,7 @@ class FeedbackStore(SharedStore):
         return answers[::-1]
 
     def _stamped(self, event: Any) -> Any:
-        """Return an event with time and name, redacted for storage."""
+        """Return an event with time and id, redacted for storage."""
         return replace(
             event,
             reason=None if event.reason is None else self.clean(event.reason),
@@ -238,7 +238,7 @@ class FeedbackStore(SharedStore):
     def _give(
         self, connection: Connection, table: MarkTable[Mark], stored: Any
     ) -> tuple[Mark | None, bool]:
-        """Store a mark; return the one that it repeats or replaces, and whether it is new."""
+        """Store a mark; return the mark that it repeats or replaces, and whether it is new."""
         row = connection.execute(
             f"{table.select}{_OF_EVENT}", (stored.source, stored.event_id)
         ).fetchone()
@@ -261,7 +261,7 @@ class FeedbackStore(SharedStore):
         user_id: str,
         source: str = "api",
     ) -> Mark | None:
-        """Take a user's mark back and return it; ``None`` if there is none."""
+        """Withdraw a user's mark and return it; ``None`` if there is none."""
         previous = table.last(connection, place, user_id)
         if previous is not None:
             event_id, now = uuid.uuid4().hex, self.now_us()
@@ -283,7 +283,7 @@ def new_interaction_id() -> str:
 
 
 def has_feedback(path: Path | str) -> bool:
-    """Return whether a store has feedback, or shares one."""
+    """Return whether a store has feedback or shares a database."""
     return has_shared(path, FEEDBACK_FILE)
 
 

@@ -1,7 +1,7 @@
-"""Tests of adapters on live traffic: rows, and evidence of counting ratings.
+"""Live tests of adapters: their rows and the evidence from ratings.
 
-A test has an event when it begins and one when it ends; of each role at most one runs, that of the active
-adapter. Whatever else changes the status of one of the two that are compared ends it, in the same transaction.
+A test has an event at its start and one at its end. At most one test per role runs, that of the
+active adapter. Any other change of either adapter's status ends the test in the same transaction.
 """
 
 import uuid
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _IS_LAST: Final = (
     "AND seq = (SELECT max(l.seq) FROM live_tests l WHERE l.test_id = live_tests.test_id)"
 )
-"""Condition by which an event of a test is its last."""
+"""Condition that selects the last event of a test."""
 
 
 def begin_test(
@@ -32,15 +32,15 @@ def begin_test(
     role: str,
     at_us: int,
 ) -> LiveTest:
-    """Write down that an adapter is tried from now on.
+    """Record the start of a live test.
 
     Args:
-        connection: transaction in which it becomes active.
-        rule: how it is tried.
-        version: of the adapter.
-        control: what answered before; ``None`` means the base model.
-        role: that they answer for.
-        at_us: now.
+        connection: transaction that activates the adapter.
+        rule: settings of the test.
+        version: version of the adapter under test.
+        control: version that answered before; ``None`` means the base model.
+        role: role of both.
+        at_us: current time, in microseconds.
     """
     test = LiveTest(
         test_id=uuid.uuid4().hex,
@@ -64,19 +64,19 @@ def end_test(
     reason: str | None = None,
     at_us: int,
 ) -> LiveTest:
-    """Write down how a test has ended, with the ratings that count now; return it."""
+    """Record the end of a test with the current ratings and return the test."""
     ended = replace(weighed(connection, test), status=status, reason=reason, ended_us=at_us)
     LIVE_TESTS.add(connection, ended, at_us)
     return ended
 
 
 def running_test(connection: Connection, role: str) -> LiveTest | None:
-    """Return the test of a role's active adapter; ``None`` means none runs."""
+    """Return the running test of a role; ``None`` if there is none."""
     return LIVE_TESTS.first(connection, _IS_LAST, status="running", role=role)
 
 
 def test_of_answer(connection: Connection, interaction_id: str) -> LiveTest | None:
-    """Return the test that an answer is part of, as it stands; ``None`` for none."""
+    """Return the test that an answer is part of, in its current state; ``None`` if none."""
     row = connection.execute(
         "SELECT test_id FROM live_test_answers WHERE interaction_id = ?", (interaction_id,)
     ).fetchone()
@@ -86,7 +86,7 @@ def test_of_answer(connection: Connection, interaction_id: str) -> LiveTest | No
 
 
 def add_answer(connection: Connection, interaction_id: str, part: LiveAnswer) -> None:
-    """Write down an answer's part in a test."""
+    """Record an answer's part in a test."""
     connection.execute(
         "INSERT INTO live_test_answers(interaction_id, test_id, unit, is_candidate) "
         "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -98,7 +98,7 @@ _MARKS = (
     f"SELECT a.unit, a.is_candidate, r.rating, r.thumbs FROM live_test_answers a, {CURRENT_RATINGS} "  # noqa: S608 - constants
     "AND a.interaction_id = i.interaction_id AND a.test_id = ? ORDER BY i.seq, r.seq"
 )
-"""What counts of every rater's marks of a test's answers, in order of the answers."""
+"""Current marks of a test's answers, in order of the answers."""
 
 
 def rated_conversations(connection: Connection, test_id: str) -> "list[RatedConversation]":
@@ -122,7 +122,7 @@ def rated_conversations(connection: Connection, test_id: str) -> "list[RatedConv
 
 
 def verdict(connection: Connection, test: LiveTest) -> LiveStatus | None:
-    """Return how a running test is to end by the ratings that count now; ``None``: it goes on."""
+    """Return how a running test ends by its current ratings; ``None`` if it continues."""
     from convergence_core.feedback.live_test import claim_of  # noqa: PLC0415 - as above
 
     conversations = rated_conversations(connection, test.test_id)
@@ -136,7 +136,7 @@ def verdict(connection: Connection, test: LiveTest) -> LiveStatus | None:
 
 
 def weighed(connection: Connection, test: LiveTest) -> LiveTest:
-    """Return a test with the evidence of the ratings that count now."""
+    """Return a test with the evidence of its current ratings."""
     from convergence_core.feedback.live_test import weigh  # noqa: PLC0415 - as above
 
     return weigh(test, rated_conversations(connection, test.test_id))
@@ -145,14 +145,17 @@ def weighed(connection: Connection, test: LiveTest) -> LiveTest:
 def end_test_of(
     connection: Connection, role: str, version: str, *, reason: str, at_us: int
 ) -> None:
-    """End the running test of a role where it compares a version that has changed its status."""
+    """End the running test of a role if it compares the given version."""
     test = running_test(connection, role)
     if test is not None and version in (test.version, test.control):
         end_test(connection, test, "ended", reason=reason, at_us=at_us)
 
 
 def live_tests(database: Database, role: str | None = None) -> list[LiveTest]:
-    """Return the tests of a role, or all, in order of their beginning; those that run with their evidence."""
+    """Return the tests of a role or of all, in order of start.
+
+    Running tests include their current evidence.
+    """
     with database.reading() as connection:
         return [
             weighed(connection, test) if test.status == "running" else test

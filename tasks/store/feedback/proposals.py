@@ -1,4 +1,4 @@
-"""Test cases that bad ratings and games propose, and what reviewers decided."""
+"""Test cases proposed from bad ratings and games, and the reviewers' decisions."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -8,7 +8,7 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.schema import CURRENT_RATINGS
 
 WORST_PROPOSED: Final = 2
-"""Answers rated so or worse are proposed; thumbs down too."""
+"""Worst rating at or below which an answer is proposed; a thumbs down is enough, too."""
 
 ReviewDecision = Literal["approved", "rejected"]
 
@@ -22,15 +22,15 @@ _BAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedCase:
-    """An answer that was rated badly, or failed in a game: its prompt may become a test case."""
+    """Answer with a bad rating, or failed in a game, whose prompt may become a test case."""
 
     interaction: Interaction
     ratings: tuple[Rating, ...] = ()
-    """The bad marks that count, by time."""
+    """Current bad marks, by time."""
     failed: str = ""
-    """Where a game found it: what failed, in words. No one rated it, and it counts as no rating."""
+    """Failure in a game, in words. Empty for a rated answer."""
     right: str | None = None
-    """Where a game found it: the answer of the executed reference."""
+    """Answer of the executed reference in a game. ``None`` for a rated answer."""
 
     @property
     def prompt(self) -> str:
@@ -39,12 +39,12 @@ class ProposedCase:
 
     @property
     def case_id(self) -> str:
-        """Id of the case that it becomes."""
+        """Id of the resulting test case."""
         return f"{'game' if self.failed else 'feedback'}-{self.interaction.interaction_id}"
 
     @property
     def marks(self) -> str:
-        """The marks in words, with their reasons; of a game, what failed."""
+        """Marks in words with their reasons, or the failure in a game."""
         if self.failed:
             return self.failed
         words = [
@@ -55,23 +55,23 @@ class ProposedCase:
 
 
 def proposed_cases(store: FeedbackStore, system: str) -> list[ProposedCase]:
-    """Return what is proposed for a system and not reviewed, oldest first.
+    """Return a system's unreviewed proposals, oldest first.
 
     Args:
         store: the feedback.
-        system: answers of another one are left out; those of none are not.
+        system: name of the system; answers without a system are included.
     """
     cases = []
     for _, interaction_id in store.fetch(_BAD, (WORST_PROPOSED, system)):
         interaction = store.interaction(interaction_id)
         bad = tuple(mark for mark in store.ratings(interaction_id) if _is_bad(mark))
-        if interaction is not None and bad:  # else taken back meanwhile
+        if interaction is not None and bad:  # a mark may have been withdrawn meanwhile
             cases.append(ProposedCase(interaction=interaction, ratings=bad))
     return cases
 
 
 def reviewed(store: FeedbackStore) -> frozenset[str]:
-    """Return the ids of what was decided."""
+    """Return the ids of reviewed answers."""
     return frozenset(
         str(interaction_id)
         for (interaction_id,) in store.fetch("SELECT interaction_id FROM case_reviews", ())
@@ -81,7 +81,7 @@ def reviewed(store: FeedbackStore) -> frozenset[str]:
 def save_review(
     store: FeedbackStore, interaction_id: str, decision: ReviewDecision, case_id: str | None = None
 ) -> bool:
-    """Store what a reviewer decided, durably; return ``False`` if it was decided before."""
+    """Store a reviewer's decision durably; return ``False`` if there is one already."""
     with store.database.transaction() as connection:
         connection.execute(
             "INSERT INTO case_reviews VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",

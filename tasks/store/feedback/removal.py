@@ -1,7 +1,7 @@
-"""Removal of all that a user wrote, was answered or rated, from a whole store.
+"""Removal of a user's prompts, answers and ratings from a whole store.
 
-The databases lose the rows and are written anew, parquet files that held some are replaced. The user's
-decisions stay as numbers without the user, for the evidence on arms rests on them.
+The databases lose the rows and are rewritten, as are the parquet files with such rows. The user's
+decisions stay as numbers without the user, because the evidence on arms needs them.
 """
 
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 
 FORGOTTEN_USER: Final = "forgotten"
 _BATCH = 500
-"""Ids of one statement."""
+"""Maximum ids per statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalReport:
-    """Counts of what was removed."""
+    """Counts of removed rows."""
 
     n_interactions: int
     n_ratings: int
-    """Of the user, and others' of the user's answers; edits and withdrawals count too."""
+    """Ratings by the user or of the user's answers, including edits and withdrawals."""
     n_comparisons: int
     n_decisions: int
-    """Decisions that do not name the user any more."""
+    """Decisions that no longer name the user."""
     n_adapters: int
-    """Adapters that had learned from the user's answers or marks; their weights are gone."""
+    """Adapters that learned from the user's answers or marks; their weights are gone."""
 
 
 def forget_user(path: Path, user_id: str) -> RemovalReport:
@@ -46,7 +46,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
     n_decisions = n_adapters = 0
     if has_feedback(path):
         with FeedbackStore(path) as store:
-            # A range that was begun would bring its rows back.
+            # An unfinished export range would bring its rows back.
             export_feedback(store, store.root)
             ids = {
                 str(interaction_id)
@@ -77,7 +77,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
 
 
 def _delete(connection: Connection, user_id: str, ids: list[str]) -> dict[str, int]:
-    """Delete a user's rows and those on the user's answers; return table → rows."""
+    """Delete a user's rows and all rows on the user's answers; return table → number of rows."""
     counts = {}
     for table, columns in (
         ("ratings", ("interaction_id",)),
@@ -104,14 +104,14 @@ def _delete_named(connection: Connection, table: str, column: str, ids: list[str
 
 
 def _anonymize(connection: Connection, user_id: str) -> int:
-    """Take a user out of the decisions; return how many there were."""
+    """Remove a user from the decisions; return the number of decisions."""
     connection.execute(
         "UPDATE rewards SET details_json = NULL WHERE decision_id IN "
         "(SELECT decision_id FROM decisions WHERE user_id = ?)",
         (user_id,),
     )
     connection.execute("DELETE FROM assignments WHERE unit = ?", (f"user:{user_id}",))
-    # What contextual arms had learned names users and texts of their requests.
+    # The state of contextual arms holds users and contexts of their requests.
     connection.execute(
         "UPDATE groups SET state_json = NULL, state_seq = 0, revision = revision + 1 WHERE id IN "
         "(SELECT group_id FROM decisions WHERE user_id = ?)",

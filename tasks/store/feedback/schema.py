@@ -1,16 +1,16 @@
-"""Tables of the feedback that people give.
+"""Tables of the feedback.
 
-``ratings`` and ``comparisons`` hold events, which never change: of a user's events on one answer, or one
-pair of answers, the last one counts, and one without a mark takes the earlier ones back. A source's event
-is stored once. ``sent_rewards`` names the answers whose rating has gone to the arm that gave them;
-``case_reviews`` those that were approved as test cases or rejected;
-``feedback_exports`` the ranges that went to parquet, each written down before its files.
+``ratings`` and ``comparisons`` hold immutable events. A user's last event on an answer or pair of
+answers is valid, and an event without a mark withdraws the earlier ones. A source's event is
+stored once. ``sent_rewards`` names the answers whose ratings went to their arms, ``case_reviews``
+the approved and rejected test cases. ``feedback_exports`` holds the ranges exported to parquet; a
+range precedes its files.
 
-``adapters`` holds what was trained, with its status now, and ``adapter_events`` each change of it;
-``adapter_rows`` the marks that it was trained on, by which a change of one makes it stale.
-``training_rounds`` has an event when a round begins and one when it ends; ``gate_checks`` the verdicts.
-``live_tests`` has an event when a test on live traffic begins and one when it ends; ``live_test_answers``
-the answers in it, each with the hash of its conversation and the side that the coin chose.
+``adapters`` holds trained adapters with their current status, ``adapter_events`` each change of
+status, ``adapter_rows`` their training marks, so that a changed mark makes them stale.
+``training_rounds`` and ``live_tests`` have an event at the start and one at the end.
+``gate_checks`` holds the verdicts. ``live_test_answers`` holds the answers of a live test, each
+with the hash of its conversation and its randomly assigned side.
 """
 
 import math
@@ -45,7 +45,7 @@ Mark = TypeVar("Mark", bound=Rating | AnswerComparison)
 
 
 class MarkTable(RecordTable[Mark]):
-    """Table of events by which users mark answers: the last one of a user at a place counts."""
+    """Table of events by which users mark answers; a user's last event at a place is valid."""
 
     def __init__(
         self,
@@ -55,33 +55,33 @@ class MarkTable(RecordTable[Mark]):
         *definition: str,
         columns: Mapping[str, str] | None = None,
     ) -> None:
-        """Declare a table; ``place`` are the columns of the answers that a mark is of."""
+        """Declare a table; ``place`` holds the columns that identify the marked answers."""
         super().__init__(name, record, *definition, columns=columns)
         self.place = place
         self.at = " AND ".join(f"{column} = ?" for column in (*place, "user_id"))
-        """Condition of a user's events at a place."""
+        """Condition that selects a user's events at a place."""
         self.given = [c for c in self.columns if c.isidentifier() and c not in place]
-        """Fields of a mark that its event holds beside the place."""
+        """Columns of an event other than the place."""
 
     def is_last(self, alias: str) -> str:
-        """Return the condition by which a row counts, or takes back what counted."""
+        """Return the condition that selects the last event of a user at a place."""
         same = " AND ".join(f"l.{c} = {alias}.{c}" for c in (*self.place, "user_id"))
         return f"{alias}.seq = (SELECT max(l.seq) FROM {self.name} l WHERE {same})"  # noqa: S608 - declared names
 
     def mark(self, row: Sequence[Any]) -> Mark | None:
-        """Return a row as a record; ``None`` if the row withdraws a mark."""
+        """Convert a row to a record; return ``None`` if the row withdraws a mark."""
         values = dict(zip(self.columns, row, strict=True))
         is_given = any(values.get(name) is not None for name in ("rating", "thumbs", "chosen_id"))
         return self.record(row) if is_given else None
 
     def last(self, connection: Connection, place: Sequence[str], user_id: str) -> Mark | None:
-        """Return a user's mark at a place; ``None`` if there is none or it was taken back."""
+        """Return a user's mark at a place; ``None`` if there is none or it is withdrawn."""
         sql = f"{self.select} WHERE {self.at} ORDER BY seq DESC LIMIT 1"
         row = connection.execute(sql, (*place, user_id)).fetchone()
         return None if row is None else self.mark(row)
 
     def put(self, connection: Connection, place: Sequence[str], **event: Any) -> None:
-        """Store an event at a place: a mark, or without rating and choice, that it is taken back."""
+        """Store an event at a place; without rating and choice it withdraws the mark."""
         row = {**dict(zip(self.place, place, strict=True)), **event}
         sql = f"{insert_sql(self.name, [*row])} ON CONFLICT DO NOTHING"
         connection.execute(sql, [*row.values()])
@@ -116,7 +116,7 @@ CURRENT_RATINGS: Final = (
     "ratings r JOIN interactions i ON i.interaction_id = r.interaction_id "
     f"WHERE (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) AND {RATINGS.is_last('r')}"
 )
-"""Ratings ``r`` that count, with their answers ``i``: a FROM clause with its condition."""
+"""FROM clause with condition: the current ratings ``r`` with their answers ``i``."""
 ADAPTERS = RecordTable(
     "adapters",
     AdapterRecord,
@@ -190,7 +190,7 @@ FEEDBACK: Final = Schema(
 
 
 LONGEST_NAME = 200
-"""Characters of an id, a role, a user or a model."""
+"""Maximum characters of an id, role, user or model."""
 _NAMES = (
     "interaction_id", "source", "event_id", "role", "user_id", "model", "conversation_id",
     "adapter_version", "template_hash", "system", "decision_id", "chosen_id", "rejected_id",
@@ -200,10 +200,10 @@ _NUMBERS = ("n_input_tokens", "n_output_tokens", "latency_s", "cost_usd", "creat
 
 
 def checked(record: Interaction | Rating | AnswerComparison) -> None:
-    """Make sure that a record's fields keep their rules.
+    """Check the fields of a record.
 
     Raises:
-        FeedbackRefusedError: one does not; it names the field.
+        FeedbackRefusedError: a field breaks its rule; the message names the field.
     """
     is_answer = isinstance(record, Interaction)
     for name in _NAMES:
@@ -220,10 +220,10 @@ def checked(record: Interaction | Rating | AnswerComparison) -> None:
 
 
 def checked_name(key: str, value: object) -> None:
-    """Make sure that a value is a name.
+    """Check that a value is a valid name.
 
     Raises:
-        FeedbackRefusedError: it is none.
+        FeedbackRefusedError: the value is not.
     """
     if not isinstance(value, str) or not _is_name(value):
         rule = f"must be a string of 1 to {LONGEST_NAME} printable characters"
@@ -264,10 +264,10 @@ def _check_answer(record: Interaction) -> None:
 
 
 def clean_text(redact: Callable[[str], str]) -> Callable[[str], str]:
-    """Return what makes a text storable: without secrets, and without what no database takes."""
+    """Return a function that removes secrets and unstorable characters from a text."""
 
     def cleaned(text: str) -> str:
-        # Lone surrogates and NUL have no place in UTF-8 and in PostgreSQL.
+        # UTF-8 cannot encode lone surrogates, and PostgreSQL rejects NUL.
         return redact(text.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
 
     return cleaned

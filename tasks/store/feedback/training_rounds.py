@@ -1,4 +1,4 @@
-"""Training rounds of a store, and the marks that are open for the next one."""
+"""Training rounds of a store and the marks that are open for the next one."""
 
 import uuid
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from tasks.store.feedback.schema import MARKS, ROUNDS
 _USED = (
     "SELECT r.kind, r.event_seq FROM adapter_rows r JOIN adapters a ON a.version = r.version "  # noqa: S608 - constants
     f"WHERE a.status IN ({', '.join(repr(kind) for kind in USED)}) "
-    # One that was worse on live traffic would be trained again of the same marks at once.
+    # Otherwise the next round would train a worse adapter again on the same marks.
     "OR a.version IN (SELECT t.version FROM live_tests t WHERE t.status = 'worse')"
 )
 
@@ -36,13 +36,13 @@ class TrainingRounds:
         self._database = feedback.database
 
     def folder(self, round_id: str) -> Path:
-        """Return the folder of a round's checkpoints; forgetting a user removes it."""
+        """Return the folder of a round's checkpoints, which forgetting a user removes."""
         return training_folder(self._feedback.root) / round_id
 
     def begin(
         self, role: str, objective: str, *, n_rows: int, settings: Mapping[str, Json]
     ) -> str:
-        """Write down durably that a training round begins; return its id."""
+        """Record durably the start of a training round; return its id."""
         now = self._feedback.now_us()
         record = TrainingRoundRecord(
             round_id=uuid.uuid4().hex, role=role, objective=objective, status="running", version=None,
@@ -61,7 +61,7 @@ class TrainingRounds:
         metrics: Mapping[str, Json] | None = None,
         reason: str | None = None,
     ) -> None:
-        """Write down durably how a training round has ended.
+        """Record durably the end of a training round.
 
         Raises:
             AdapterRefusedError: there is no such round, or it has ended.
@@ -86,7 +86,7 @@ class TrainingRounds:
             self._add_round(connection, ended, now)
 
     def records(self, role: str | None = None) -> list[TrainingRoundRecord]:
-        """Return the rounds of a role, or all, as they stand, in order of their beginning."""
+        """Return the current state of the rounds of a role or of all, in order of start."""
         records = self._feedback.find(ROUNDS, "ORDER BY seq", role=role)
         return [*{record.round_id: record for record in records}.values()]
 
@@ -97,10 +97,10 @@ class TrainingRounds:
 def open_marks(
     feedback: FeedbackStore, role: str
 ) -> list[tuple[TrainedMark, Rating | AnswerComparison, bool]]:
-    """Return the marks on a role's answers that count now: ratings, then comparisons.
+    """Return the current marks on a role's answers: ratings, then comparisons.
 
-    Each comes with what the user gave, and with whether a candidate, active, inactive or rejected adapter was
-    trained on it, or one that was worse on live traffic.
+    Each comes with the user's event and a flag. The flag tells whether a candidate, active,
+    inactive or rejected adapter, or one that was worse on live traffic, learned from the mark.
     """
     marks = []
     with feedback.database.reading() as connection:

@@ -1,11 +1,11 @@
-"""Rules of the journal: claims of calls, and which answer is the call's.
+"""Rules of the journal: claims of calls, and which attempt's answer is valid for a call.
 
-An evaluation that was given an answer once gets the same one for ever, also when the answer of the
-call has been replaced since: so a resumed run reads what it read before, and pays for nothing twice.
-Any other evaluation gets the call's answer if it is young enough.
+An evaluation that has received an answer always receives the same one, even if another answer has
+since replaced it in the call. A resumed run thus reads the same answers and pays for no call
+twice. Any other evaluation receives the call's answer if it is recent enough.
 
-The first answer wins until an evaluation finds it too old. A later answer of an attempt given up for
-lost is paid all the same: it stays with its attempt, for the evaluation that paid.
+The first answer wins until an evaluation finds it too old. A late answer of a lost attempt is
+still paid for, so it stays with its attempt for the evaluation that paid.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,29 +18,29 @@ from tasks.store.journal.ledger import CACHE_HIT, begun_values, hit_values, sett
 
 
 class StoredAttempt(NamedTuple):
-    """An attempt at a call, as it is stored."""
+    """A stored attempt at a call."""
 
     row_id: int | None
-    """Its row in SQLite."""
+    """Row id in SQLite."""
     state: str
     error_type: str | None
     begun: Mapping[str, Any]
-    """Row of the columns that it keeps from its beginning to its end."""
+    """Stored values of ``BEGUN_COLUMNS``."""
 
     @property
     def run_id(self) -> str:
-        """The run that began it."""
+        """Run that started the attempt."""
         return str(self.begun["run_id"])
 
     @property
     def is_open(self) -> bool:
-        """Whether its end counts: not seen yet, or given up for lost and known now."""
+        """Whether its outcome may still be recorded: it is running, or was given up as lost."""
         return self.state == "started" or (self.state, self.error_type) == ("failed", "lost")
 
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """A call of a batch, as it will be when the batch is committed."""
+    """State of a call while a batch changes it."""
 
     key: str
     state: str = "new"
@@ -48,31 +48,32 @@ class Call:
     lease_us: int = 0
     latest: int = 0
     answer: int | None = None
-    """Number of the attempt whose answer is the call's; it stays while a newer one is asked for."""
+    """Number of the attempt whose answer is valid for the call, even while a newer attempt runs.
+    """
     attempts: dict[int, StoredAttempt] = field(default_factory=dict)
-    """Number → attempt, of those that are settled."""
+    """Number → attempt to settle."""
     answers: dict[int, StoredAnswer] = field(default_factory=dict)
-    """Number of an attempt → its answer."""
+    """Attempt number → its answer."""
     given: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    """(run, evaluation, purpose) → attempt whose answer it was given by a hit."""
+    """(run, evaluation, purpose) → attempt whose answer a hit returned."""
 
 
 class CallStatements(NamedTuple):
-    """Statements that change calls and attempts in one database; their values are named."""
+    """Statements that change calls and attempts in one database, with named values."""
 
     lose: str
     start: str
     grant: str
     settle: str
     win: tuple[str, ...]
-    """An answer becomes the call's."""
+    """Statements that make an answer the call's."""
     fail: str
     keeps_answers: bool
-    """Whether the answer of a call lies with its attempt."""
+    """Whether the attempt's row holds the call's answer."""
 
 
 class CallWriter:
-    """Changes of a batch, in the order in which they are decided."""
+    """Writer of a batch's changes, in the order of the decisions."""
 
     def __init__(
         self, execute: Callable[[str, dict[str, Any]], object], statements: CallStatements
@@ -80,7 +81,7 @@ class CallWriter:
         self._execute, self._sql = execute, statements
 
     def lose(self, call: Call) -> None:
-        """Give the latest attempt up for lost."""
+        """Mark the latest attempt as lost."""
         self._execute(self._sql.lose, {"call_key": call.key, "attempt": call.latest})
 
     def start(self, call: Call, intent: CallIntent, now: int) -> None:
@@ -91,11 +92,11 @@ class CallWriter:
         self._execute(self._sql.grant, lease | more)
 
     def hit(self, intent: CallIntent, answer: StoredAnswer, now: int) -> None:
-        """Record that an answer was used again."""
+        """Record a cache hit."""
         self._execute(CACHE_HIT, hit_values(intent, answer, now))
 
     def settle(self, settlement: Settlement, call: Call, *, wins: bool) -> None:
-        """Record how an attempt ended; its answer becomes the call's if it wins."""
+        """Record the end of an attempt; if it wins, its answer becomes the call's."""
         attempt = call.attempts[settlement.attempt]
         values = settled_values(settlement, attempt.begun)
         place = {"call_key": call.key, "attempt": settlement.attempt, "id": attempt.row_id}
@@ -112,7 +113,7 @@ class CallWriter:
 
 
 def claim(call: Call, intent: CallIntent, owner: str, now: int, writer: CallWriter) -> Claim:
-    """Decide one claim; the call and the writer hold what follows from it."""
+    """Decide one claim and record its effects in the call and the writer."""
     answer = _usable(call, intent, now, writer)
     if answer is not None:
         return Claim(state="hit", answer=answer)
@@ -128,10 +129,10 @@ def claim(call: Call, intent: CallIntent, owner: str, now: int, writer: CallWrit
 
 
 def settle(call: Call, settlement: Settlement, writer: CallWriter) -> tuple[str, str] | None:
-    """Decide how a call ends as one of its attempts did.
+    """Settle one attempt of a call.
 
     Returns:
-        (run, owner) of the claim that was settled; ``None`` if another took the call over since.
+        (run, owner) of the settled claim; ``None`` if another claim has taken over the call.
 
     Raises:
         ValueError: the attempt was never granted.
@@ -154,12 +155,12 @@ def settle(call: Call, settlement: Settlement, writer: CallWriter) -> tuple[str,
 
 
 def asker(intent: CallIntent) -> tuple[str, str, str]:
-    """Return what an answer is given to: (run, evaluation, purpose)."""
+    """Return the key of an answer's recipient: (run, evaluation, purpose)."""
     return intent.run_id, intent.eval_id or "", intent.purpose
 
 
 def _usable(call: Call, intent: CallIntent, now: int, writer: CallWriter) -> StoredAnswer | None:
-    """Return the answer that the evaluation may have, its hit recorded."""
+    """Return the answer that the evaluation may use and record a hit; ``None`` if none."""
     if call.answer is None:
         return None
     answer = call.answers[call.answer]

@@ -1,8 +1,8 @@
 """Lease on an optimized system, held by at most one process.
 
-A row in the journal's file with an expiry, renewed by a thread. A holder that is known to be dead
-(same machine, same boot, and no such process any more) is replaced at once; any other after the
-expiry.
+It is a row with an expiry in the journal's file, which a thread renews. A claimant replaces a
+holder that is known to be dead (same machine and boot, process gone) immediately, and any other
+after the expiry.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from tasks.store.layout import JOURNAL_FILE, ensure_store, store_root
 from tasks.store.sqlite import SqliteDatabase, rows_read_only
 
 LEASE_S = 60.0
-"""A holder that may have died has this long to renew."""
+"""Seconds until an unrenewed lease expires."""
 
 _HOLDER = "pid, host, machine, pid_started, expires_us, acquired_us"
 _HOLDER_OF = f"SELECT {_HOLDER} FROM leases WHERE system = ?"  # noqa: S608 - constants
@@ -43,12 +43,12 @@ class Lease(Closing):
         now_us: Callable[[], int] = wall_clock_us,
         mark: ProcessMark | None = None,
     ) -> None:
-        """Prepare a lease; nothing is taken yet.
+        """Prepare a lease without acquiring it.
 
         Args:
             path: root folder of the store.
             system: name of the optimized system.
-            lease_s: seconds until a holder that no longer renews may be replaced.
+            lease_s: seconds until an unrenewed lease expires.
             now_us: clock.
             mark: the holder; this process by default.
         """
@@ -65,11 +65,11 @@ class Lease(Closing):
 
     @property
     def lost(self) -> bool:
-        """Whether another process took the lease, as after a sleep longer than its expiry."""
+        """Whether another process took the lease, e.g. after a sleep longer than its expiry."""
         return self._lost
 
     def acquire(self) -> "Lease":
-        """Take the lease and begin to renew it; return itself.
+        """Acquire the lease, start renewing it and return this object.
 
         Raises:
             LeaseHeldError: another live process holds it.
@@ -91,7 +91,7 @@ class Lease(Closing):
         return self
 
     def release(self) -> None:
-        """Give the lease back; safe to call twice."""
+        """Release the lease; safe to call twice."""
         self._released.set()
         if self._renewer is not None:
             self._renewer.join()
@@ -113,7 +113,7 @@ class Lease(Closing):
         self.release()
 
     def renew(self) -> bool:
-        """Move the expiry on; return whether the lease is still ours.
+        """Extend the expiry; return whether this process still holds the lease.
 
         Raises:
             StoreWriteError: the row could not be written; the old expiry stands.
@@ -153,22 +153,22 @@ class Lease(Closing):
                 if not self.renew():
                     return
             except StoreError:
-                # The disk may be full for a while: the row stands until its expiry, and the
-                # run's own writes report the trouble.
+                # The disk may be full temporarily. The row stands until its expiry, and the run's
+                # own writes report the problem.
                 continue
 
 
 def systems_of(journal: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the systems that a process optimizes, and those whose holder is gone.
+    """Return the systems that a process optimizes, and those with an abandoned lease.
 
-    The first have a holder that is not known to be dead, the second one that left its lease behind.
+    The holder of a system in the first set is not known to be dead.
 
     Args:
-        journal: the journal's file; it is only read, also where nothing can be written.
+        journal: the journal's file, opened read-only; a read-only disk is enough.
 
     Raises:
         FileNotFoundError: there is no such file.
-        apsw.Error: it cannot be read, or is of another version.
+        apsw.Error: it cannot be read, or has another version.
     """
     rows = rows_read_only(journal, f"SELECT system, {_HOLDER} FROM leases")  # noqa: S608 - constants
     now = wall_clock_us()
@@ -177,11 +177,11 @@ def systems_of(journal: Path) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def holder_of(journal: Path, system: str) -> ProcessMark | None:
-    """Return the process that optimizes a system, by a journal that is only read; ``None``: none does.
+    """Return the process that optimizes a system; ``None`` if none does.
 
     Raises:
         FileNotFoundError: there is no such file.
-        apsw.Error: it cannot be read, or is of another version.
+        apsw.Error: it cannot be read, or has another version.
     """
     rows = rows_read_only(journal, _HOLDER_OF, (system,))
     return _holder(rows[0] if rows else None, wall_clock_us())
@@ -189,7 +189,7 @@ def holder_of(journal: Path, system: str) -> ProcessMark | None:
 
 @contextlib.contextmanager
 def while_unheld(root: Path, system: str) -> Iterator[bool]:
-    """Keep processes from taking a system's lease in the block; give whether none holds it.
+    """Block acquisition of a system's lease for the block; yield whether it is free.
 
     Raises:
         StoreError: the journal cannot be used.
@@ -204,7 +204,7 @@ def while_unheld(root: Path, system: str) -> Iterator[bool]:
 
 
 def _holder(row: Sequence[Any] | None, now_us: int) -> ProcessMark | None:
-    """Return the process that holds the lease of a row of ``_HOLDER``; ``None`` if none does."""
+    """Return the live holder of a lease from a row of ``_HOLDER``; ``None`` if there is none."""
     if row is None:
         return None
     pid, host, machine, started, expires_us, _ = row

@@ -1,12 +1,12 @@
-"""Ledger of paid calls: columns, statements, sums and stored texts.
+"""Ledger of paid calls: columns, statements, sums and stored outcomes.
 
-A cache hit used nothing: its row bears cost 0 and 0 tokens, and names the run that paid. So sums
-over the ledger are what providers were really asked for. The worst case of an attempt whose end
-is not known stands in ``maybe_usd``; where that is not known either it is NULL in the ledger, and nothing in
-sums, since a sum of the rest is still a bound on the rest.
+A cache hit has cost 0 and 0 tokens, and its row names the run that paid, so sums over the ledger
+equal what providers charged. ``maybe_usd`` holds the worst case of an attempt whose end is
+unknown. If the worst case is unknown too, the ledger holds NULL and sums skip it: a sum of the
+rest still bounds the rest.
 
-Each row carries a digest of its values and of its outcome, so that a changed bit is noticed before a row is
-used.
+Each row carries a digest of its values and its outcome, so that a changed bit is detected before
+the row is used.
 """
 
 import hashlib
@@ -20,7 +20,9 @@ from convergence_core.ports import CallIntent, CallTotals, Settlement, StoredAns
 from convergence_core.records import Json, Usage, canonical_json, fields_of
 
 ANSWERS = "answers/"
-"""Beginning of the run of a service's answers; its system and the day (UTC) follow, ``bot/2026-01-31``."""
+"""Prefix of the run id of a service's answers; the system and the UTC day follow:
+``bot/2026-01-31``.
+"""
 
 _USAGE = {
     "tokens_in": "prompt_tokens",
@@ -35,10 +37,10 @@ USAGE_COLUMNS = tuple(_USAGE)
 ASKED_COLUMNS = ("call_key", "run_id", "eval_id", "purpose", "generation", "provider", "model")
 
 BEGUN_COLUMNS = (*ASKED_COLUMNS, "attempt", "max_usd", "max_tokens")
-"""What an attempt keeps from its beginning to its end."""
+"""Columns that keep their values from an attempt's start to its end."""
 
 LOST_COLUMNS = ("call_key", "attempt", "purpose", "provider", "model", "started_us", "max_usd")
-"""What a ``LostCall`` holds."""
+"""Fields of a ``LostCall``."""
 
 _WORST = "CASE WHEN state = 'started' OR error_type = 'lost' THEN max_{0} ELSE maybe_{0} END"
 _SAME = (
@@ -65,18 +67,18 @@ UNPRICED = (
     "cost_usd IS NULL AND (state = 'done' OR "
     "(state = 'failed' AND coalesce(tokens_in, tokens_out) IS NOT NULL))"
 )
-"""Answered, so far as anybody knows, at an unknown price."""
+"""Condition of an attempt that was answered, as far as known, at an unknown price."""
 KNOWN_USD = (
     f"CASE WHEN sum(cost_usd) > 0 OR count(*) FILTER (WHERE {UNPRICED}) = 0 THEN sum(cost_usd) END"
 )
-"""Sum of known prices; NULL if none is known but those of failures that cost nothing."""
+"""Sum of known prices. NULL if the only known ones are those of free failures."""
 
 _REPORTED_TOKENS = "(coalesce(tokens_in, 0) + coalesce(tokens_out, 0))"
 _UNTOLD = (
     "CASE WHEN (tokens_in IS NULL OR tokens_out IS NULL) "
     f"AND max_tokens > {_REPORTED_TOKENS} THEN max_tokens - {_REPORTED_TOKENS} ELSE 0 END"
 )
-"""Tokens that an attempt may have used beyond those that it reported."""
+"""Tokens that an attempt may have used beyond the reported ones."""
 
 
 LEDGER_SQL = f"SELECT {', '.join(_EXPRESSIONS.values())} FROM attempts"  # noqa: S608 - constants
@@ -100,25 +102,25 @@ TOTALS_SQL = (
     f"SELECT {', '.join(_TOTALS.values())} FROM attempts "  # noqa: S608 - constants
     "WHERE run_id = ? AND state <> 'cached'"
 )
-"""The row that ``account`` reads."""
+"""Query of the row that ``account`` reads."""
 
 LOSE = (
     "UPDATE attempts SET state = 'failed', error_type = 'lost', "
     "maybe_usd = coalesce(max_usd, 0), maybe_tokens = coalesce(max_tokens, 0) "
     "WHERE state = 'started'"
 )
-"""The process died, or its lease ran out, before it was recorded how the attempt ended."""
+"""Statement for attempts without a recorded end: the process died or its lease expired."""
 
 
 def insert_sql(state: str, columns: Sequence[str], constants: Mapping[str, str]) -> str:
-    """Return the INSERT of an attempt in a state, by named values; further columns have these expressions."""
+    """Return the INSERT of an attempt in a state: named values, then constant expressions."""
     names = ", ".join((*columns, "state", *constants))
     marks = ", ".join((*(f":{column}" for column in columns), f"'{state}'", *constants.values()))
     return f"INSERT INTO attempts({names}) VALUES ({marks})"  # noqa: S608 - constants
 
 
 NEW_ATTEMPT = (*BEGUN_COLUMNS, "started_us", "digest")
-"""Columns of an attempt that is about to be made; see ``begun_values``."""
+"""Columns of a new attempt; see ``begun_values``."""
 
 CACHE_HIT = (
     insert_sql(
@@ -128,7 +130,7 @@ CACHE_HIT = (
     )
     + " ON CONFLICT DO NOTHING"
 )
-"""An answer used again: nothing was used, so that sums stay true. See ``hit_values``."""
+"""INSERT of a cache hit, with zero usage so that sums stay correct. See ``hit_values``."""
 
 _SETTLED = (
     *("state", "error_type", "error", *USAGE_COLUMNS, "cost_usd", "price_version", "maybe_usd"),
@@ -137,16 +139,16 @@ _SETTLED = (
 SETTLE = "UPDATE attempts SET " + ", ".join(  # noqa: S608 - constants
     f"{column} = :{column}" for column in (*_SETTLED, "outcome", "digest")
 )
-"""An attempt that has ended, without WHERE; see ``settled_values``."""
+"""UPDATE of an attempt at its end, without WHERE; see ``settled_values``."""
 
 _USD = ("cost_usd", "max_usd", "maybe_usd")
 _DIGESTED = (
     *(*ASKED_COLUMNS, "attempt", "max_tokens", "state", "error_type", "error", *USAGE_COLUMNS),
     *("price_version", "maybe_tokens", "payer_run_id", "started_us", "ended_us", *_USD),
 )
-"""Columns that a row's digest is over, beside its outcome."""
+"""Columns in a row's digest, in addition to its outcome."""
 ROW_COLUMNS = (*_DIGESTED, "digest")
-"""What ``stored_answer`` and ``is_whole`` read."""
+"""Columns that ``stored_answer`` and ``is_whole`` read."""
 _VALUES = itemgetter(*_DIGESTED)
 _DEFAULTS = dict.fromkeys(_DIGESTED) | {"maybe_usd": 0.0, "maybe_tokens": 0}
 _STARTED = {**_DEFAULTS, "state": "started"}
@@ -175,7 +177,7 @@ def settled_values(settlement: Settlement, begun: Mapping[str, Any]) -> dict[str
     """Return the values of ``SETTLE``, by column.
 
     Args:
-        settlement: how the attempt ended.
+        settlement: end of the attempt.
         begun: the stored row of ``BEGUN_COLUMNS``.
     """
     text = outcome_text(settlement.outcome)
@@ -195,16 +197,16 @@ def settled_values(settlement: Settlement, begun: Mapping[str, Any]) -> dict[str
 
 
 def digest_of(row: Mapping[str, Any], outcome: str = "") -> int:
-    """Return the digest of an attempt's row and of the answer that it paid for."""
+    """Return the digest of an attempt's row and its answer."""
     *values, cost, most, maybe = _VALUES(row)
-    # SQLite keeps no NaN and no -0.0.
+    # SQLite stores neither NaN nor -0.0.
     usd = (None if v is None or v != v else v + 0.0 for v in (cost, most, maybe))  # noqa: PLR0124
     text = "\x1f".join(map(str, (*values, *usd, outcome)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], signed=True)
 
 
 def is_whole(row: Mapping[str, Any], outcome: str | None) -> bool:
-    """Return whether a row of ``ROW_COLUMNS`` and its answer are as they were written."""
+    """Return whether a row of ``ROW_COLUMNS`` and its answer are unchanged since their writing."""
     if row["state"] == "failed" and row["error_type"] == "lost" and row["error"] is None:
         worst = row["max_usd"] or 0, row["max_tokens"] or 0
         if worst != (row["maybe_usd"], row["maybe_tokens"]):
@@ -214,12 +216,12 @@ def is_whole(row: Mapping[str, Any], outcome: str | None) -> bool:
         return False
     try:
         return bool(digest_of(row, outcome or "") == row["digest"])
-    except TypeError:  # a text where a number stood
+    except TypeError:  # a string in place of a number
         return False
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """Return how people find the row of an attempt."""
+    """Return a readable name of an attempt's row."""
     evaluation = row["eval_id"] or "none"
     return (
         f"run {row['run_id']}, evaluation {evaluation}, attempt {row['attempt']} "
@@ -237,7 +239,7 @@ def damaged_error(names: Sequence[str]) -> StoreDamagedError:
 
 
 def account(row: Sequence[Any], active_us: int) -> CallTotals:
-    """Return the account that a row of ``TOTALS_SQL`` holds."""
+    """Return the totals of a row of ``TOTALS_SQL``."""
     totals = dict(zip(_TOTALS, row, strict=True))
     if totals["cost_usd"] is None and not totals["n_unpriced"]:
         totals["cost_usd"] = 0.0
@@ -250,10 +252,10 @@ def row_of(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def stored_answer(row: Mapping[str, Any], outcome: str | None) -> StoredAnswer:
-    """Return the answer that a row of ``ROW_COLUMNS`` paid for.
+    """Return the answer of a row of ``ROW_COLUMNS``.
 
     Raises:
-        StoreDamagedError: the row or the answer is not as it was written.
+        StoreDamagedError: the row or the answer has changed since its writing.
     """
     if outcome is None or not is_whole(row, outcome):
         raise damaged_error([name_of(row)])
@@ -265,7 +267,7 @@ def stored_answer(row: Mapping[str, Any], outcome: str | None) -> StoredAnswer:
 
 
 def asked(intent: CallIntent) -> dict[str, str | int | None]:
-    """Return what an attempt keeps of its intent, by ``ASKED_COLUMNS``."""
+    """Return the values of ``ASKED_COLUMNS``, by column."""
     return {
         **fields_of(intent, "call_key", "run_id", "purpose", "generation", "provider"),
         "eval_id": intent.eval_id or "",
@@ -274,22 +276,22 @@ def asked(intent: CallIntent) -> dict[str, str | int | None]:
 
 
 def error_type_of(outcome: Json) -> str | None:
-    """Return the error type that the outcome of a failed attempt names."""
+    """Return the error type in the outcome of a failed attempt; ``None`` if it has none."""
     error_type = outcome.get("error_type") if isinstance(outcome, dict) else None
     return storable(error_type) if isinstance(error_type, str) else None
 
 
 def outcome_text(outcome: Json) -> str:
-    """Return an outcome as a text that UTF-8 holds and ``json.loads`` gives back."""
+    """Return an outcome as JSON that UTF-8 can encode and ``json.loads`` restores."""
     text = canonical_json(outcome)
     if not text.isascii() and storable(text) != text:
-        # A lone surrogate: JSON can carry it, UTF-8 cannot.
+        # A lone surrogate, which JSON can escape and UTF-8 cannot encode.
         text = json.dumps(outcome, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text
 
 
 def storable(text: str | None) -> str | None:
-    """Return a text without what UTF-8 or a database's text cannot hold."""
+    """Replace the characters that UTF-8 or a database cannot store."""
     if text is None or (text.isascii() and "\0" not in text):
         return text
     return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")

@@ -1,8 +1,8 @@
 """Journal of paid calls in PostgreSQL, shared by several machines.
 
-A batch locks the rows of its calls in the order of their keys, so that no two wait for each other in a
-circle: new keys are inserted first, known ones locked then. Leases end by the server's clock, since
-those of machines differ.
+To avoid deadlocks, a batch locks the rows of its calls in key order: it inserts new keys first and
+locks known ones next. The server's clock decides the expiry of leases, since the clocks of
+machines differ.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,13 +60,13 @@ _ANSWERS = (
 
 
 class PostgresJournal(Journal):
-    """The ``Journal`` in a Postgres database, shared by processes of many machines. Thread-safe.
+    """``Journal`` in a Postgres database, shared by processes of many machines. Thread-safe.
 
-    Rows are durable as far as the server makes a commit so; ``synchronous_commit`` is on.
+    A row is as durable as the server's commit, with ``synchronous_commit`` on.
     """
 
     statements = _STATEMENTS
-    # Calls before attempts, and in the order of their keys, as everybody locks.
+    # Calls before attempts, in key order, as every other statement locks them.
     lock_run = (
         "SELECT call_key FROM calls WHERE state = 'started' AND call_key IN "
         "(SELECT call_key FROM attempts WHERE run_id = ? AND state = 'started') "
@@ -74,15 +74,15 @@ class PostgresJournal(Journal):
     )
 
     def __init__(self, dsn: str, *, now_us: Callable[[], int] | None = None) -> None:
-        """Connect to the journal, creating its tables if need be.
+        """Connect to the journal, creating its tables if they are missing.
 
         Args:
-            dsn: ``postgresql://`` URL; it may hold a password, which no message repeats.
+            dsn: ``postgresql://`` URL; messages never repeat its password.
             now_us: clock for leases; by default the server's.
 
         Raises:
-            StoreError: the URL is none, or the extra ``postgres`` is not installed.
-            StoreFormatError: the tables are of a newer version, or the database is not UTF-8.
+            StoreError: the URL is invalid, or the extra ``postgres`` is not installed.
+            StoreFormatError: the tables have a newer version, or the database is not UTF-8.
             StoreWriteError: the server cannot be reached or written.
         """
         self._database: PostgresDatabase

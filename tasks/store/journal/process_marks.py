@@ -1,4 +1,4 @@
-"""Identity of a process beyond its id, which systems use again."""
+"""Identity of a process beyond its id, which operating systems reuse."""
 
 import os
 import socket
@@ -10,14 +10,14 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMark:
-    """Identity of a process among all that ever had its number."""
+    """Unique identity of a process, also among earlier ones with its id."""
 
     pid: int
     host: str
     machine: str
-    """Boot and pid namespace, within which a pid means something; empty: not known."""
+    """Boot id and pid namespace in which the pid is valid. Empty if unknown."""
     started: str
-    """Clock ticks from boot to the process's start; empty: not known."""
+    """Start of the process in clock ticks since boot. Empty if unknown."""
 
 
 def this_process() -> ProcessMark:
@@ -26,14 +26,14 @@ def this_process() -> ProcessMark:
 
 
 def process(pid: int) -> ProcessMark:
-    """Return the mark of the process that has this number now, on this machine."""
+    """Return the mark of the process with this pid on this machine."""
     return ProcessMark(
         pid=pid, host=socket.gethostname(), machine=_machine(), started=_started(pid)
     )
 
 
 def is_dead(mark: ProcessMark) -> bool:
-    """Return whether that process is known to have ended; ``False`` when that cannot be known."""
+    """Return whether the process is known to have ended; ``False`` if that is unknown."""
     if not mark.machine or mark.machine != _machine():
         return False
     state, started = _stat(mark.pid)
@@ -41,12 +41,12 @@ def is_dead(mark: ProcessMark) -> bool:
 
 
 def is_local_process(mark: ProcessMark) -> bool:
-    """Return whether that process lives on this machine, so that its number means it."""
+    """Return whether the process lives on this machine, so that its pid is valid here."""
     return bool(mark.machine) and mark.machine == _machine() and not is_dead(mark)
 
 
 def _machine() -> str:
-    """Return boot id and pid namespace, or nothing where the system has none."""
+    """Return boot id and pid namespace; empty if the system lacks them."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"
@@ -59,10 +59,10 @@ def _started(pid: int) -> str:
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """Return (state, start) of a process, two empty texts if there is none."""
+    """Return (state, start) of a process, both empty if there is none."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return "", ""
-    fields = text.rpartition(")")[2].split()  # the name before may hold anything
+    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
     return fields[0], fields[19]

@@ -1,12 +1,12 @@
 """Cross-process rate limiter: a queue of send slots in the journal's database.
 
-One row per endpoint holds the earliest slot at which the next call may leave. A caller takes that slot
-and moves it on by the reciprocal of the rate: a token bucket that holds one token (J. Turner, "New
-Directions in Communications", 1986, "leaky bucket as a meter"), so that there is no burst and every
-window of a second holds at most as many slots as the rate, and one for its edges.
+One row per endpoint holds the next free slot. A caller takes it and advances it by the reciprocal
+of the rate. This is a token bucket of one token (J. Turner, "New Directions in Communications",
+1986, "leaky bucket as a meter"). It allows no burst: a window of one second holds at most as many
+slots as the rate, plus one at its edges.
 
-A slot that is not used, e.g. of a process that was killed, is lost. Nothing here has to outlive a power
-failure, and no call waits in the database.
+An unused slot, e.g. of a killed process, is lost. Slots need not survive a power failure, and no
+call waits in the database.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RATES_FILE = "rates.sqlite"
 MOST_AHEAD_S = 3600.0
-"""A slot further away than this was not meant: a clock was set back."""
+"""Maximum distance of a slot in seconds; a slot further away means that a clock was set back."""
 _MOST_US = round(MOST_AHEAD_S * 1e6)
 _SCHEMA: Final = Schema(
     noun="rates",
@@ -38,13 +38,13 @@ _TAKE = (
     "ELSE r.next_us END + {gap} RETURNING next_us - {gap} - {now}"
 )
 _TAKE_SQLITE = _TAKE.format(endpoint="?1", now="?2", gap="?3", most=_MOST_US)
-# The clock is read once the row is locked: time passes while others hold it.
+# Read the clock after locking the row, since time passes while others hold it.
 _NOW = "CAST(extract(epoch from clock_timestamp()) * 1e6 AS BIGINT)"
 _TAKE_POSTGRES = _TAKE.format(endpoint="%(endpoint)s", now=_NOW, gap="%(gap)s", most=_MOST_US)
 
 
 class Rates(Closing):
-    """Send slots, given to all processes in turn. Thread-safe; blocks."""
+    """Send slots shared by all processes. Thread-safe; blocks."""
 
     def __init__(
         self,
@@ -53,16 +53,16 @@ class Rates(Closing):
         *,
         now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
-        """Open the send slots of a store, creating them if need be.
+        """Open the send slots of a store, creating them if they are missing.
 
         Args:
             path: root folder of the store.
-            url: of the journal's Postgres, whose clock counts; ``None`` means a file of the store, for
-                one machine.
+            url: URL of the journal's Postgres, whose clock is used; ``None`` means a file of the
+                store, for one machine.
             now_us: clock of that machine.
 
         Raises:
-            StoreError: they cannot be opened.
+            StoreError: the slots cannot be opened.
         """
         self._now_us = now_us
         self._shared = None if url is None else _shared(url)
@@ -72,11 +72,11 @@ class Rates(Closing):
             self._database = SqliteDatabase(root / RATES_FILE, _SCHEMA)
 
     def take(self, endpoint: str, per_second: float) -> float:
-        """Take the next slot of an endpoint; return in how many seconds it is, 0 for now.
+        """Take the next slot of an endpoint; return the seconds until it, 0 for now.
 
         Args:
-            endpoint: of the calls.
-            per_second: calls per second of all processes together; all should say the same.
+            endpoint: endpoint of the calls.
+            per_second: calls per second of all processes together, which should agree on it.
 
         Raises:
             StoreError: the database cannot be used.
@@ -84,7 +84,7 @@ class Rates(Closing):
         gap = round(1e6 / per_second)
         if self._shared is not None:
             values = {"endpoint": endpoint, "gap": gap}
-            # Done twice after a dropped connection, it loses a slot, and gives none twice.
+            # A repetition after a dropped connection wastes a slot but never grants one twice.
             wait_us = self._shared.read(lambda c: c.execute(_TAKE_POSTGRES, values).fetchone()[0])
         else:
             with self._database.transaction() as connection:

@@ -1,12 +1,11 @@
 """Tables of the journal, in SQLite and in PostgreSQL.
 
-In SQLite rows are appended; only the index on ``call_key`` is written at random places, once per call.
-``previous_id`` leads from a call's latest attempt to the earlier ones. The answer of a call lies in
-``calls``; ``attempts.outcome`` holds an answer that was paid and is not, or no longer, that of the
-call: an evaluation that was given it once gets it again. In PostgreSQL a call's latest attempt and the
-one whose answer is the call's are numbers, and ``outcome`` holds every answer that was paid.
-``digest`` is over a row's values and its answer.
-``activity`` says from when to when a process worked on a run.
+In SQLite rows are appended; only the index on ``call_key`` has random writes, one per call.
+``previous_id`` links a call's latest attempt to the earlier ones. ``calls`` holds the answer of a
+call. ``attempts.outcome`` holds a paid answer that is not, or no longer, the call's; an evaluation
+that received it receives it again. In PostgreSQL a call refers to its latest and its answering
+attempt by number, and ``outcome`` holds every paid answer. ``digest`` covers a row's values and
+its answer. ``activity`` holds the times between which a process worked on a run.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
 """Journal of paid calls over any SQL database.
 
-``calls`` holds one row per ``call_key`` with its answer, ``attempts`` one row per attempt and per
-cache hit: the ledger. A hit by the evaluation that paid is the same evaluation asked again after a
-kill, so it writes no row; a hit by another one is recorded as ``cached``, at cost 0 and 0 tokens, with
-the run that paid. So a resumed run ends with the same ledger as the unbroken one.
+``calls`` holds one row per ``call_key`` with its answer. ``attempts``, the ledger, holds one row
+per attempt and per cache hit. A hit by the evaluation that paid repeats that evaluation after a
+kill, so it writes no row. A hit by another one is recorded as ``cached``, at cost 0 and 0 tokens,
+with the run that paid. A resumed run thus ends with the same ledger as an uninterrupted one.
 """
 
 from abc import abstractmethod
@@ -56,15 +56,16 @@ _ABANDON = (
     f"{LOSE} AND run_id = ?",
 )
 Loaded = Callable[[], dict[str, Call]]
-"""Fetches calls by their keys, once their statements are sent."""
+"""Function that fetches calls by key after their statements are sent."""
 
 
 class Journal(Closing):
-    """Journal over a database, whatever its dialect."""
+    """Journal over a database of either dialect."""
 
     statements: ClassVar[CallStatements]
     lock_run: ClassVar[str | None] = None
-    """Statement that locks the calls of a run which are in flight; ``None`` means all is locked.
+    """Statement that locks a run's calls in flight; ``None`` if transactions lock the whole
+    database.
     """
 
     def __init__(self, database: "SqliteDatabase | PostgresDatabase") -> None:
@@ -74,12 +75,12 @@ class Journal(Closing):
         """Claim calls, in order, in one durable transaction.
 
         An answered key is a hit, unless its answer ended before ``fresh_since_us`` and this
-        evaluation was never given it; a key under a live lease is busy, its own owner's included;
-        a key whose lease has expired is granted again and its old attempt counted as lost.
+        evaluation never received it. A key under a live lease is busy, even for its owner. A key
+        with an expired lease is granted again, and its old attempt counts as lost.
 
         Raises:
-            StoreWriteError: nothing was claimed, or that is unknown because a connection dropped at
-                the commit; then these claims end with their leases.
+            StoreWriteError: nothing was claimed, or a connection dropped at the commit; then
+                unknown claims end with their leases.
         """
         if not intents:
             return []
@@ -97,10 +98,10 @@ class Journal(Closing):
         return self._database.write(lock, change)
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Record how attempts ended, in one durable transaction.
+        """Record the ends of attempts in one durable transaction.
 
-        The first ``done`` of a key wins until it is found too old. ``error_type`` and the text
-        kept of a failed attempt come from its outcome. Settling an attempt again changes nothing.
+        The first ``done`` of a key wins until it is too old. ``error_type`` and ``error`` of a
+        failed attempt come from its outcome. Settling an attempt again changes nothing.
 
         Raises:
             ValueError: an attempt was never granted; nothing is recorded.
@@ -127,15 +128,15 @@ class Journal(Closing):
 
     @abstractmethod
     def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
-        """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
+        """Return the stored ``done`` outcomes of these keys without claiming or writing.
 
-        However old: they say when they ended and which run paid.
+        Answers of any age are included; each holds its time and the run that paid.
         """
 
     def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:
-        """Return the account of a run; with ``before_generation`` only of earlier generations.
+        """Return the totals of a run, optionally only of generations before ``before_generation``.
 
-        ``active_s`` is that of the whole run.
+        ``active_s`` always covers the whole run.
         """
         earlier = "" if before_generation is None else " AND generation < ?"
         values = (run_id,) if before_generation is None else (run_id, before_generation)
@@ -147,13 +148,14 @@ class Journal(Closing):
         return self._database.read(read)
 
     def abandon(self, run_id: str) -> list[LostCall]:
-        """Release the claims of a run whose process is known to be dead; return them by age.
+        """Release the claims of a run whose process is known to be dead; return the calls by age.
 
-        Their attempts are ``failed`` with error type ``lost`` from then on, and what they may
-        have cost is in ``maybe_usd``.
+        Their attempts become ``failed`` with error type ``lost``; ``maybe_usd`` holds their
+        worst-case cost.
 
         Raises:
-            StoreDamagedError: a row of the run is not as it was written; nothing was released.
+            StoreDamagedError: a row of the run has changed since its writing; nothing was
+                released.
             StoreWriteError: nothing was released, or that is unknown.
         """
 
@@ -176,10 +178,10 @@ class Journal(Closing):
     def attempts(
         self, run_id: str, *, generation: int | None, all_generations: bool = False
     ) -> list[Row]:
-        """Return the ledger rows of one generation (``None``: those outside any), by key.
+        """Return the ledger rows of one generation, by key; ``None`` selects those outside any.
 
         Raises:
-            StoreDamagedError: a row is not as it was written.
+            StoreDamagedError: a row has changed since its writing.
         """
         where = (
             "run_id = ?" if all_generations else "run_id = ? AND generation IS NOT DISTINCT FROM ?"
@@ -194,7 +196,10 @@ class Journal(Closing):
         return [dict(zip(LEDGER, row, strict=True)) for row in self._database.read(read)]
 
     def service_days(self) -> dict[str, tuple[int, int]]:
-        """Return run → attempts in all and with no end yet, in order; a run is a service's answers of a day."""
+        """Return the attempts of a service's runs, one run per day.
+
+        The mapping is run → (attempts, attempts without an end).
+        """
         sql = (
             "SELECT run_id, count(*), sum(CASE WHEN state = 'started' THEN 1 ELSE 0 END) "
             "FROM attempts WHERE run_id LIKE ? GROUP BY run_id ORDER BY run_id"
@@ -217,15 +222,15 @@ class Journal(Closing):
 
     @abstractmethod
     def _clock(self, connection: Any) -> Callable[[], int]:
-        """Return how to learn the time, in microseconds."""
+        """Return a function that reads the clock, in microseconds."""
 
     @abstractmethod
     def _damaged(self, connection: Any, where: str, values: Sequence[Any]) -> list[str]:
-        """Return the names of attempts that are not as they were written."""
+        """Return the names of attempts that have changed since their writing."""
 
     @abstractmethod
     def _load_claimed(self, connection: Any, intents: Sequence[CallIntent]) -> Loaded:
-        """Lock the calls of these intents, new ones included; read the answers they may have."""
+        """Lock the calls of these intents, creating missing ones; read their usable answers."""
 
     @abstractmethod
     def _load_settled(self, connection: Any, settlements: Sequence[Settlement]) -> Loaded:
@@ -236,6 +241,6 @@ class Journal(Closing):
 
 
 def _note_activity(connection: Connection, workers: Iterable[tuple[str, str]], now: int) -> None:
-    """Remember until when each (run, owner) was at work, in a transaction made anyway."""
+    """Record until when each (run, owner) has worked, within an existing transaction."""
     for run_id, owner in sorted(workers):
         connection.execute(_SEEN, (run_id, owner, now, now))

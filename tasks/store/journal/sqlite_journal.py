@@ -32,7 +32,7 @@ _ROW = ", ".join(ROW_COLUMNS)
 _CALL = (
     "SELECT state, owner, lease_us, latest_id, answer_id, outcome FROM calls WHERE call_key = ?"
 )
-# Look-ups by key: joined, they take SQLite three times as long.
+# Separate look-ups by key, since SQLite takes three times as long for a join.
 _PAYER = f"SELECT {_ROW} FROM attempts WHERE id = ?"  # noqa: S608 - constants
 _NUMBER = "SELECT attempt FROM attempts WHERE id = ?"
 _ATTEMPT = (
@@ -54,7 +54,7 @@ WHERE l.call_key IS NOT c.call_key OR c.state NOT IN ('started', 'done', 'failed
   OR (answer_id IS NOT NULL AND (a.call_key IS NOT c.call_key OR a.state <> 'done'))
 UNION ALL SELECT CAST('activity of run ' || run_id AS BLOB) FROM activity WHERE seen_us < started_us
 """
-"""Calls whose attempts are others' or none, and times that cannot be."""
+"""Calls with a foreign or missing attempt, and impossible times."""
 _GIVEN = (
     "SELECT attempt FROM attempts WHERE state = 'cached' AND call_key = ? AND run_id = ? "
     "AND eval_id = ? AND purpose = ?"
@@ -84,8 +84,8 @@ def open_journal(path: Path | str, url: str | None = None) -> Journal:
 
     Args:
         path: root folder of the store.
-        url: ``postgresql://`` URL of a journal that several machines share; ``None``: the journal
-            is a file of the store.
+        url: ``postgresql://`` URL of a journal that several machines share; ``None`` means a file
+            of the store.
 
     Raises:
         StoreError: it cannot be opened; the message holds no password.
@@ -98,20 +98,20 @@ def open_journal(path: Path | str, url: str | None = None) -> Journal:
 
 
 class SqliteJournal(Journal):
-    """The ``Journal`` on a local disk, shared by processes of one machine. Thread-safe."""
+    """``Journal`` on a local disk, shared by processes of one machine. Thread-safe."""
 
     statements = _STATEMENTS
 
     def __init__(self, path: Path | str, *, now_us: Callable[[], int] = wall_clock_us) -> None:
-        """Open the journal of the store whose root folder is ``path``, creating both.
+        """Open the journal of a store, creating both if they are missing.
 
         Args:
             path: root folder of the store.
             now_us: clock for leases.
 
         Raises:
-            StoreFormatError: the folder is no store, or of a newer version.
-            StoreDamagedError: the file is no journal.
+            StoreFormatError: the folder is not a store, or has a newer version.
+            StoreDamagedError: the file is not a journal.
             StoreWriteError: it cannot be created or written.
         """
         root = store_root(path)
@@ -135,7 +135,7 @@ class SqliteJournal(Journal):
         return super().claim(intents, owner)
 
     def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
-        """Return the stored ``done`` outcomes among these keys; see ``Journal.answers``."""
+        """Return the stored ``done`` outcomes of these keys; see ``Journal.answers``."""
         with self._database.reading() as connection:
             calls = [_call(connection, key) for key in call_keys]
         return {call.key: call.answers[call.answer] for call in calls if call.answer is not None}
@@ -174,7 +174,7 @@ class SqliteJournal(Journal):
             state, owner, _, attempt_id, answer_id, _ = row
             call = calls.setdefault(key, Call(key=key, state=state, owner=owner))
             call.answer = None if answer_id is None else _number(connection, answer_id)
-            # From the latest attempt back; nearly always that is the one.
+            # Walk back from the latest attempt, which nearly always is the settled one.
             while attempt_id is not None and settlement.attempt not in call.attempts:
                 attempt: Any = connection.execute(_ATTEMPT, (attempt_id,)).fetchone()
                 previous_id, attempt_state, error_type, *values = attempt
@@ -187,7 +187,7 @@ class SqliteJournal(Journal):
 
 
 def _call(connection: apsw.Connection, key: str) -> Call:
-    """Return a call with its answer; a new one if it was never claimed."""
+    """Return a call with its answer, or a new call if it was never claimed."""
     row: Any = connection.execute(_CALL, (key,)).fetchone()
     if row is None:
         return Call(key=key)
@@ -215,7 +215,7 @@ def _number(connection: apsw.Connection, attempt_id: int) -> int:
 def damaged_attempts(
     connection: apsw.Connection, where: str = "TRUE", values: Sequence[Any] = ()
 ) -> list[str]:
-    """Return the names of attempts that are not as they were written."""
+    """Return the names of attempts that have changed since their writing."""
     damaged = []
     ids = connection.execute(f"SELECT id FROM attempts WHERE {where}", tuple(values)).fetchall()  # noqa: S608 - constants
     attempts: Any
@@ -235,7 +235,7 @@ def damaged_attempts(
 
 
 def journal_damage(path: Path) -> str | None:
-    """Return what is wrong with a journal's file, ``None`` if nothing is."""
+    """Return what is wrong with a journal's file; ``None`` if it is intact."""
     problem = integrity_problem(path)
     if problem is not None:
         return problem

@@ -1,7 +1,7 @@
-"""Files of a policy's checkpoints, and the lock of the process that serves it.
+"""Files of a policy's checkpoints, and the lock of the serving process.
 
-``STORE/policy/versions`` holds the latest versions, ``STORE/policy/saved`` what was saved under a name. Each file
-appears whole or not at all.
+``STORE/policy/versions`` holds the latest versions, ``STORE/policy/saved`` named checkpoints. Each
+file appears whole or not at all.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ class CheckpointFiles:
             make_folder(self._saved)
 
     def write_version(self, version: int, data: bytes) -> None:
-        """Write the checkpoint of a version durably, and remove those of versions long past."""
+        """Write a version's checkpoint durably and remove all but the latest ``N_KEPT``."""
         _write(self._version(version), data)
         for path in sorted(self._versions.glob(f"*{SUFFIX}"))[:-N_KEPT]:
             path.unlink(missing_ok=True)
@@ -39,37 +39,37 @@ class CheckpointFiles:
         """Return the checkpoint of a version.
 
         Raises:
-            PolicyCheckpointError: it is not there.
+            PolicyCheckpointError: there is none.
         """
         return _read(self._version(version))
 
     def save(self, name: str, data: bytes) -> None:
-        """Write a checkpoint durably under a name, in place of the one that had it.
+        """Write a checkpoint durably under a name, replacing an earlier one.
 
         Raises:
-            PolicyRequestError: the name is no plain word.
+            PolicyRequestError: the name is not a plain word.
         """
         _write(self._named(name), data)
 
     def load(self, name: str) -> bytes:
-        """Return the checkpoint of a name.
+        """Return a named checkpoint.
 
         Raises:
-            PolicyRequestError: the name is no plain word.
-            PolicyCheckpointError: no checkpoint has it.
+            PolicyRequestError: the name is not a plain word.
+            PolicyCheckpointError: there is no checkpoint of that name.
         """
         return _read(self._named(name))
 
     def names(self) -> list[str]:
-        """Return the names of saved checkpoints, in order."""
+        """Return the names of saved checkpoints, sorted."""
         return sorted(path.name.removesuffix(SUFFIX) for path in self._saved.glob(f"*{SUFFIX}"))
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the lock under which one process serves the policy.
+        """Hold the lock that allows one process to serve the policy.
 
         Raises:
-            PolicyBusyError: another process serves it.
+            PolicyBusyError: another process holds it.
         """
         with locked(self.folder / "serving.lock", should_wait=False) as is_alone:
             if not is_alone:

@@ -1,8 +1,8 @@
 """Store of a policy's experiences and versions.
 
-Every write is one transaction, durable before it is acknowledged. ``policy_experiences`` holds decisions with what
-came of them, each once and never changed; ``policy_versions`` each version of the policy, with the update or the load
-that made it; ``policy_exports`` the ranges that went to parquet, each written down before its files.
+Every write is one durable transaction. ``policy_experiences`` holds each decision with its outcome
+once, unchanged. ``policy_versions`` holds each version of the policy with the update or load that
+made it. ``policy_exports`` holds the ranges exported to parquet; a range precedes its files.
 """
 
 import base64
@@ -32,22 +32,22 @@ class PolicyExperience:
     decision: PolicyDecision
     outcome: StepOutcome
     decided_us: int
-    """When it was decided, in microseconds of the epoch."""
+    """Time of the decision, in microseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyVersionRecord:
-    """A version of the policy, and what made it."""
+    """Version of the policy and its origin."""
 
     version: int
     kind: VersionKind
     checkpoint: str | None
-    """Name of the checkpoint that was loaded; ``None`` if none was."""
+    """Name of the loaded checkpoint; ``None`` if none was loaded."""
     sha256: str
-    """Of its own checkpoint's file."""
+    """SHA-256 of the version's checkpoint file."""
     n_steps: int
     statistics: Mapping[str, Json]
-    """Diagnostics of the update; empty where it was no update."""
+    """Diagnostics of the update. Empty if there was no update."""
     created_us: int
 
 
@@ -92,7 +92,7 @@ class ExperienceStore(SharedStore):
     file, schema = POLICY_FILE, POLICY
 
     def add(self, experience: PolicyExperience) -> None:
-        """Store an experience durably; one whose decision is stored already is left as it is."""
+        """Store an experience durably unless its decision already has one."""
         with self.database.transaction() as connection:
             connection.execute(_ADD, _values(experience, self.now_us()))
 
@@ -103,7 +103,7 @@ class ExperienceStore(SharedStore):
         return None if row is None else _experience(row)
 
     def of_version(self, version: int) -> list[PolicyExperience]:
-        """Return what was decided by a version of the policy, in the order of arrival."""
+        """Return the experiences of a policy version, in order of arrival."""
         with self.database.reading() as connection:
             rows = connection.execute(
                 f"{_READ} WHERE version = ? ORDER BY seq", (version,)
@@ -111,31 +111,31 @@ class ExperienceStore(SharedStore):
         return [_experience(row) for row in rows]
 
     def count(self) -> int:
-        """Return how many experiences are stored."""
+        """Return the number of stored experiences."""
         with self.database.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM policy_experiences").fetchone()[0])
 
     def record_version(self, record: PolicyVersionRecord) -> None:
-        """Write down durably that a version serves from now on.
+        """Record durably that a version serves from now on.
 
         Raises:
-            StoreWriteError: it is written down already, or cannot be.
+            StoreWriteError: the version exists already, or cannot be written.
         """
         with self.database.transaction() as connection:
             VERSIONS.add(connection, record)
 
     def latest_version(self) -> PolicyVersionRecord | None:
-        """Return the version that serves; ``None`` if there is none yet."""
+        """Return the serving version; ``None`` if there is none yet."""
         with self.database.reading() as connection:
             return VERSIONS.first(connection, "ORDER BY version DESC")
 
     def versions(self) -> list[PolicyVersionRecord]:
-        """Return all versions, the first one first."""
+        """Return all versions, oldest first."""
         return self.find(VERSIONS, "ORDER BY version")
 
 
 def has_policy(path: Path | str) -> bool:
-    """Return whether a store has a policy already, or shares one."""
+    """Return whether a store has a policy or shares a database."""
     return has_shared(path, POLICY_FILE)
 
 
