@@ -1,7 +1,7 @@
-"""Final test: the winner re-estimated on cells that no one chose by.
+"""Final test: re-estimation of the winner on cells that did not influence its choice.
 
-Winner, user's defaults and champion get the same cells: held-out cases, which the search never saw,
-and the search cases once more.
+The winner, the user's defaults and the champion get the same cells: held-out cases, which the
+search never saw, and another repeat of the search cases.
 """
 
 from collections import Counter
@@ -18,13 +18,13 @@ def finalists(
 ) -> list[Assignment]:
     """Return the candidates of the final test, the winner first, and their cells.
 
-    Empty when nothing can be recommended, or when the budget leaves no call for it.
+    The list is empty if no candidate can be recommended or the budget leaves no call.
 
     Args:
-        study: of the run.
-        state: at the end of the search.
-        held_out: ids of the cases that the search never saw.
-        champion: the candidate in production; ``None`` if there is none.
+        study: Study of the run.
+        state: State at the end of the search.
+        held_out: Case ids that the search never saw.
+        champion: Candidate in production; ``None`` if there is none.
     """
     recommendation = study.recommend(state)
     n_holdout, n_fresh = study.schedule.final_quota()
@@ -36,7 +36,7 @@ def finalists(
         if other is not None:
             subjects.setdefault(other.candidate_id, other)
     cases = sorted(held_out, key=lambda case_id: sha256_hex(f"final:{case_id}"))
-    # The first repeat number that the search never asks.
+    # First repeat number that the search never uses.
     repeat = study.schedule.repeats + study.schedule.n_again
     cells: list[tuple[str, int, Role]] = [
         *((cases[i % len(cases)], i // len(cases), "holdout") for i in range(n_holdout)),
@@ -56,11 +56,11 @@ def finalists(
 
 
 def describe_shortage(schedule: Schedule, trials: Sequence[Trial]) -> str:
-    """Return what a final test lacks, in words without a full stop; empty if it is whole.
+    """Return what the final test lacks, in words without a full stop, or "" if it is complete.
 
     Args:
-        schedule: of the run.
-        trials: of the final test; empty: there was none.
+        schedule: Schedule of the run.
+        trials: Trials of the final test; empty if there was none.
     """
     if not trials:
         return schedule.final_shortage() or ""
@@ -81,19 +81,19 @@ def describe_shortage(schedule: Schedule, trials: Sequence[Trial]) -> str:
 def final_status(
     study: Study, state: StudyState, trials: Sequence[Trial], *, shortage: str, n_calls: int
 ) -> StopReason:
-    """Return how a run ends, its final test considered.
+    """Return the final status of a run and its reason, including the final test.
 
     Args:
-        study: of the run.
-        state: at the end of the search.
-        trials: of the final test; empty: there was none.
-        shortage: what it lacks, in words; empty: nothing.
-        n_calls: calls that count against the limits.
+        study: Study of the run.
+        state: State at the end of the search.
+        trials: Trials of the final test; empty if there was none.
+        shortage: What the final test lacks, in words; empty if it is complete.
+        n_calls: Calls that count against the limits.
     """
     ended = study.stop_reason(state)
     assert ended is not None  # noqa: S101 - the search has ended
     reached = limit_reached(trials) or ("" if trials else shortage)
-    if reached:  # a limit that raising would mend: the final test is not whole
+    if reached:  # the final test is incomplete, and a higher limit completes it
         return "budget", reached
     status, why = ended
     is_planned_end = status == "done" and study.has_run_all_generations(state)

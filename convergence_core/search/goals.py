@@ -1,16 +1,16 @@
 """Goals besides a high mean reward: hard constraints, a Pareto front.
 
-**Constraints.** A cell that breaks a metric's ``min`` or ``max`` is worth reward 0, but a candidate
-that breaks it in one cell of three may still have the highest mean. So a candidate counts as
-feasible when at most ``tolerance`` of its cells break a constraint (1), and a surrogate of its own
-gives the probability of that. Draws follow constrained Thompson sampling (Eriksson & Poloczek 2021,
-SCBO, §3.2): reward and share are drawn together; among candidates whose drawn share is feasible the
-highest drawn reward wins; where none is, the smallest drawn violation (2).
+**Constraints.** A cell that violates a metric's ``min`` or ``max`` gets reward 0, but a candidate
+that violates it in one cell of three may still have the highest mean. So a candidate counts as
+feasible if at most ``tolerance`` of its cells violate a constraint (1). A separate surrogate
+estimates the probability of that. Draws follow constrained Thompson sampling (Eriksson & Poloczek
+2021, SCBO, §3.2): reward and share are drawn together. The highest drawn reward wins among
+candidates whose drawn share is feasible; if there are none, the smallest drawn violation wins (2).
 
-**Pareto runs.** Each metric has its surrogate. For every slot of a generation a direction is drawn
-uniformly, and the candidate whose joint draw reaches furthest along it gets the slot (Paria,
-Kandasamy & Póczos 2020, Alg. 1, with the scalarization of Golovin & Zhang 2020). Metrics are drawn
-independently of each other.
+**Pareto runs.** Each metric has a surrogate. Each slot of a generation draws a direction uniformly
+and goes to the candidate whose joint draw reaches furthest along it (Paria, Kandasamy & Póczos
+2020, Alg. 1, with the scalarization of Golovin & Zhang 2020). The draws of different metrics are
+independent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
     from convergence_core.config import Configuration
 
 TOLERANCE = 0.1
-"""Share of a candidate's cells that may break a hard constraint."""
+"""Maximum share of a candidate's cells that may violate a hard constraint."""
 MEMORY_KEY = "goals"
-"""Of the hyper-parameters of these surrogates in a sampler's memory."""
+"""Key of these surrogates' hyper-parameters in a sampler's memory."""
 N_STEPS = 8
-"""Iterations of their optimizer after each generation but the first."""
+"""Optimizer iterations per surrogate after each generation except the first."""
 UCB_SDS = 2.0
-"""Standard deviations above its mean at which a new candidate is screened (upper confidence bound)."""
+"""Standard deviations above the mean in a new candidate's upper confidence bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goals:
-    """Settings; made by ``Goals.of`` where a configuration asks for any."""
+    """Goals of a run besides the mean reward."""
 
     measures: Measures
     tolerance: float = TOLERANCE
-    """See ``TOLERANCE``; in [0, 1)."""
+    """Maximum share of cells that may violate a constraint, in [0, 1)."""
 
     @classmethod
     def of(cls, configuration: "Configuration") -> "Goals | None":
-        """Return the goals of a configuration; ``None`` if the mean reward is all that counts."""
+        """Return the goals of a configuration; ``None`` if only the mean reward counts."""
         evaluation = configuration.evaluation
         rewards = RewardModel(evaluation.metrics)
         is_pareto = evaluation.objective == "pareto"
@@ -69,12 +69,12 @@ class Goals:
 
     @property
     def is_pareto(self) -> bool:
-        """Whether the front is sought rather than the highest mean reward."""
+        """Whether the run seeks a front rather than the highest mean reward."""
         return bool(self.measures.metrics)
 
     @property
     def _quantities(self) -> list[str]:
-        """Tallies that have a surrogate."""
+        """Names of the quantities that have a surrogate."""
         kept = [KEPT] if self.measures.constraints else []
         return kept + [METRIC + metric for metric in self.measures.metrics]
 
@@ -86,16 +86,15 @@ class Goals:
         memory: Mapping[str, Json] | None = None,
         start_steps: int = 0,
     ) -> "FittedGoals":
-        """Learn the surrogates that the tallies of an archive allow.
+        """Fit the surrogates that an archive has evidence for.
 
-        While no cell has broken a constraint there is nothing to learn of them, and every
-        candidate counts as feasible.
+        Until a cell violates a constraint, every candidate counts as feasible.
 
         Args:
-            archive: told with ``measures``.
-            space: of the candidates, or its encoding.
-            memory: of a ``SearchState``, with the hyper-parameters to begin at.
-            start_steps: iterations of the optimizer from there.
+            archive: Evidence tallied with ``measures``.
+            space: Search space of the candidates, or its encoding.
+            memory: Memory of a ``SearchState`` with initial hyper-parameters.
+            start_steps: Optimizer iterations from these.
         """
         encoding = space if isinstance(space, Encoding) else Encoding.of(space)
         kept = (memory or {}).get(MEMORY_KEY)
@@ -124,48 +123,48 @@ class FittedGoals:
     goals: Goals
     encoding: Encoding
     fitted: Mapping[str, FittedMeans]
-    """By quantity; without those that no cell measured."""
+    """Quantity → surrogate; quantities without a measurement are absent."""
 
     @property
     def memory(self) -> dict[str, Json]:
-        """Hyper-parameters, for the next fit to begin at."""
+        """Hyper-parameters, the starting point of the next fit."""
         return {name: list(map(float, f.process.log_params)) for name, f in self.fitted.items()}
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """Metrics that the front is made of; empty without a front to seek or any evidence."""
+        """Metrics of the front; empty if the run seeks no front or a metric has no evidence."""
         metrics = self.goals.measures.metrics
         return metrics if all(METRIC + metric in self.fitted for metric in metrics) else ()
 
     @property
     def is_constrained(self) -> bool:
-        """Whether some cell broke a constraint, so that feasibility is uncertain."""
+        """Whether a cell has violated a constraint, so that feasibility is uncertain."""
         return KEPT in self.fitted
 
     def probability_feasible(self, ids: Sequence[str], points: Points) -> np.ndarray:
-        """Return each candidate's posterior probability of being feasible, (n,)."""
+        """Return each candidate's posterior probability of feasibility, (n,)."""
         if not self.is_constrained:
             return np.ones(len(ids))
         mean, sd = self.fitted[KEPT].posterior_at(ids, points).marginals
         return np.asarray(ndtr((mean - self._threshold) / sd), np.float64)
 
     def feasible(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """Return ``probability_feasible`` of candidates, (n,)."""
+        """Return ``probability_feasible`` of these candidates, (n,)."""
         ids = [candidate.candidate_id for candidate in candidates]
         return self.probability_feasible(
             ids, self.encoding.encode([candidate.params for candidate in candidates])
         )
 
     def ranking(self, mean: np.ndarray, ids: Sequence[str], points: Points) -> np.ndarray:
-        """Return candidates in the order in which they are worth breeding from, (n,).
+        """Return the candidates' indices in order of preference as parents, (n,).
 
-        The probably feasible first, then the others by that probability; within the first by
-        mean reward, or by front and room on it.
+        Probably feasible candidates come first, by mean reward, or by front and crowding on it.
+        The others follow by decreasing probability of feasibility.
 
         Args:
-            mean: of their rewards, in any monotone scale, (n,).
-            ids: of the candidates.
-            points: of the candidates.
+            mean: Mean rewards on any monotone scale, (n,).
+            ids: Candidate ids.
+            points: Encoded candidates.
         """
         rank = _ranks(self.means(ids, points)) if self.objectives else -mean
         probability = self.probability_feasible(ids, points)
@@ -179,13 +178,13 @@ class FittedGoals:
         ids: Sequence[str],
         points: Points,
     ) -> np.ndarray:
-        """Return candidates in the order of their upper confidence bounds, (n,).
+        """Return the candidates' indices by decreasing upper confidence bound, (n,).
 
         Args:
-            mean: of their warped rewards, (n,).
-            sd: of the same, (n,).
-            ids: of the candidates.
-            points: of the candidates.
+            mean: Means of the warped rewards, (n,).
+            sd: Standard deviations of the warped rewards, (n,).
+            ids: Candidate ids.
+            points: Encoded candidates.
         """
         if self.objectives:
             rank = _ranks(self._upper_bounds(ids, points))
@@ -204,13 +203,13 @@ class FittedGoals:
         points: Points,
         rng: np.random.Generator,
     ) -> np.ndarray:
-        """Return the values of draws by all goals; the highest of a row wins.
+        """Return the values of joint draws under all goals; the highest of a row wins.
 
         Args:
-            rewards: joint draws of warped rewards, (n_draws, n).
-            ids: of the n candidates.
-            points: of the candidates.
-            rng: for the draws of the other surrogates.
+            rewards: Joint draws of warped rewards, (n_draws, n).
+            ids: Ids of the n candidates.
+            points: Encoded candidates.
+            rng: Generator for the draws of the other surrogates.
         """
         values = rewards
         if self.objectives:
@@ -224,9 +223,9 @@ class FittedGoals:
     def violations(
         self, n: int, ids: Sequence[str], points: Points, rng: np.random.Generator
     ) -> np.ndarray | None:
-        """Return by how much n joint draws miss being feasible, in warped units, (n, n_candidates).
+        """Return the violations of n joint draws in warped units, (n, n_candidates).
 
-        At most 0 where feasible; ``None`` means no cell broke a constraint.
+        A violation of at most 0 is feasible. ``None`` if no cell violated a constraint.
         """
         if not self.is_constrained:
             return None
@@ -240,13 +239,13 @@ class FittedGoals:
     def intervals(
         self, ids: Sequence[str], points: Points, level: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of credible intervals of the objectives, (n, n_objectives) each."""
+        """Return the ends of the objectives' credible intervals, (n, n_objectives) each."""
         ends = [posterior.interval(level) for posterior in self._posteriors(ids, points)]
         return np.stack([low for low, _ in ends], 1), np.stack([high for _, high in ends], 1)
 
     @property
     def _threshold(self) -> float:
-        """Least warped share of cells that a feasible candidate keeps."""
+        """Minimum share of satisfied cells of a feasible candidate, warped."""
         least = np.array([1.0 - self.goals.tolerance])  # (eq. 1)
         return float(self.fitted[KEPT].warp.forward(least)[0])
 
@@ -263,19 +262,20 @@ class FittedGoals:
     def _scalarized(
         self, n: int, ids: Sequence[str], points: Points, rng: np.random.Generator
     ) -> np.ndarray:
-        """Return n scalarized joint draws, each along a direction of its own, (n, n_candidates)."""
+        """Return n scalarized joint draws, each along its random direction, (n, n_candidates)."""
         posteriors = self._posteriors(ids, points)
         drawn = np.stack([posterior.draws(rng, n) for posterior in posteriors], axis=2)
         directions = np.abs(rng.standard_normal((n, drawn.shape[2])))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        # Each draw by its own front: that of the means shrinks to a point while noise hides a metric.
+        # Each draw uses its front: the front of the means shrinks to a point while noise hides a
+        # metric.
         return np.stack(
             [scalarize(on_front(row), d) for row, d in zip(drawn, directions, strict=True)]
         )
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Return each row's number in ``best_first``, (n,)."""
+    """Return each row's rank in ``best_first``, (n,)."""
     rank = np.empty(len(values))
     rank[best_first(values)] = np.arange(len(values))
     return rank

@@ -1,9 +1,8 @@
-"""Contract of learners: advice for a sampler, and what outcomes teach about it.
+"""Contract of learners, which advise a sampler and learn from the outcomes.
 
 RLP (an LLM's hypotheses, rewarded by information gain) and SAO (synthetic preference data) are
-learners. A run holds a list of them and takes each through a generation in the same order: ``think``
-before it is planned, ``advise`` as it is planned, ``learn`` from its trials, ``commit`` once the
-store has made it durable.
+learners. Each generation calls a run's learners in order: ``think`` before planning, ``advise``
+while planning, ``learn`` from the trials, ``commit`` after the store has saved the result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,18 +18,18 @@ from convergence_core.search.study_state import StudyState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerStep:
-    """What a generation taught a learner; saved with the generation."""
+    """Result of learning from a generation, saved with the generation."""
 
     learned: Json
-    """State after it, for ``StudyState.learned``."""
+    """New state for ``StudyState.learned``."""
     tables: Mapping[str, Sequence[Row]]
     """Table → rows of the generation."""
     summary: str | None = None
-    """What it did, on one line without secrets; ``None`` means nothing worth a line."""
+    """One-line report of the step without secrets; ``None`` if there is nothing to report."""
 
 
 class Learner(Protocol):
-    """One learner of an open run."""
+    """Learner of an open run."""
 
     @property
     def name(self) -> str:
@@ -38,44 +37,44 @@ class Learner(Protocol):
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why it does nothing in this run, in words; ``None`` if it works."""
+        """Why the learner is disabled in this run; ``None`` if it is enabled."""
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
-        """Text parameter → texts that join the search space; empty for most learners."""
+        """Prompt parameter → prompts that join the search space; empty for most learners."""
 
     def is_due(self, state: StudyState) -> bool:
-        """Whether it has something to do before the next generation."""
+        """Return whether the learner has work before the next generation."""
 
     def think(self, study: Study, state: StudyState, advice: Advice) -> int:
-        """Do its work before the next generation; durable when this returns.
+        """Work before the next generation; the result is durable on return.
 
         Args:
-            study: of the run.
-            state: before the generation.
-            advice: of the learners before it.
+            study: Study of the run.
+            state: State before the generation.
+            advice: Advice of the preceding learners.
 
         Returns:
-            How many thoughts, or pairs, or whatever else it makes have come of it.
+            Number of results, for example thoughts or pairs.
         """
 
     def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
-        """Return the advice of the learners before it, and its own."""
+        """Return the advice of the preceding learners, extended by this one's."""
 
     def learn(
         self, study: Study, state: StudyState, planned: PlannedGeneration, trials: Sequence[Trial]
     ) -> LearnerStep:
-        """Return what a generation taught; nothing is kept before ``commit``.
+        """Return the result of learning from a generation; ``commit`` makes it the state.
 
         Args:
-            study: of the run.
-            state: before the generation.
-            planned: the generation as it was planned.
-            trials: all of it.
+            study: Study of the run.
+            state: State before the generation.
+            planned: The planned generation.
+            trials: All trials of the generation.
         """
 
     def commit(self) -> None:
-        """Keep what ``learn`` returned last: the store has made it durable."""
+        """Adopt the last result of ``learn``, which the store has saved."""
 
     def close(self) -> None:
-        """Free what it holds; safe to call twice."""
+        """Release resources; a second call has no effect."""

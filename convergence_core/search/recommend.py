@@ -2,9 +2,9 @@
 
 The recommended candidate has the highest cautious posterior estimate, never the highest
 observation: the model shrinks a lucky candidate with few cells towards similar ones. If the length
-of prompts has a price (``LengthPrice``), it is subtracted. A candidate that probably breaks hard
-constraints is recommended only if all candidates do. The winner's search estimate stays biased
-upward by selection; ``mean_interval`` and ``paired_difference`` are for cells evaluated after it.
+of prompts has a price (``LengthPrice``), the estimate is reduced by it. A candidate that probably
+violates hard constraints is recommended only if all candidates do. Selection biases the winner's
+search estimate upward; ``mean_interval`` and ``paired_difference`` are for cells evaluated later.
 """
 
 import math
@@ -34,12 +34,12 @@ CAUTIOUS_LEVEL = 0.6827
 Among hundreds of candidates with few cells, the highest mean is often an error of the model. On
 measured tasks this lowers the regret if cases decide and changes nothing otherwise."""
 N_CONTENDERS = 200
-"""Number of leading candidates that these draws compare."""
+"""Number of leading candidates compared by these draws."""
 ALIKE = 1e-9
-"""Difference of rewards that is rounding."""
+"""Reward difference that counts as rounding."""
 
 Claims: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Means and both ends of their intervals, (n,) each."""
+"""Means and the lower and upper ends of their intervals, (n,) each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +56,18 @@ class Recommendation:
     delta: float
     """Reward difference that counts as small."""
     probability_within: float
-    """Posterior probability that no evaluated candidate lies more than ``delta`` above this one,
-    after the price of prompt length. If this one is probably feasible, only feasible ones count.
+    """Posterior probability that no evaluated candidate is more than ``delta`` better than this
+    one, after the price of prompt length. If this one is probably feasible, only feasible ones
+    count.
     """
     ranking: tuple[Ranked, ...]
-    """All candidates with a reward: the defaults if they have the reward of the next one on each of its
-    cases, and no candidate has more on another; then the probably feasible by cautious estimate, of equal ones the oldest first, those last whose
-    rewards the surrogate had no row for or whose answers metrics mostly could not measure, followed by the others by decreasing probability of being
-    feasible."""
+    """All candidates with a reward, the probably feasible first, by decreasing cautious estimate;
+    ties go to the oldest. Last among them come candidates outside the surrogate's evidence and
+    those whose rewards are mostly missing because a metric failed. The other candidates follow by
+    decreasing probability of feasibility. The defaults replace the leader if they have its reward
+    on each of its cases and no candidate beats them on another case."""
     lead: "Lead | None" = None
-    """Lead over the requested rival; ``None`` without a rival or without its reward."""
+    """Lead over the requested rival; ``None`` without a rival or if the rival has no reward."""
 
     @property
     def is_feasible(self) -> bool:
@@ -74,7 +76,7 @@ class Recommendation:
 
     @property
     def passed_over(self) -> Ranked | None:
-        """Return the infeasible candidate with the highest mean above this one, or ``None``."""
+        """Infeasible candidate with the highest mean above this one's, or ``None``."""
         if not self.is_feasible:
             return None
         higher = (r for r in self.ranking if not r.is_feasible and r.mean > self.mean)
@@ -83,12 +85,12 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """Lead of the recommended candidate over another one, after the price of prompt length."""
+    """Lead of the recommended candidate over a rival, after the price of prompt length."""
 
     mean: float
-    """Posterior mean of the difference; 0 for itself."""
+    """Posterior mean of the difference; 0 if the rival is the recommended candidate."""
     probability: float
-    """Posterior probability of a higher mean reward; 0 for itself."""
+    """Posterior probability that it is positive; 0 if the rival is the recommended candidate."""
     rival_is_feasible: bool = True
     """Whether the rival probably satisfies the hard constraints."""
 
@@ -108,15 +110,15 @@ def recommend(
     """Return the recommendation from the evidence; ``None`` if no candidate has a reward.
 
     Args:
-        state: state of the search; not changed.
-        rng: for the draws behind ``probability_within``; the choice itself uses none.
-        surrogate: model of the rewards.
-        level: level of the intervals, in (0, 1).
-        delta: reward difference that counts as small, at least 0.
-        case_weights: search case → positive weight; missing ones weigh 1.
-        rival_id: candidate to compare with, see ``Recommendation.lead``.
-        goals: hard constraints, fitted to the same archive; ``None`` without any.
-        bounds: range of rewards and thus of means and intervals; ``None`` for no bound.
+            state: State of the search.
+            rng: Generator for the draws behind ``probability_within``; the choice uses none.
+            surrogate: Model of the rewards.
+            level: Level of the intervals, in (0, 1).
+            delta: Reward difference that counts as small, at least 0.
+            case_weights: Search case → positive weight; missing cases have weight 1.
+            rival_id: Candidate to compare with, see ``Recommendation.lead``.
+            goals: Hard constraints, fitted to the same archive; ``None`` without any.
+            bounds: Range of rewards, means and intervals; ``None`` means unbounded.
 
     Raises:
         ValueError: level or delta is out of range.
@@ -130,13 +132,14 @@ def recommend(
     members = [member for member in state.archive if member.n]
     if not members:
         return None
-    # By the evidence alone, not the sampler's memory: a repaired run recommends the same candidate.
+    # Uses only the evidence, not the sampler's memory: a repaired run recommends the same
+    # candidate.
     fitted = surrogate.fit(state.archive, case_weights=case_weights)
     candidates = [member.candidate for member in members]
     posterior = fitted.posterior(candidates)
     worth = posterior if surrogate.price is None else fitted.worth(candidates)
     cautious, _ = worth.interval(CAUTIOUS_LEVEL)
-    is_last = (posterior.rows < 0) | _mostly_unmeasured(members)  # without row: in no posterior
+    is_last = (posterior.rows < 0) | _mostly_unmeasured(members)  # -1: no evidence
     feasible = _feasible(goals, members)
     ranks, defaults = _ranks(cautious), surrogate.space.baseline() or {}
     moves = [not same_params(candidate.params, defaults) for candidate in candidates]
@@ -144,7 +147,7 @@ def recommend(
     order = sorted(range(len(members)), key=keys.__getitem__)  # of equal ones, the oldest first
     order = _defaults_first(order, keys, members, surrogate.price)
     bias = SelectionBias.of_memory(state.memory)
-    by_reward = sorted(order, key=lambda i: ranks[i])  # the infeasible ones, too
+    by_reward = sorted(order, key=lambda i: ranks[i])  # includes the infeasible
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
     leading = leaders, order[:N_CONTENDERS]
     claims = _claims(fitted, posterior, members, leading, level=level, bias=bias)
@@ -178,10 +181,12 @@ def recommend(
 
 
 def _mostly_unmeasured(members: Sequence[Member]) -> np.ndarray:
-    """Return who lacks at least half of its rewards by faults of metrics where others have one, (n,).
+    """Return which candidates mostly lack rewards because a metric failed, (n,).
 
-    What a metric can measure may depend on the answer, so the rest of the rewards speaks for few cases.
-    A metric that fails others more than half as often tells nothing of the answers.
+    A lost reward counts if another candidate has one on that case. The threshold is half of a
+    candidate's rewards, or twice the other candidates' share of lost rewards if that is higher.
+    What a metric can measure may depend on the answer, so the remaining rewards represent few
+    cases.
     """
     if not any(member.unmeasured for member in members):
         return np.zeros(len(members), dtype=bool)
@@ -196,7 +201,7 @@ def _mostly_unmeasured(members: Sequence[Member]) -> np.ndarray:
 
 
 def _ranks(estimates: np.ndarray) -> np.ndarray:
-    """Return ranks, the highest estimate first, (n,); what differs by rounding alone shares one."""
+    """Return ranks, the highest estimate first, (n,); rounding differences share a rank."""
     order = np.argsort(-estimates, kind="stable")
     falls = np.diff(estimates[order], prepend=estimates[order[:1]]) < -ALIKE
     ranks = np.empty(len(order), dtype=np.intp)
@@ -210,13 +215,14 @@ def _defaults_first(
     members: Sequence[Member],
     price: LengthPrice | None,
 ) -> list[int]:
-    """Return the order, with the defaults first if no reward speaks against them.
+    """Return the order, with the defaults first if no reward contradicts them.
 
-    They have the leader's reward on each of its cases, and no candidate is better than they are on a
-    case that the leader has not answered.
+    They need the leader's reward on each of its cases, and no candidate may beat them on a case
+    that the leader lacks. Estimates also depend on the candidates' places in the space, so they
+    cannot show equal evidence.
 
-    Estimates also differ by the candidates' places in the space, so they do not show equal evidence.
-    ``keys`` are doubt, lack of rewards that count, rank and whether a setting moves.
+    The fields of ``keys`` are doubt, ``is_last``, rank and whether a setting differs from the
+    defaults.
     """
     leader, stays = order[0], next((i for i in order if not keys[i][3]), order[0])
     of_leader, of_defaults = (_mean_by_case(members[i]) for i in (leader, stays))
@@ -227,7 +233,7 @@ def _defaults_first(
     is_alike = max(gaps, default=math.inf) <= ALIKE and lengths[1] <= lengths[0]
     if leader == stays or keys[leader][:2] != keys[stays][:2] or not is_alike:
         return order
-    # The leader may owe its rank to neighbours that answered more cases.
+    # The leader may owe its rank to neighbours with more cases.
     others = {case: r + ALIKE for case, r in of_defaults.items() if case not in of_leader}
     if any(
         r > others.get(case, math.inf)
@@ -256,10 +262,10 @@ def _claims(
 ) -> Claims:
     """Return means and interval ends.
 
-    Those of leaders are of a posterior of their own, ``FittedSpaceModel.claimed``, lowered and widened
-    by the selection bias; while no repeat tells whether cases would repeat their rewards, the intervals
-    hold both readings. Followers, including the baseline, keep the means of the posterior; intervals of
-    the second list of ``leading`` hold the doubt about the mean of all.
+    Leaders use the separate posterior ``FittedSpaceModel.claimed``, lowered and widened by the
+    selection bias. Until a repeat shows whether cases reproduce their rewards, their intervals
+    cover both readings. Followers, including the baseline, keep the posterior means. Intervals in
+    the second list of ``leading`` include the uncertainty of the overall mean.
     """
     mean, (low, high) = posterior.mean.copy(), map(np.copy, posterior.interval(level))
     leaders, followers = leading
@@ -287,11 +293,11 @@ def _with_the_unseen(
     tail: float,
     bounds: Bounds,
 ) -> Claims:
-    """Return claims whose intervals leave room for rewards of a kind that was never seen.
+    """Return claims whose intervals leave room for rewards of a kind not seen yet.
 
-    n rewards lack a kind whose share is 1 - tail^(1/n), about three of n, with the probability
-    ``tail``. So rewards that are all alike make no interval a point. If they are, cases that no one was
-    asked may differ, too. A reward that a case would repeat is known.
+    With probability ``tail``, n rewards miss a kind with share 1 - tail^(1/n), about three of n.
+    So equal rewards never shrink an interval to a point. If all rewards are equal, cases without
+    any reward may differ, too. If cases reproduce their rewards, evaluated cases need no room.
     """
     learned = fitted.learned
     if learned is None or bounds is None:
@@ -299,7 +305,7 @@ def _with_the_unseen(
     evidence = learned.evidence
     are_alike = np.ptp(evidence.mean[evidence.count > 0]) < ALIKE
     if len(evidence.case_ids) == 1 and (fitted.is_exact or not are_alike):
-        return claims  # the process knows the noise, or learns it
+        return claims  # the process knows or learns the noise
     weight = dict(zip(evidence.case_ids, evidence.case_weight.tolist(), strict=True))
     share = np.ones(len(members))
     if fitted.is_exact:
@@ -315,7 +321,7 @@ def _with_the_unseen(
 
 
 def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[float | None]:
-    """Return the members' feasibility probabilities; ``None`` if no cell broke a constraint."""
+    """Return each member's probability of feasibility, or ``None`` without any violation."""
     if goals is None or not goals.is_constrained:
         return [None] * len(members)
     return [float(p) for p in goals.feasible([member.candidate for member in members])]
@@ -364,11 +370,11 @@ def mean_interval(
     ``convergence_core.gate.intervals``. Its width is never zero.
 
     Args:
-        value_by_case: case → reward, in [``lowest``, 1].
-        lowest: lowest possible value.
-        level: confidence level, in (0, 1).
-        weights: case → positive weight; missing ones weigh 1.
-        groups: case → group of similar cases; missing ones are independent.
+        value_by_case: Case → reward, in [``lowest``, 1].
+        lowest: Lowest possible value.
+        level: Confidence level, in (0, 1).
+        weights: Case → positive weight; missing cases have weight 1.
+        groups: Case → group of similar cases; missing cases are independent.
 
     Raises:
         ValueError: the level, a value or a weight is out of range.
@@ -409,9 +415,9 @@ def paired_difference(
     weights: Mapping[str, float] | None = None,
     groups: Mapping[str, str] | None = None,
 ) -> Estimate | None:
-    """Return mean(a - b) over the common cases; ``None`` without any.
+    """Return the mean of a - b over the common cases; ``None`` if there are none.
 
-    Like ``mean_interval`` for the differences of cases, in [-1, 1].
+    Equals ``mean_interval`` of the differences, which lie in [-1, 1].
     """
     gaps = {case: a - b_by_case[case] for case, a in a_by_case.items() if case in b_by_case}
     return mean_interval(gaps, lowest=-1.0, level=level, weights=weights, groups=groups)

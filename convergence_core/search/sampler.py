@@ -1,8 +1,8 @@
 """Contract of samplers: requests, advice, plans and the state of a search.
 
 A sampler is a frozen dataclass of settings. What it learns is a separate, frozen
-``SearchState``; ``ask`` and ``tell`` are functions of their arguments alone. Store the state and
-the generator's state and a resumed run is the same run. No argument is ever changed.
+``SearchState``; ``ask`` and ``tell`` are functions of their arguments alone. Saving the state and
+the generator's state makes a resumed run the same run. No method changes an argument.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from convergence_core.evidence import Archive, Measures
 from convergence_core.records import Assignment, Cell, Json, Params, Trial, canonical_json
 
 SETTLED = 0.95
-"""Probability behind ``SearchState.regret_upper_bound``."""
+"""Probability level of ``SearchState.regret_upper_bound``."""
 REGRET_KEY = "left_to_gain"
 """Key of that bound in a sampler's memory; the name is that of earlier versions."""
 GENERATION_KEY = "generation"
@@ -24,12 +24,11 @@ GENERATION_KEY = "generation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expert:
-    """Source of predicted rewards, whose influence on the choice grows with its weight."""
+    """Source of predicted rewards, whose influence grows with its weight."""
 
     name: str
     weight: float
-    """Probability of an unreserved slot, in [0, 1]; the weights of all experts sum to at most 1.
-    """
+    """Probability of an unreserved slot, in [0, 1]; all weights sum to at most 1."""
     points: tuple[Params, ...] = ()
     """Candidates with predicted rewards."""
     means: tuple[float, ...] = ()
@@ -37,29 +36,29 @@ class Expert:
     variances: tuple[float, ...] = ()
     """Variances of these predictions, one per point."""
     proposals: tuple[Params, ...] = ()
-    """Points that join the pool; only draws of this expert may choose them."""
+    """Points that join the pool; only this expert's draws may choose them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Suggestions from hypotheses, preferences and prior runs; may be empty, never binding."""
+    """Suggestions from hypotheses, preferences and prior runs; never binding."""
 
     proposals: tuple[Params, ...] = ()
-    """Points that a thought wants evaluated (origin ``rlp``): they get the first slots that are not reserved."""
+    """Points that a thought proposes (origin ``rlp``); they get the first unreserved slots."""
     probes: tuple[Params, ...] = ()
-    """Points that a thought wants evaluated and that get one cell each (origin ``rlp``)."""
+    """Points that a thought proposes for one cell each (origin ``rlp``)."""
     preferred: tuple[Params, ...] = ()
     """Points with prompts derived from preferences (origin ``sao``)."""
     written: tuple[Params, ...] = ()
-    """Points with prompts written for this generation (origin ``written``); all of them are
-    evaluated, capacity permitting."""
+    """Points with prompts written for this generation (origin ``written``); all are evaluated,
+    capacity permitting."""
     winners: tuple[Params, ...] = ()
     """Best points of earlier runs, to re-evaluate first (origin ``elite``)."""
     experts: tuple[Expert, ...] = ()
-    """Experts with a weight above 0 may fill slots; the sampler fills the rest."""
+    """Experts; those with a weight above 0 may fill slots, the sampler fills the rest."""
     reserves: bool = False
-    """Whether half of the slots is reserved for choices independent of hypotheses. Other advice
-    never changes them, so their outcomes can be forecast before the rest is chosen."""
+    """Whether half of the slots are reserved for choices independent of hypotheses. Other advice
+    never changes them, so their outcomes can be forecast before the other half is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +81,9 @@ class AskRequest:
     repeats: int = 1
     """Repeats of one case that a sampler may plan, numbered 0 … repeats-1."""
     n_again: int = 0
-    """Further repeats for leaders and finalists, to separate noise from merit."""
+    """Additional repeats for leaders and finalists, to separate noise from merit."""
     baseline: Params | None = None
-    """The user's default configuration, a candidate of generation 0."""
+    """The user's defaults, a candidate of generation 0."""
     advice: Advice = field(default_factory=Advice)
 
 
@@ -112,7 +111,7 @@ class SearchState:
 
     archive: Archive = field(default_factory=Archive)
     memory: Mapping[str, Json] = field(default_factory=dict)
-    """Small JSON value of the sampler, e.g. the ids of the current population."""
+    """Small JSON value of the sampler, for example hyper-parameters."""
 
     @property
     def generation(self) -> int:
@@ -124,8 +123,8 @@ class SearchState:
         """Return the state after a generation's trials; their order does not matter.
 
         Args:
-            trials: trials of the generation.
-            measures: quantities to tally besides rewards; ``None`` for none.
+            trials: Trials of the generation.
+            measures: Additional quantities to tally besides rewards, or ``None``.
         """
         archive = self.archive.tell(trials, self.generation, measures)
         return SearchState(archive=archive, memory=self.memory).at(self.generation + 1)
@@ -152,7 +151,7 @@ class SearchState:
 
     @property
     def canonical_json(self) -> str:
-        """Canonical text of ``to_json``; encodes only members that the last generation changed."""
+        """Canonical JSON of ``to_json``; encodes only members that the last generation changed."""
         archive = ",".join(member.canonical_json for member in self.archive)
         return f'{{"archive":[{archive}],"memory":{canonical_json(dict(self.memory))}}}'
 
@@ -187,7 +186,7 @@ class Sampler(Protocol):
         """Return the state before any evidence."""
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
-        """Plan a generation; an empty plan means that no untried candidate or cell remains."""
+        """Plan a generation; the plan is empty if no untried candidate or cell remains."""
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state after a generation's trials; their order does not matter."""

@@ -1,22 +1,21 @@
-"""Schedule of a run's cells: of each generation, and of the final re-estimation.
+"""Schedule of a run's cells: for each generation and for the final test.
 
-A run that is capped in calls spreads them evenly over its generations, and keeps a share for the
-final re-estimation: a search that leaves nothing to check its own winner with would end in a claim
-that no one can trust.
+A run with a cap on calls spreads them evenly over its generations and reserves a share for the
+final test, without which its result could not be verified.
 """
 
 import math
 from dataclasses import dataclass
 
 FINAL_SHARE = 0.3
-"""Most of a capped budget that the final re-estimation may keep back."""
+"""Maximum share of a capped budget that the final test may reserve."""
 N_AGAIN = 4
-"""Repeats beyond the configured ones that leaders and finalists may be asked where there is one case."""
+"""Additional repeats of leaders and finalists if there is only one case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Settings of a run in numbers of cells and calls."""
+    """Size of a run in cells and calls."""
 
     n_generations: int
     population_size: int
@@ -24,34 +23,34 @@ class Schedule:
     n_holdout_cases: int
     repeats: int = 1
     deterministic: bool = False
-    """Whether a cell that is asked again gets the same reward."""
+    """Whether a repeated cell gets the same reward."""
     cases_per_candidate: int | None = None
-    """``None`` means a generation may hold all search cases for each of its candidates."""
+    """``None`` means that each candidate of a generation may get all search cases."""
     max_calls: int | None = None
-    """Cap on calls of the whole run, those of judges included; ``None`` means no cap."""
+    """Maximum calls of the whole run, including judges; ``None`` means no cap."""
     one_by_one: bool = False
-    """Whether each cell is planned on the evidence of all before it, not each generation."""
+    """Whether each cell is planned after the preceding cell's reward, not each generation."""
     calls_per_cell: int = 1
-    """Calls that one cell needs: its own, and those of judges."""
+    """Calls per cell, including judges."""
     n_champions: int = 0
-    """Candidates that pairwise judges compare with; each answers every case that is asked, once."""
+    """Opponents of pairwise judges; each answers every evaluated case once."""
     n_champions_apart: int = 0
-    """Those of them that the final re-estimation does not ask by itself."""
+    """Those of them that are not subjects of the final test."""
     has_baseline: bool = False
     has_champion: bool = False
-    """Whether a champion other than the defaults is re-estimated in the end."""
+    """Whether a champion other than the defaults takes part in the final test."""
 
     @property
     def n_again(self) -> int:
-        """Repeats beyond ``repeats`` that the search may ask of leaders and finalists.
+        """Repeats beyond ``repeats`` for leaders and finalists.
 
-        Of several cases none: they tell the noise.
+        0 with several cases, since these already show the noise.
         """
         return 0 if self.deterministic or self.n_search_cases > 1 else N_AGAIN
 
     @property
     def full_generation(self) -> int:
-        """Cells of a generation that no budget limits."""
+        """Cells of a generation without a budget limit."""
         per_candidate = self.cases_per_candidate or self.n_search_cases * self.repeats
         return self.population_size * per_candidate
 
@@ -61,24 +60,24 @@ class Schedule:
 
     @property
     def n_subjects(self) -> int:
-        """Candidates that the final re-estimation may have to ask."""
+        """Maximum number of candidates in the final test."""
         return 1 + self.has_baseline + self.has_champion
 
     @property
     def n_holdout_cells(self) -> int:
-        """Held-out cells of one final subject that no budget limits: each case, with its repeats."""
+        """Held-out cells per final subject without a budget limit, including repeats."""
         return self.n_holdout_cases * (1 if self.deterministic else self.repeats)
 
     def final_quota(self) -> tuple[int, int]:
-        """Return the held-out and the fresh cells of each final subject: winner, defaults, champion.
+        """Return the numbers of held-out and of fresh cells per final subject.
 
-        All get the same cases; held-out ones come first.
+        All subjects get the same cases; held-out ones come first.
         """
         holdout = self.n_holdout_cells
         fresh = 0 if self.deterministic else self.n_search_cases
         if self.max_calls is not None:
             kept = int(FINAL_SHARE * self.max_calls)
-            # Champions have answered the search cases by then.
+            # The opponents answered the search cases during the search.
             per_fresh = self.n_subjects * self.calls_per_cell
             per_holdout = per_fresh + self.n_champions_apart
             holdout = min(holdout, kept // per_holdout)
@@ -87,27 +86,27 @@ class Schedule:
 
     @property
     def final_calls(self) -> int:
-        """Calls that the final re-estimation may need, retries left out."""
+        """Maximum calls of the final test, without retries."""
         n_holdout, n_fresh = self.final_quota()
         of_cells = (n_holdout + n_fresh) * self.n_subjects * self.calls_per_cell
         return of_cells + min(n_holdout, self.n_holdout_cases) * self.n_champions_apart
 
     @property
     def champion_calls(self) -> int:
-        """Calls beside those of cells: answers of champions to all cases, at most."""
+        """Maximum calls for the opponents' answers, which come on top of those of cells."""
         return self.n_champions * (self.n_search_cases + self.n_holdout_cases)
 
     def final_shortage(self) -> str | None:
-        """Return why the final re-estimation gets no cell at all; ``None`` if it gets some.
+        """Return why the final test gets no cell, or ``None`` if it gets some.
 
-        In words without a full stop, with the cap from which on it gets one case.
+        The reason has no full stop and names the smallest cap that allows one case.
         """
         wants_none = self.deterministic and not self.n_holdout_cases
         if self.max_calls is None or wants_none or any(self.final_quota()):
             return None
         needed = self.n_subjects * self.calls_per_cell
         least = math.ceil(needed / FINAL_SHARE)
-        least += int(FINAL_SHARE * least) < needed  # 0.3 is a little less than it says
+        least += int(FINAL_SHARE * least) < needed  # as a float, 0.3 is slightly below 3/10
         others = ("the defaults",) * self.has_baseline + ("the champion",) * self.has_champion
         subjects = " and ".join((", ".join(("the winner", *others[:-1])), *others[-1:]))
         judged = ", answers and judges" if self.calls_per_cell > 1 else ""
@@ -118,15 +117,15 @@ class Schedule:
         )
 
     def capacity(self, generation: int, calls_used: int) -> int:
-        """Return the cells that a generation may ask; 0: the budget is spent.
+        """Return the maximum cells of a generation; 0 if the budget is used up.
 
         Args:
-            generation: number of the generation to plan, from 0.
-            calls_used: calls of the run before it, retries included.
+            generation: Number of the generation to plan, from 0.
+            calls_used: Calls of the run so far, including retries.
         """
         if self.max_calls is None:
             return self.full_generation
-        # After the first generation the champions have answered nearly all cases.
+        # After the first generation the opponents have answered nearly all cases.
         n_new = self.n_search_cases if generation == 0 else 0
         left = self._cells_for(self.max_calls - calls_used - self.final_calls, n_new)
         generations_left = max(1, self.n_generations - generation)
@@ -134,7 +133,7 @@ class Schedule:
         return max(0, min(self.full_generation, fair_share, left))
 
     def is_used_up(self, n_calls: int) -> bool:
-        """Whether ``max_calls`` are made, and it left less to ask than is configured."""
+        """Return whether all ``max_calls`` are used and allowed fewer cells than configured."""
         if self.max_calls is None or n_calls < self.max_calls:
             return False
         n_final = self.n_holdout_cells + self.n_search_cases
@@ -142,7 +141,7 @@ class Schedule:
         return self.planned_cells() < n_search or sum(self.final_quota()) < n_final
 
     def planned_cells(self) -> int:
-        """Return the search cells of all generations at most."""
+        """Return the maximum number of search cells of all generations."""
         total = self.n_generations * self.full_generation
         if self.max_calls is None:
             return total
@@ -150,7 +149,7 @@ class Schedule:
         return min(total, max(0, cells))
 
     def _cells_for(self, n_calls: int, n_new: int) -> int:
-        """Return the cells that so many calls pay for; champions have yet to answer new cases."""
+        """Return the cells that ``n_calls`` pay for; opponents first answer ``n_new`` cases."""
         with_champions = self.calls_per_cell + self.n_champions
         if n_calls < n_new * with_champions:
             return n_calls // with_champions

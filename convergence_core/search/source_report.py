@@ -1,9 +1,10 @@
-"""Report on sources of settings: what each got in a run, and what it brought.
+"""Report on the sources of settings: their share of a run and their gain.
 
-    g_i = max(0, m_i - max_j m_j),    j evaluated before i                                        (1)
+    g_i = max(0, m_i - max_j m_j),    j evaluated before i
+    (1)
 
-is what setting i adds to the leader's posterior mean m, all by the newest posterior. Of a bred setting's gain the part
-``LINE`` goes to the sources of its parents, by the same rule.
+is what setting i adds to the leader's posterior mean m, under the latest posterior. ``LINE`` of a
+bred setting's gain goes to the sources of its parents, recursively.
 """
 
 from collections.abc import Mapping
@@ -26,29 +27,29 @@ SOURCES: Final[Mapping[Origin, str]] = {
 }
 """Origin of a setting → its source; the defaults and winners of earlier runs have none."""
 LINE: Final = 0.5
-"""Part of a bred setting's gain that its parents' sources get."""
+"""Share of a bred setting's gain that goes to its parents' sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
-    """What a source got in a run, and what it brought."""
+    """Share of a source in a run, and its gain."""
 
     source: str
     n_settings: int
     n_evaluations: int
-    """Rewards of these settings."""
+    """Number of rewards of these settings."""
     n_leads: int
-    """Settings whose posterior mean is above those of all before them."""
+    """Number of settings whose posterior mean exceeds all earlier ones."""
     gain: float
     """Sum of gains (eq. 1), credited along ancestry."""
     n_calls: int = 0
-    """Its own calls, of which none evaluates a setting."""
+    """Calls of the source itself, which evaluate no setting."""
     cost_usd: float | None = 0.0
-    """Of these; ``None`` if a price is unknown."""
+    """Cost of these calls in US dollars; ``None`` if a price is unknown."""
 
 
 def parts_of(archive: "Archive") -> dict[str, dict[str, float]]:
-    """Return setting → source → its part; the parts of a setting add up to 1, or 0 without a source."""
+    """Return setting → source → share; a setting's shares sum to 1, or to 0 without a source."""
     parts: dict[str, dict[str, float]] = {}
     for name, member in archive.members.items():
         source = SOURCES.get(member.candidate.origin)
@@ -61,11 +62,11 @@ def parts_of(archive: "Archive") -> dict[str, dict[str, float]]:
 
 
 def source_reports(archive: "Archive", means: Mapping[str, float]) -> tuple[SourceReport, ...]:
-    """Return a report per source of a run, the pool first, without its calls.
+    """Return a report per source of a run, the pool first, without the sources' own calls.
 
     Args:
-        archive: the evidence.
-        means: setting → posterior mean; settings without one are left out.
+        archive: Evidence of the run.
+        means: Setting → posterior mean; other settings are skipped.
     """
     parts, best = parts_of(archive), -1.0
     members: dict[str, list[Member]] = {source: [] for source in dict.fromkeys(SOURCES.values())}

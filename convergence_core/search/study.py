@@ -7,10 +7,10 @@
         state, _ = study.learn(state, asked, trials, n_calls=...)
     winner = study.recommend(state)
 
-A ``Study`` is what stays the same while a run goes on; a ``StudyState`` is what its last committed
-generation left. Both are values. Each method is a function of its arguments, the draws of the
-random generator included, whose state is part of the ``StudyState``: asked twice, a study plans
-the same generation, and a run that is resumed from its checkpoint is the same run.
+A ``Study`` holds the constant part of a run, a ``StudyState`` the result of the last committed
+generation. Both are immutable. Each method depends on its arguments alone: the ``StudyState``
+includes the state of the random generator. So a study plans the same generation for the same
+state, and a run resumed from its checkpoint is the same run.
 
 ``tasks.run`` connects a study to the world: it evaluates plans and makes states durable.
 """
@@ -37,9 +37,9 @@ from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
 
 StopReason: TypeAlias = tuple[Literal["done", "budget"], str]
-"""Status with which a search ended, and why in words."""
+"""Final status of a search, and its reason in words."""
 TINY = 1e-9
-"""Tolerance of a reward: rounding of a weighted mean."""
+"""Tolerance of rewards for rounding of a weighted mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,37 +48,38 @@ class PlannedGeneration:
 
     plan: Plan
     rng_state: Mapping[str, Any]
-    """State of the generator after the plan's draws."""
+    """Generator state after the plan's draws."""
     search: SearchState
-    """Evidence that it was planned on."""
+    """Evidence for the plan."""
     n_told: int = 0
-    """Trials of the generation in that evidence."""
+    """Number of the generation's trials in that evidence."""
     batch: int = 0
     """Number of the batch within the generation, from 0."""
     n_left: int = 0
-    """Cells of the generation that later batches may ask."""
+    """Cells left for later batches of the generation."""
     is_repair: bool = False
-    """Whether it only repeats missing cells, which is evidence but no choice of the sampler."""
+    """Whether the plan only repeats missing cells: these are evidence, but no choice of the
+    sampler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """The unchanging part of a run that makes its decisions."""
+    """Constant part of a run, which makes its decisions."""
 
     space: Space
     schedule: Schedule
     sampler: Sampler
     surrogate: SpaceModel
-    """Model of the evidence, which trusts earlier runs as far as they agree."""
+    """Model of the evidence, which weighs earlier runs by their agreement."""
     early_stopping: EarlyStoppingConfig = field(default_factory=EarlyStoppingConfig)
     goals: Goals | None = None
     """Constraints and metrics of a Pareto run; ``None`` if only the reward counts."""
     case_weights: Mapping[str, float]
     """Search case → weight in the mean reward."""
     winners: tuple[Params, ...] = ()
-    """Best points of earlier runs, to re-evaluate first."""
+    """Best points of earlier runs, re-evaluated first."""
     is_open: bool = False
-    """Whether prompts join the space during the run, so that the remaining gain is unknown."""
+    """Whether prompts join the space during the run, which makes the remaining gain unknown."""
     confidence_level: float = 0.95
     """Level of the intervals, in (0, 1)."""
     seed: int = 0
@@ -94,15 +95,15 @@ class Study:
         case_weights: Mapping[str, float],
         winners: tuple[Params, ...] = (),
     ) -> Self:
-        """Return the study that a configuration describes.
+        """Return the study of a configuration.
 
         Args:
-            configuration: of the run.
-            space: its search space.
-            schedule: its plan in numbers of cells.
-            surrogate: as of ``Study``.
-            case_weights: as of ``Study``.
-            winners: as of ``Study``.
+            configuration: Configuration of the run.
+            space: Search space of the run.
+            schedule: Numbers of cells and calls of the run.
+            surrogate: See ``Study``.
+            case_weights: See ``Study``.
+            winners: See ``Study``.
         """
         stopping = configuration.optimization.execution.early_stopping
         return cls(
@@ -112,7 +113,7 @@ class Study:
                 configuration, space, case_weights=case_weights, surrogate=surrogate
             ),
             surrogate=surrogate,
-            # The mean reward says nothing of when a front is found.
+            # The mean reward does not show whether the front is complete.
             early_stopping=stopping
             if configuration.evaluation.objective == "reward"
             else stopping.model_copy(update={"enabled": False}),
@@ -126,18 +127,18 @@ class Study:
 
     @property
     def case_order(self) -> tuple[str, ...]:
-        """Search cases in the order in which candidates meet them: shuffled once per seed."""
+        """Search cases in their order for all candidates, shuffled once per seed."""
         cases = sorted(self.case_weights)
         return tuple(cases[int(i)] for i in self._stream(0).permutation(len(cases)))
 
     @property
     def baseline(self) -> Candidate | None:
-        """The user's defaults; ``None`` if the configuration gives none."""
+        """The user's defaults; ``None`` if the configuration has none."""
         params = self.space.baseline()
         return None if params is None else self.space.candidate(params, origin="default")
 
     def share_left(self, generation: int) -> float:
-        """Return the share of the planned generations that is left before one, in [0, 1]."""
+        """Return the share of planned generations left before a generation, in [0, 1]."""
         return max(0.0, 1.0 - generation / self.schedule.n_generations)
 
     # -- the course of the search
@@ -149,7 +150,7 @@ class Study:
         )
 
     def should_continue(self, state: StudyState) -> bool:
-        """Whether another generation is to be run."""
+        """Return whether another generation follows."""
         return self.stop_reason(state) is None
 
     def stop_reason(self, state: StudyState) -> StopReason | None:
@@ -182,7 +183,7 @@ class Study:
         return None if reason is None else f"early stopping: {reason}"
 
     def has_perfect_defaults(self, archive: Archive) -> bool:
-        """Whether the defaults have the highest reward on every search case, and no more counts."""
+        """Return whether perfect rewards of the defaults on every search case end the search."""
         if not self._stops_at_perfect or self.baseline is None:
             return False
         member = archive.members.get(self.baseline.candidate_id)
@@ -193,14 +194,14 @@ class Study:
         return self.early_stopping.enabled and self.goals is None and self.surrogate.price is None
 
     def first_look(self, plan: Plan, trial: Trial | None = None) -> Assignment | None:
-        """Return the cells of the defaults to evaluate before all else; ``None`` means no more.
+        """Return the cells of the defaults to evaluate before all others, or ``None``.
 
-        First those of the plan; if they are perfect, those of the other search cases, as far as the
-        plan has room for them.
+        The plan's cells come first. If their rewards are perfect, those of the other search cases
+        follow, as far as the plan has room.
 
         Args:
-            plan: of the first generation.
-            trial: of the defaults so far; ``None`` means none.
+            plan: Plan of the first generation.
+            trial: Trial of the defaults so far; ``None`` if there is none.
         """
         if not self._stops_at_perfect or self.baseline is None:
             return None
@@ -218,15 +219,15 @@ class Study:
         return replace(planned, cells=cells)
 
     def has_run_all_generations(self, state: StudyState) -> bool:
-        """Whether as many generations as planned are committed."""
+        """Return whether all planned generations are committed."""
         return state.next_generation - state.n_repairs >= self.schedule.n_generations
 
     def ask(self, state: StudyState, advice: Advice | None = None) -> PlannedGeneration:
         """Plan the next generation.
 
         Args:
-            state: before it.
-            advice: of learners; ``None`` if there is none.
+            state: State before the generation.
+            advice: Advice of learners, or ``None``.
         """
         repair = self.repair(state)
         if repair is not None:
@@ -234,7 +235,7 @@ class Study:
                 plan=repair, rng_state=state.rng_state, search=state.search, is_repair=True
             )
         n_cells = self._capacity(state)
-        # Forecasts of a thought are of a whole generation, chosen before any of its outcomes.
+        # A thought forecasts a whole generation, chosen before any of its outcomes.
         n_batches = 1 if advice is not None else self.schedule.n_batches(n_cells)
         start = PlannedGeneration(
             plan=Plan(assignments=()),
@@ -250,9 +251,9 @@ class Study:
         """Plan the next batch of a generation; ``None`` if the generation is complete.
 
         Args:
-            state: before the generation.
-            planned: its last batch.
-            trials: of all its batches, in the order of these.
+            state: State before the generation.
+            planned: Last batch of the generation.
+            trials: Trials of all its batches, in batch order.
         """
         if planned.n_left < 1:
             return None
@@ -260,7 +261,7 @@ class Study:
         if self.has_perfect_defaults(search.archive):
             return None
         batch = planned.batch + 1
-        # A raised limit asks the skipped cells first, so the plan must name all of them.
+        # A raised limit runs the skipped cells first, so the plan must name all of them.
         is_limited = limit_reached(trials) is not None
         n_batches = batch + (1 if is_limited else self.schedule.n_batches(planned.n_left))
         before = replace(
@@ -272,15 +273,15 @@ class Study:
     def _plan(
         self, state: StudyState, before: PlannedGeneration, n_batches: int, advice: Advice
     ) -> PlannedGeneration:
-        """Return the plan of a batch; where there is one, of a whole generation.
+        """Return the plan of a batch, or of a whole generation if it has one batch.
 
         Args:
-            state: before the generation.
-            before: the batch without its plan, with all cells that the generation may still ask.
-            n_batches: of the generation.
-            advice: of learners.
+            state: State before the generation.
+            before: Batch without its plan, with all cells left for the generation.
+            n_batches: Number of batches of the generation.
+            advice: Advice of learners.
         """
-        rng = np.random.default_rng()  # noqa: TID251 - it goes on where the state's has stopped
+        rng = np.random.default_rng()  # noqa: TID251 - resumes the state's generator
         rng.bit_generator.state = dict(before.rng_state)
         winners = () if state.next_generation else self.winners
         n_cells = before.n_left if n_batches == before.batch + 1 else 1
@@ -306,11 +307,11 @@ class Study:
         )
 
     def _told(self, planned: PlannedGeneration, trials: Sequence[Trial]) -> SearchState:
-        """Return the evidence with the trials of a generation's last batch."""
+        """Return the evidence including the trials of a generation's last batch."""
         return self.sampler.tell(planned.search, trials[planned.n_told :])
 
     def repair(self, state: StudyState) -> Plan | None:
-        """Return the plan that asks missing cells once more; ``None`` if none is wanted."""
+        """Return a plan that repeats missing cells; ``None`` if there are none or none is due."""
         if not state.repairs_next:
             return None
         assignments = tuple(
@@ -335,13 +336,13 @@ class Study:
         *,
         n_calls: int,
     ) -> tuple[StudyState, Recommendation | None]:
-        """Return the state after a generation, and the recommendation that its evidence makes.
+        """Return the state after a generation, and the recommendation from its evidence.
 
         Args:
-            state: before it.
-            planned: as ``ask`` planned it, or its last batch.
-            trials: what its candidates were worth, those of earlier batches first.
-            n_calls: calls of the run up to its end, retries included.
+            state: State before the generation.
+            planned: Plan from ``ask``, or the last batch.
+            trials: Trials of the generation, earlier batches first.
+            n_calls: Calls of the run so far, including retries.
         """
         is_answered = state.is_answered or has_answer(trials)
         if planned.is_repair:
@@ -362,8 +363,7 @@ class Study:
             ),
             n_calls=n_calls,
             n_repairs=state.n_repairs + planned.is_repair,
-            repairs_next=state.repairs_next
-            and not planned.is_repair,  # what is still missing stays so
+            repairs_next=state.repairs_next and not planned.is_repair,  # repairs run once
             is_exhausted=state.is_exhausted
             if planned.is_repair
             else not trials and not self.is_open and self._is_covered(search),
@@ -377,14 +377,14 @@ class Study:
         )
         return after, recommendation
 
-    # -- what the evidence says
+    # -- recommendation
 
     def recommend(self, state: StudyState) -> Recommendation | None:
-        """Return the candidate to hand over; ``None`` if none has answered."""
+        """Return the recommendation; ``None`` if no candidate has answered."""
         return self.recommendation(state.search) if state.is_answered else None
 
     def leader(self, state: StudyState) -> Candidate | None:
-        """Return the candidate ahead, if only by failures; ``None`` before the first reward."""
+        """Return the leader, even if all its calls failed; ``None`` before the first reward."""
         recommendation = self.recommendation(state.search)
         members = state.search.archive.members
         return None if recommendation is None else members[recommendation.candidate_id].candidate
@@ -392,11 +392,11 @@ class Study:
     def recommendation(
         self, search: SearchState, *, rival_id: str | None = None
     ) -> Recommendation | None:
-        """Return what ``recommend`` says of this evidence; ``None`` before the first reward.
+        """Return the recommendation from this evidence; ``None`` before the first reward.
 
         Args:
-            search: the evidence.
-            rival_id: candidate to compare with, see ``Recommendation.lead``.
+            search: Evidence of the run.
+            rival_id: Candidate to compare with, see ``Recommendation.lead``.
         """
         return recommend(
             search,
@@ -409,7 +409,7 @@ class Study:
         )
 
     def _is_covered(self, search: SearchState) -> bool:
-        """Whether every point of a finite space is known; an endless one never is."""
+        """Return whether the evidence holds every point; always false for an infinite space."""
         size = self.space.size()
         return size is not None and len(search.archive) >= size
 
@@ -417,24 +417,24 @@ class Study:
         return self.schedule.capacity(state.next_generation - state.n_repairs, state.n_calls)
 
     def _stream(self, number: int) -> np.random.Generator:
-        """Return a stream of the seed; 0: order of cases, 1: plans, 2: recommendations."""
+        """Return a stream of the seed: 0 for case order, 1 for plans, 2 for recommendations."""
         streams = np.random.SeedSequence(self.seed).spawn(3)
         return np.random.default_rng(streams[number])  # noqa: TID251 - a function of the seed
 
 
 def has_answer(trials: Sequence[Trial]) -> bool:
-    """Whether a candidate answered in any cell of these trials."""
+    """Return whether any cell of these trials has an answer."""
     return any(e.status == "ok" for trial in trials for e in trial.evaluations)
 
 
 def is_perfect(rewards: Mapping[CellKey, float | None], case_ids: Collection[str]) -> bool:
-    """Whether each of these cases has a reward, and none has less than the highest."""
+    """Return whether every reward is the highest and each of these cases has one."""
     is_full = all(reward is not None and reward >= 1.0 - TINY for reward in rewards.values())
     return is_full and {case_id for case_id, _ in rewards} >= set(case_ids)
 
 
 def why_no_reward(trials: Sequence[Trial]) -> str | None:
-    """Return what kept trials without a single reward from one; ``None``: a limit, or no cell."""
+    """Return why no trial has a reward; ``None`` if a limit is the cause or there is no cell."""
     kinds = Counter(e.error_type or e.status for trial in trials for e in trial.evaluations)
     if not kinds or limit_reached(trials) is not None:
         return None
@@ -445,9 +445,9 @@ def why_no_reward(trials: Sequence[Trial]) -> str | None:
 
 
 def why_all_raised(trials: Sequence[Trial]) -> str | None:
-    """Return the exception that every evaluation of a generation raised, as a traceback ends.
+    """Return the exception that every evaluation of a generation raised, or ``None``.
 
-    ``None``: one ended otherwise. Names of exceptions are capitalized; those of other faults are not.
+    Exception names are capitalized; those of other errors are not.
     """
     evaluations = [e for trial in trials for e in trial.evaluations]
     kinds = {e.error_type or "" for e in evaluations}
@@ -458,6 +458,6 @@ def why_all_raised(trials: Sequence[Trial]) -> str | None:
 
 
 def limit_reached(trials: Sequence[Trial]) -> str | None:
-    """Return the limit of the budget that kept a cell from being asked, in words."""
+    """Return the budget limit that prevented a cell, in words; ``None`` if there is none."""
     errors = (e.error for t in trials for e in t.evaluations if e.error_type == "budget")
     return next(errors, None)

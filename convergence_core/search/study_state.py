@@ -5,7 +5,7 @@ under the same posterior the gain is at least ``min_improvement`` and positive w
 ``CREDIBLE``. Comparison with the leader's earlier estimate would stop runs for the wrong reason:
 first estimates are high by luck, and a falling lucky estimate does not mean that the search has
 converged. One flat generation never stops a run; ``patience`` flat ones in a row do. With hard
-constraints, a leader that turns infeasible is replaced, and no generation is flat while no
+constraints, a leader that becomes infeasible is replaced, and no generation is flat while no
 evaluated candidate is feasible.
 
 The other reason concerns the rest of the space: with probability ``SETTLED``, no considered
@@ -34,7 +34,7 @@ class StopperState:
     leader: str | None = None
     """Candidate of the last improvement; ``None`` before the first reward."""
     n_flat: int = 0
-    """Number of generations since."""
+    """Number of generations since the last improvement."""
     regret_upper_bound: float | None = None
     """Bound after the last generation, in units of reward; ``None`` if unknown."""
 
@@ -73,10 +73,10 @@ class StopperState:
         """Return the progress after a generation.
 
         Args:
-            recommendation: recommendation now, with its lead over the remembered leader; ``None``
+            recommendation: Recommendation with its lead over the remembered leader; ``None``
                 counts as flat.
-            rule: when a run stops.
-            regret_upper_bound: of the progress.
+            rule: Early stopping rule.
+            regret_upper_bound: Bound after the generation.
         """
         if recommendation is not None and _leads(recommendation, rule):
             return StopperState(
@@ -110,7 +110,7 @@ def _leads(recommendation: Recommendation, rule: EarlyStoppingConfig) -> bool:
 
 
 _STORED_NAMES: Final = {"rlp": "thoughts", "sao": "preferences"}
-"""Learner → key of its state in a checkpoint; others use their name."""
+"""Learner → key of its state in a checkpoint, if it is not the learner's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,19 +126,19 @@ class StudyState:
     n_calls: int = 0
     """Calls of the committed generations, including retries."""
     n_repairs: int = 0
-    """Generations that only repeat missing cells; they do not count as planned ones."""
+    """Generations that only repeat missing cells; they do not count as planned generations."""
     repairs_next: bool = False
-    """Whether cells without a reward are evaluated again first; not part of a checkpoint."""
+    """Whether the next generation repeats cells without a reward; not part of a checkpoint."""
     is_exhausted: bool = False
     """Whether every point of a finite space is evaluated."""
     is_answered: bool = False
-    """Whether any candidate answered: rewards of failures alone recommend no candidate."""
+    """Whether any candidate has answered: rewards of failures alone recommend no candidate."""
     no_reward: str | None = None
-    """Why no evaluation has a reward, in words; ``None`` if one has, or a limit prevented all."""
+    """Why no evaluation has a reward; ``None`` if one has, or if a limit is the cause."""
     limit: str | None = None
-    """Budget limit that cut a generation short, in words; ``None`` without one."""
+    """Budget limit that cut a generation short, in words; ``None`` if there is none."""
     learned: Mapping[str, Json] = field(default_factory=dict)
-    """Learner → its state as JSON; see ``convergence_core.search.learner``."""
+    """Learner → its JSON state; see ``convergence_core.search.learner``."""
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:

@@ -1,9 +1,9 @@
 """Warm start of a run from prior runs of the same system.
 
-Of each prior run: the estimates of its candidates, which the surrogate counts as far as they agree
-with this run's rewards (``posterior.prior_runs``), and its winners, which are asked again in
-generation 0. What does not fit today's space, and rewards of cases that are held out today, are
-left out.
+Each prior run contributes the estimates of its candidates and its winners. The surrogate weighs
+the estimates by their agreement with this run's rewards (``posterior.prior_runs``); generation 0
+re-evaluates the winners. Candidates outside today's space and rewards of today's held-out cases
+are ignored.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,12 @@ from convergence_core.posterior.space_model import SpaceModel
 from convergence_core.records import Params
 
 MAX_ROWS = 100
-"""Candidates of all prior runs together: the surrogate's cost grows with their cube."""
+"""Maximum candidates of all prior runs together: the surrogate's cost grows with their cube."""
 MIN_CANDIDATES = 5
-"""A run with fewer that fit says nothing of the space; only its winners are asked again."""
+"""Minimum candidates of a run that inform the surrogate; a smaller run contributes only
+winners."""
 N_WINNERS = 3
-"""Best candidates of each run that are asked again."""
+"""Number of best candidates per run to re-evaluate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +31,12 @@ class WarmStart:
 
     runs: tuple[EarlierRun, ...] = ()
     winners: tuple[Params, ...] = ()
-    """Points to ask in generation 0: the best of each run, then each one's second, …"""
+    """Points of generation 0: the best of each run, then the second of each, …"""
     n_runs: int = 0
     n_candidates: int = 0
     """Candidates with a reward that fit today's space."""
     n_dropped: int = 0
-    """Candidates with a reward that do not."""
+    """Candidates with a reward outside today's space."""
 
 
 def warm_start(
@@ -44,12 +45,12 @@ def warm_start(
     *,
     held_out: frozenset[str] = frozenset(),
 ) -> WarmStart:
-    """Return the evidence and winners of these runs for a run with this surrogate.
+    """Return the evidence and winners of prior runs.
 
     Args:
-        surrogate: of today's space.
-        archives: run id and evidence of each, newest first.
-        held_out: cases whose rewards this run must not learn from.
+        surrogate: Surrogate of today's space.
+        archives: Run id and evidence of each prior run, newest first.
+        held_out: Cases whose rewards this run must not learn from.
     """
     model = replace(surrogate, earlier=(), max_rows=max(1, MAX_ROWS // max(1, len(archives))))
     runs: list[EarlierRun] = []
@@ -91,7 +92,7 @@ def warm_start(
 
 
 def _fitting(model: SpaceModel, archive: Archive, held_out: frozenset[str]) -> tuple[Archive, int]:
-    """Return the members with rewards that fit the space, without held-out cases, and how many do not."""
+    """Return the members that fit the space, without held-out cases, and the number of others."""
     members: dict[str, Member] = {}
     n_dropped = 0
     for member in archive:

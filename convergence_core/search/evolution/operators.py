@@ -1,9 +1,9 @@
 """Genetic operators on candidates: selection, uniform crossover, mutation.
 
 Every operator returns a valid, canonical point that keeps bounds, conditions and constraints,
-and that differs from its parents wherever the space has such a point. With probability
-``crossover_rate`` a child is the uniform crossover of two parents, unmutated; else one parent
-mutated, numbers by N(0, .1 range).
+and that differs from its parents if the space has such a point. With probability
+``crossover_rate`` a child is the uniform crossover of two parents, without mutation. Otherwise it
+is one mutated parent, whose numbers move by N(0, .1 range).
 """
 
 from collections.abc import Sequence, Set
@@ -23,9 +23,9 @@ from convergence_core.space import (
 )
 
 N_TRIES = 20
-"""Attempts at one child before any other point of the space is drawn."""
+"""Attempts at one child before a random point of the space replaces it."""
 MAX_ENUMERATED = 20_000
-"""Points of a finite space that are enumerated to find those not yet seen."""
+"""Maximum size of a finite space to enumerate for unseen points."""
 STEP = 0.1
 """Standard deviation of a number's move, as a share of its scale."""
 
@@ -33,8 +33,8 @@ STEP = 0.1
 def fresh(space: Space, rng: np.random.Generator, seen: Set[str], n: int) -> list[Candidate]:
     """Draw up to ``n`` different candidates uniformly from those not in ``seen``.
 
-    Fewer mean that the space holds no more, or none that 100 draws in a row would find in a space
-    too large to enumerate.
+    Fewer than ``n`` mean that the space has no more. In a space too large to enumerate, they may
+    also mean 100 misses in a row.
     """
     candidates: dict[str, Candidate] = {}
     misses = 0
@@ -59,16 +59,16 @@ def fresh(space: Space, rng: np.random.Generator, seen: Set[str], n: int) -> lis
 def mutate(
     space: Space, params: Params, rng: np.random.Generator, rate: float
 ) -> dict[str, ParamValue]:
-    """Change each active parameter with probability ``rate``, one at least.
+    """Change each active parameter with probability ``rate``, at least one.
 
     Args:
-        space: where the point lies.
-        params: a canonical point.
-        rng: source of chance.
-        rate: probability per parameter.
+        space: Search space.
+        params: Canonical point.
+        rng: Random generator.
+        rate: Probability per parameter.
 
     Returns:
-        Another point; the same one if the space has no other within reach of many draws.
+        Another point, or the same one if many draws found no other.
     """
     for _ in range(N_TRIES):
         child = _moved(space, params, rng, rate)
@@ -82,8 +82,8 @@ def crossover(
 ) -> dict[str, ParamValue]:
     """Take each parameter from one of two parents with equal probability.
 
-    Where the parents leave nothing new (they differ in one parameter only, or every mix breaks a
-    constraint), a parent is mutated instead.
+    If no mix is new (they differ in one parameter only, or every mix violates a constraint),
+    mutate a parent instead.
     """
     differing = sum(not same_value(a.get(name), b.get(name)) for name in space.parameters)
     for _ in range(N_TRIES if differing > 1 else 0):
@@ -104,16 +104,16 @@ def tournament(n: int, size: int, rng: np.random.Generator) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breeder:
-    """Makes children of parents."""
+    """Breeder of single candidates from parents."""
 
     space: Space
     mutation_rate: float = 0.2
-    """Probability that one parameter of a mutated child is changed."""
+    """Probability that a mutation changes a parameter."""
     crossover_rate: float = 0.7
     """Probability that a child has two parents."""
 
     def child(self, parents: Sequence[Candidate], rng: np.random.Generator) -> Candidate:
-        """Return one child; parents come best first."""
+        """Return one child of parents, which are sorted best first."""
         a = self._parent(parents, rng)
         if len(parents) > 1 and rng.random() < self.crossover_rate:
             b = self._parent(parents, rng)
@@ -133,8 +133,8 @@ class Breeder:
     ) -> list[Candidate]:
         """Return up to ``n`` different children, none of ``seen``.
 
-        A child that was seen is bred again; where breeding finds nothing new, the rest is drawn
-        from the space. Fewer than ``n`` mean that the space holds no more.
+        Children already seen are bred again. If breeding finds nothing new, draws from the space
+        fill the rest. Fewer than ``n`` mean that the space has no more.
         """
         children: dict[str, Candidate] = {}
         misses = 0
@@ -162,7 +162,7 @@ def _moved(
 
 
 def _move(parameter: Parameter, value: ParamValue, rng: np.random.Generator) -> ParamValue:
-    """Return another value: a neighbour of a number, any other choice."""
+    """Return another value: a neighbour of a number, or any other choice."""
     if isinstance(parameter, Choice):
         shift = 1 + int(rng.integers(parameter.n_values - 1))
         return parameter.value_at((parameter.index(value) + shift) % parameter.n_values)
@@ -175,7 +175,7 @@ def _move(parameter: Parameter, value: ParamValue, rng: np.random.Generator) -> 
 
 
 def _next(parameter: Float | Integer, value: ParamValue, direction: int) -> ParamValue:
-    """Return the next step of a number whose move was too small to change it."""
+    """Return the neighbouring value of a number whose move was too small to change it."""
     width = parameter.step or (parameter.max - parameter.min) * 1e-3
     moved = parameter.canonical(float(value) + direction * width)
     return moved if moved != value else parameter.canonical(float(value) - direction * width)
@@ -188,7 +188,7 @@ def _reflected(unit: float) -> float:
 
 
 def _mixed(space: Space, a: Params, b: Params, rng: np.random.Generator) -> dict[str, ParamValue]:
-    """Return each parameter of a random parent; where it has no value, that of the other."""
+    """Return each parameter of a random parent, or of the other parent if that one lacks it."""
     child: dict[str, ParamValue] = {}
     for name in space.parameters:
         first, second = (a, b) if rng.random() < 0.5 else (b, a)

@@ -1,13 +1,13 @@
-"""Pools of hundreds of new candidates at once, as arrays of genes.
+"""Pools of hundreds of new candidates, as arrays of genes.
 
-The draws of a posterior choose among many more candidates than are ever asked. Here they are bred
-without making each a candidate: rows of genes (``Encoding.genes``) that keep bounds, steps and
-conditions; a row becomes a candidate only when it is chosen.
+Posterior draws choose among many more candidates than a run ever evaluates. This module breeds
+rows of genes (``Encoding.genes``) within bounds, steps and conditions, without building
+candidates. A row becomes a candidate only when chosen.
 
-Tournament parents, uniform crossover with probability 1/2, per-gene mutation with one to three
-hits expected and a step drawn log-uniformly from .01 to .32 of the range: coarse and fine moves are
-both on offer, and the posterior picks. Constraints are kept by dropping rows that break one, and
-children that are their first parent again are dropped too.
+Parents win a tournament. Crossover is uniform, with probability 1/2. Mutation changes one to three
+genes on average, with a step drawn log-uniformly from .01 to .32 of the range: the pool holds
+coarse and fine moves, and the posterior picks. Rows that violate a constraint or equal their first
+parent are dropped.
 """
 
 import math
@@ -22,21 +22,22 @@ from convergence_core.space import Choice, Float, Integer, Parameter, Space
 from convergence_core.space.arrays import Encoding
 
 TOURNAMENT = 4
-"""Contestants to be a parent."""
+"""Contestants per parent."""
 N_LEVELS = 100_000
-"""Numbers with more steps than this move freely and are then snapped; a move may come to none."""
+"""Maximum values of a number with a grid. Others move freely and are then rounded, which may undo
+a move."""
 FINEST = 10_000
-"""Levels of a free number from which on it moves freely: four digits of its range tell more apart."""
+"""Levels at which a free number moves freely; four digits of its range distinguish no more."""
 N_RESCUED = 8
-"""Points drawn one by one where constraints refused all rows."""
+"""Points drawn individually if constraints reject all rows."""
 
 
 CROSSOVER_RATE = 0.5
 """Probability that a child has two parents."""
 LOG_STEPS = (-2.0, -0.5)
-"""Decimal logarithms of the finest and the coarsest step, in shares of the range."""
+"""Decimal logarithms of the smallest and largest step, as shares of the range."""
 N_HITS = (1, 3)
-"""Genes that a mutation is expected to change, at least and at most."""
+"""Minimum and maximum expected number of genes that a mutation changes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,17 +45,17 @@ class Pool:
     """Rows of genes and their parents."""
 
     genes: np.ndarray
-    """(n, n_dims)."""
+    """Genes, (n, n_dims)."""
     parents: np.ndarray
-    """Rows of up to two parents among those given, -1 for none, (n, 2)."""
+    """Rows of up to two parents, -1 for none, (n, 2)."""
 
     @classmethod
     def without_parents(cls, genes: np.ndarray) -> "Pool":
-        """Return a pool of rows that nothing was bred from, (n, n_dims)."""
+        """Return a pool of rows without parents, (n, n_dims)."""
         return cls(genes, np.full((len(genes), 2), -1, dtype=np.intp))
 
     def __len__(self) -> int:
-        """Rows."""
+        """Return the number of rows."""
         return len(self.genes)
 
     def take(self, rows: np.ndarray) -> "Pool":
@@ -62,7 +63,7 @@ class Pool:
         return Pool(self.genes[rows], self.parents[rows])
 
     def join(self, other: "Pool") -> "Pool":
-        """Return these rows and then the others."""
+        """Return this pool's rows followed by the other's."""
         return Pool(
             np.concatenate([self.genes, other.genes]),
             np.concatenate([self.parents, other.parents]),
@@ -78,12 +79,12 @@ class Pool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PoolBreeder:
-    """Breeds and draws rows of genes of a space."""
+    """Breeder of gene rows of a space."""
 
     encoding: Encoding
     levels: Mapping[str, int] = field(default_factory=dict)
-    """Free number → steps to which it is snapped, so that evidence gathers on few candidates; absent
-    ones move freely."""
+    """Free number → steps of its grid, which gathers evidence on few candidates; others move
+    freely."""
 
     @cached_property
     def _parameters(self) -> tuple[Parameter, ...]:
@@ -91,7 +92,7 @@ class PoolBreeder:
 
     @cached_property
     def _grids(self) -> tuple[np.ndarray | None, ...]:
-        """Values that numbers may take; ``None`` of choices and of free numbers."""
+        """Values of each number; ``None`` for choices and free numbers."""
         return tuple(
             _grid(parameter, self.levels.get(name))
             for name, parameter in zip(self.encoding.names, self._parameters, strict=True)
@@ -99,13 +100,13 @@ class PoolBreeder:
 
     @property
     def finer(self) -> "PoolBreeder | None":
-        """The breeder of half the steps, whose levels hold this one's; ``None``: all move freely."""
+        """Breeder with half-size steps, whose grid includes this one; ``None`` without levels."""
         finer = {name: 2 * n for name, n in self.levels.items() if 2 * n < FINEST}
         return replace(self, levels=finer) if self.levels else None
 
     @cached_property
     def _n_values(self) -> np.ndarray:
-        """Of choices, 0 of numbers, (n_dims,)."""
+        """Number of values per choice, 0 for numbers, (n_dims,)."""
         n = [p.n_values if isinstance(p, Choice) else 0 for p in self._parameters]
         return np.array(n, dtype=np.intp)
 
@@ -117,7 +118,7 @@ class PoolBreeder:
 
     @cached_property
     def _conditions(self) -> tuple[tuple[int, int, np.ndarray], ...]:
-        """(column, the column it depends on, the genes that activate it), parents first."""
+        """(column, column of the condition, genes that activate it), parents first."""
         column = {name: j for j, name in enumerate(self.encoding.names)}
         conditions = []
         for name in self.space.order:
@@ -130,14 +131,14 @@ class PoolBreeder:
 
     @property
     def space(self) -> Space:
-        """Where the rows lie."""
+        """Space of the rows."""
         return self.encoding.space
 
     def sample(self, n: int, rng: np.random.Generator) -> Pool:
-        """Draw up to n rows, uniform per parameter; those that break a constraint are left out.
+        """Draw up to n rows, uniform per parameter, and drop those that violate a constraint.
 
         Raises:
-            ConfigurationError: no point was found that satisfies the constraints.
+            ConfigurationError: No draw satisfied the constraints.
         """
         genes = self._express(np.full((n, len(self._n_values)), np.nan), rng)
         pool = self._kept(Pool.without_parents(genes))
@@ -147,9 +148,9 @@ class PoolBreeder:
         return pool
 
     def design(self, n: int, rng: np.random.Generator) -> Pool:
-        """Draw up to n rows that are spread out: each parameter's values in equal shares.
+        """Draw up to n spread-out rows, with equal shares of each parameter's values.
 
-        A Latin hypercube (McKay, Beckman & Conover 1979).
+        Latin hypercube (McKay, Beckman & Conover 1979).
         """
         genes = np.empty((n, len(self._n_values)))
         for j, n_values in enumerate(self._n_values):
@@ -170,9 +171,9 @@ class PoolBreeder:
         """Breed up to n children.
 
         Args:
-            parents: rows of genes, best first, (n_parents, n_dims), at least one.
-            n: children.
-            rng: source of chance.
+            parents: Rows of genes, best first, (n_parents, n_dims), at least one.
+            n: Maximum number of children.
+            rng: Random generator.
         """
         n_parents, n_dims = parents.shape
         first = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
@@ -182,14 +183,14 @@ class PoolBreeder:
         taken = crosses[:, None] & (rng.random((n, n_dims)) < 0.5)
         taken &= ~np.isnan(other) & (other != parent)
         second = np.where(taken.any(axis=1), second, -1)
-        # Expressed before, so that no mutation is spent on a gene that crossover inactivated.
+        # Expressed first, so that no mutation hits a gene that crossover deactivated.
         genes = self._express(np.where(taken, other, parent), rng)
         genes = self._express(self._mutated(genes, rng), rng)
         is_new = ~np.isclose(genes, parent, rtol=0.0, atol=1e-9, equal_nan=True).all(axis=1)
         return self._kept(Pool(genes, np.stack([first, second], axis=1)).take(is_new))
 
     def point(self, genes: np.ndarray) -> Params:
-        """Return the canonical point of one row."""
+        """Return the canonical point of a row."""
         params: dict[str, ParamValue] = {}
         for j, name in enumerate(self.encoding.names):
             if not np.isnan(genes[j]):
@@ -197,18 +198,18 @@ class PoolBreeder:
         return self.space.canonical(params)
 
     def candidate(self, pool: Pool, row: int, parent_ids: tuple[str, ...]) -> Candidate:
-        """Return one row as a candidate."""
+        """Return a row as a candidate."""
         return self.space.candidate(self.point(pool.genes[row]), pool.origin(row), parent_ids)
 
     def _mutated(self, genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return n rows with at least one gene changed in each."""
+        """Return the n rows with at least one changed gene each."""
         n, n_dims = genes.shape
         is_active = ~np.isnan(genes)
         movable = is_active & self._movable
         fewest, most = N_HITS
         rate = np.minimum(rng.integers(fewest, most + 1, size=n) / n_dims, 1.0)
         hits = movable & (rng.random((n, n_dims)) < rate[:, None])
-        # Where chance hit nothing, the movable gene with the highest lot moves.
+        # If no gene was hit, the movable gene with the highest lot moves.
         lots = np.where(movable, rng.random((n, n_dims)), -1.0)
         hits[np.arange(n), lots.argmax(axis=1)] |= ~hits.any(axis=1) & movable.any(axis=1)
         step = 10.0 ** rng.uniform(*LOG_STEPS, size=n)
@@ -224,7 +225,7 @@ class PoolBreeder:
         return moved
 
     def _moved(self, column: int, units: np.ndarray, jump: np.ndarray) -> np.ndarray:
-        """Return other numbers: folded back at the borders, a grid's next step at least."""
+        """Return moved numbers, reflected at the borders; grid values move at least one step."""
         target = np.abs(units + jump) % 2.0
         target = np.where(target > 1.0, 2.0 - target, target)
         grid = self._grids[column]
@@ -236,7 +237,7 @@ class PoolBreeder:
         return np.asarray(grid[np.where(new == old, next_one, new)], np.float64)
 
     def _express(self, genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return rows with missing genes drawn, numbers snapped, inactive genes NaN."""
+        """Return rows with missing genes drawn, numbers on their grid and inactive genes NaN."""
         drawn = rng.random(genes.shape)
         for j, n_values in enumerate(self._n_values):
             units = drawn[:, j]
@@ -251,14 +252,14 @@ class PoolBreeder:
             if grid is not None:
                 genes[:, j] = grid[_nearest(grid, genes[:, j])]
             elif j in switches:
-                # To the digit, since the point's value decides what is active.
+                # Exact, since the point's value decides which parameters are active.
                 genes[:, j] = [parameter.to_unit(_value(parameter, unit)) for unit in genes[:, j]]
             else:
                 genes[:, j] = _snapped(parameter, genes[:, j])
         return self.without_inactive(genes)
 
     def without_inactive(self, genes: np.ndarray) -> np.ndarray:
-        """Return rows with NaN where a parameter is not active, (n, n_dims)."""
+        """Return rows with NaN for inactive parameters, (n, n_dims)."""
         genes = genes.copy()
         for column, other, allowed in self._conditions:
             given = genes[:, other]
@@ -267,13 +268,13 @@ class PoolBreeder:
         return genes
 
     def satisfied(self, genes: np.ndarray) -> np.ndarray:
-        """Return which rows keep the constraints, (n,)."""
+        """Return which rows satisfy the constraints, (n,)."""
         if not self.space.constraints:
             return np.ones(len(genes), dtype=bool)
         return np.array([self.space.satisfied(self.point(row)) for row in genes], dtype=bool)
 
     def _kept(self, pool: Pool) -> Pool:
-        """Return different rows that keep the constraints."""
+        """Return the distinct rows that satisfy the constraints."""
         keys = np.where(np.isnan(pool.genes), -1.0, np.round(pool.genes, 9))
         _, first = np.unique(keys, axis=0, return_index=True)
         pool = pool.take(np.sort(first))
@@ -281,7 +282,7 @@ class PoolBreeder:
 
 
 def _value(parameter: Parameter, gene: float) -> ParamValue:
-    """Return the value that a gene stands for; free numbers with four digits of their range."""
+    """Return the value of a gene; free numbers have four digits of their range."""
     if isinstance(parameter, Choice):
         return parameter.value_at(int(gene))
     if isinstance(parameter, Float):
@@ -290,7 +291,7 @@ def _value(parameter: Parameter, gene: float) -> ParamValue:
 
 
 def _grid(parameter: Parameter, levels: int | None) -> np.ndarray | None:
-    """Return the units a number may take, ascending; ``None`` if too many, or it is a choice."""
+    """Return a number's grid in units, ascending, or ``None`` if the parameter has no grid."""
     if not isinstance(parameter, Float | Integer):
         return None
     n_values = parameter.n_values
@@ -305,7 +306,7 @@ def _grid(parameter: Parameter, levels: int | None) -> np.ndarray | None:
 
 
 def _units(parameter: Float | Integer, values: np.ndarray) -> np.ndarray:
-    """Return the units of values: the parameter's ``to_unit``, for arrays."""
+    """Return the units of values, a vectorized ``to_unit``."""
     low, high = float(parameter.min), float(parameter.max)
     if low == high:
         return np.full(len(values), 0.5)
@@ -316,7 +317,7 @@ def _units(parameter: Float | Integer, values: np.ndarray) -> np.ndarray:
 
 
 def _spread(grid: np.ndarray | None, units: np.ndarray) -> np.ndarray:
-    """Return uniform draws such that a grid's borders are as likely as their neighbours."""
+    """Return uniform draws stretched so that a grid's ends are as likely as the other values."""
     if grid is None or len(grid) == 1:
         return units
     low = grid[0] - (grid[1] - grid[0]) / 2
@@ -342,7 +343,7 @@ def _snapped(parameter: Float | Integer, units: np.ndarray) -> np.ndarray:
 
 
 def _nearest(grid: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return the index of the nearest unit of an ascending grid."""
+    """Return the indices of the nearest units of an ascending grid."""
     right = np.clip(np.searchsorted(grid, units), 1, max(1, len(grid) - 1))
     if len(grid) == 1:
         return np.zeros(len(units), dtype=np.intp)

@@ -1,21 +1,23 @@
-"""Allocation of a generation's cells, by draws of the posterior or to finalists.
+"""Allocation of a generation's cells, by posterior draws or to finalists.
 
-A generation is a row of slots, each worth one chunk of cells. For every slot one joint draw of
-the posterior is taken over known candidates and a pool of new ones (Thompson 1933; Chapelle & Li
-2011, Alg. 1); the highest gets the slot: a new candidate its first chunk, a known one a further
-chunk. The last generations, the end game, ask known candidates only: large ones ever fewer finalists,
-by sequential halving (Karnin, Koren & Somekh 2013, Alg. 1),
+A generation consists of slots, each of one chunk of cells. Each slot takes one joint posterior
+draw over known candidates and a pool of new ones (Thompson 1933; Chapelle & Li 2011, Alg. 1). The
+highest draw gets the slot: a new candidate its first chunk, a known one another chunk. The last
+generations, the end game, evaluate known candidates only. Large ones use ever fewer finalists, by
+sequential halving (Karnin, Koren & Somekh 2013, Alg. 1),
 
-    n_g = n_last ratio^(generations left),    ratio = min(FINALIST_RATIO, (slots / n_last)^(1 / steps))  (1)
+    n_g = n_last ratio^(generations left),    ratio = min(FINALIST_RATIO, (slots / n_last)^(1 /
+    steps))  (1)
 
-An expert's posterior is the base's, on the same evidence, with pseudo-observations at the points
-whose reward it predicted. However many these are, together they count for five trials at most:
+An expert's posterior adds pseudo-observations at the expert's predicted points to the base's.
+Their total weight is at most five trials:
 
-    z_i = warp(mu_i),   variance_i = max(slope_i^2 var_i, a trial's) / w_i,   w_i = nu_i / n       (1)
+    z_i = warp(mu_i),   variance_i = max(slope_i^2 var_i, a trial's) / w_i,   w_i = nu_i / n
+    (2)
 
-nu_i in [1, 5] as in ``rlp.experts``, so that sum_i w_i <= 5. The base's draws are taken from the
-plan's own stream before any expert is asked, and the experts' from one of their own: without an
-expert of positive weight no draw is another one.
+nu_i in [1, 5] as in ``rlp.experts``, so that sum_i w_i <= 5. The base draws from the plan's stream
+before any expert, and experts draw from a separate stream. So without an expert of positive
+weight, all draws stay the same.
 """
 
 import math
@@ -35,29 +37,29 @@ from convergence_core.search.racing.plan_builder import PlanBuilder
 from convergence_core.search.sampler import Expert
 
 MAX_PROPOSALS = 40
-"""Proposed points among the pool of a generation, if experts had all the weight."""
+"""Proposed points in a generation's pool if experts had all the weight."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpertMixture:
-    """Experts that may fill slots, with the points they propose."""
+    """Experts that may fill slots, with their proposed points."""
 
     experts: tuple[Expert, ...]
     competitors: Competitors
     proposals: Pool
-    """Rows that no one has asked; as many of each expert as its weight says."""
+    """Unevaluated rows, as many of each expert as its weight allows."""
     rng: np.random.Generator
 
     @classmethod
     def of(
         cls, experts: Sequence[Expert], competitors: Competitors, rng: np.random.Generator
     ) -> "ExpertMixture | None":
-        """Return the mixture; ``None`` if no expert has a weight, or there is no evidence.
+        """Return the mixture; ``None`` if no expert has weight or there is no evidence.
 
         Args:
-            experts: as advised; those without weight are left out.
-            competitors: of the generation.
-            rng: of the plan; not moved.
+            experts: Advised experts; those without weight are ignored.
+            competitors: Competitors of the generation.
+            rng: Generator of the plan; not advanced.
         """
         weighted = tuple(expert for expert in experts if expert.weight > 0.0)
         if not weighted or competitors.fitted.learned is None:
@@ -76,17 +78,17 @@ class ExpertMixture:
     def values(
         self, values: np.ndarray, n_reserved: int, known: np.ndarray, new: np.ndarray
     ) -> np.ndarray:
-        """Return the draws of all slots, those of proposed points last.
+        """Return the draws of all slots, with the proposed points in the last columns.
 
         Args:
-            values: the base's draws, (n_slots, n_known + n_new).
-            n_reserved: first slots, which stay the base's.
-            known: members that compete, (n_known,).
-            new: genes of the other competitors without the proposed points, (n_new, n_dims).
+            values: Draws of the base, (n_slots, n_known + n_new).
+            n_reserved: Number of first slots, which remain the base's.
+            known: Competing members, (n_known,).
+            new: Genes of the other competitors except proposed points, (n_new, n_dims).
 
         Returns:
-            (n_slots, n_known + n_new + n_proposals); minus infinity where a proposed point may
-            not be chosen.
+            Draws, (n_slots, n_known + n_new + n_proposals); minus infinity if the slot must not
+            choose a proposed point.
         """
         n_slots, n_proposals = len(values), len(self.proposals)
         drawn = np.hstack([values, np.full((n_slots, n_proposals), -np.inf)])
@@ -107,11 +109,11 @@ class ExpertMixture:
 
 
 def with_expert(fitted: FittedSpaceModel, expert: Expert) -> GaussianProcess:
-    """Return the process with an expert's pseudo-observations (eq. 1).
+    """Return the process with an expert's pseudo-observations (eq. 2).
 
     Args:
-        fitted: the base's model, with evidence.
-        expert: whose predictions are added.
+        fitted: Model of the base, with evidence.
+        expert: Expert whose predictions are added.
     """
     learned = fitted.learned
     assert learned is not None  # noqa: S101 - without evidence there is no mixture
@@ -127,37 +129,37 @@ def with_expert(fitted: FittedSpaceModel, expert: Expert) -> GaussianProcess:
 
 
 MIN_FINALISTS = 2
-"""Known candidates that the last generation of the end game compares at least."""
+"""Minimum number of known candidates in the last generation of the end game."""
 N_CONTENDERS = 100
-"""Known candidates among whom finalists are chosen."""
+"""Known candidates from which finalists are chosen."""
 N_DRAWS = 1_000
-"""Joint draws that choose them."""
+"""Joint draws that choose the finalists."""
 PROBED_PART = 5
-"""Of so many cells of a generation one may be asked of a leader again, to tell the noise."""
+"""Cells of a generation per cell that repeats a leader to estimate the noise."""
 FINALIST_RATIO = 3
-"""Finalists of one generation for each of the next, at most."""
+"""Maximum ratio of finalists between consecutive generations."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CellAllocation:
-    """Fills a plan; used within one ``ask`` and never kept."""
+    """Allocator that fills one plan; lives for one ``ask``."""
 
     competitors: Competitors
     builder: PlanBuilder
     rng: np.random.Generator
     breeder: PoolBreeder
     chunk: int
-    """Cells of one slot."""
+    """Cells per slot."""
     max_new: int
-    """Candidates that may be new."""
+    """Maximum number of new candidates."""
     n_slots: int
-    """Slots of the generation, were all of the least chunk."""
+    """Slots of the generation if all chunks had the minimum size."""
 
     def fill(self, exploration_rate: float) -> None:
         """Fill all slots.
 
         Args:
-            exploration_rate: share of slots for uniformly random new candidates.
+            exploration_rate: Share of slots for uniformly random new candidates.
         """
         builder = self.builder
         builder.retry_missing()
@@ -175,7 +177,7 @@ class CellAllocation:
 
     @property
     def _has_cases(self) -> bool:
-        """Whether a cell is less than the whole evaluation."""
+        """Whether a cell is only part of an evaluation."""
         return len(self.builder.request.case_ids) > 1
 
     @property
@@ -185,17 +187,17 @@ class CellAllocation:
 
     @property
     def _is_halving(self) -> bool:
-        """Whether the end game asks ever fewer finalists."""
+        """Whether the end game uses ever fewer finalists."""
         return self._has_cases and self.n_slots >= self.competitors.rules.halving_from
 
     def _end_part(self) -> float:
-        """Return which part of this generation belongs to the end game."""
+        """Return the share of this generation that belongs to the end game."""
         rules, request = self.competitors.rules, self.builder.request
         fitted = self.competitors.fitted
         learned = fitted.learned
         is_quiet = learned is not None and learned.process.noise < rules.min_noise
         if self._seeks_front:
-            share = 0.0  # a front has no single best to be sure of; draws ask its members again
+            share = 0.0  # a front has no single best candidate; draws repeat its members
         elif self._has_cases:
             share = rules.end_share
         else:
@@ -205,16 +207,16 @@ class CellAllocation:
         return min(1.0, max(0.0, (ends - begins) * request.n_batches))
 
     def _n_end_generations(self, share: float) -> float:
-        """Return how many generations the end game has, if it has this share of them."""
+        """Return the number of end game generations, given their share of all."""
         n = self.builder.request.n_generations * share
         # Finalists are chosen between generations.
         return math.floor(n + 0.5) if self._is_halving and n > 1.0 else n
 
     def _probe(self) -> None:
-        """Ask leaders again where nothing else tells noise from merit; a fifth of the cells at most."""
+        """Repeat leaders, in at most a fifth of the cells, if only that shows the noise."""
         builder, competitors = self.builder, self.competitors
         learned = competitors.fitted.learned
-        # Where a front is sought, the metrics' own surrogates read no repeats.
+        # The surrogates of a front's metrics read no repeats.
         if learned is None or self._has_cases or self._seeks_front:
             return
         n_wanted = competitors.rules.n_probes - learned.evidence.repeat_dof
@@ -225,7 +227,7 @@ class CellAllocation:
     # -- search --------------------------------------------------------------------------------
 
     def _explore(self, n_cells: int, rate: float) -> None:
-        """Give this share of so many cells to uniformly random new candidates."""
+        """Give this share of ``n_cells`` cells to uniformly random new candidates."""
         expected = max(0, n_cells) * rate / self.chunk
         n = int(expected) + int(self.rng.random() < expected - int(expected))
         if not n:
@@ -235,7 +237,7 @@ class CellAllocation:
             self._add_chunk(self.breeder.candidate(pool, row, ()))
 
     def _search(self, n_cells: int) -> None:
-        """Spend so many cells by draws over elites and the pool."""
+        """Spend ``n_cells`` cells by draws over the elites and the pool."""
         if n_cells <= 0:
             return
         competitors, rules, builder = self.competitors, self.competitors.rules, self.builder
@@ -259,7 +261,7 @@ class CellAllocation:
             builder.n_advisable += is_open
             if not (is_open and self._add_first(proposed)):
                 order = np.argsort(-value, kind="stable")
-                for i in order[value[order] > -np.inf]:  # only experts may choose the others
+                for i in order[value[order] > -np.inf]:  # excludes proposals in slots of the base
                     if n_wins[i] >= max_wins[i]:
                         continue
                     n_wins[i] += 1
@@ -271,7 +273,7 @@ class CellAllocation:
     def _candidate(
         self, i: int, drawn: PosteriorDraws, mixture: ExpertMixture | None
     ) -> Candidate:
-        """Return the competitor of an index: an elite, a row of the pool, or an expert's proposal."""
+        """Return the competitor at an index: an elite, a pool row, or an expert's proposal."""
         elites = self.competitors.elites
         if i < len(elites):
             member: Candidate = self.competitors.members[elites[i]]
@@ -290,11 +292,10 @@ class CellAllocation:
     # -- end game ------------------------------------------------------------------------------
 
     def _ask_finalists(self, n_cells: int) -> None:
-        """Share so many cells out equally among finalists, those most likely to be the best.
+        """Distribute ``n_cells`` cells equally among the finalists, the likeliest best candidates.
 
-        The last generation has as many as it can ask every cell, and each one before it up to
-        ``FINALIST_RATIO`` times as many. What finalists leave, because they have no cell left, goes
-        to more of them.
+        The last generation has as many as it can evaluate completely, and each earlier one up to
+        ``FINALIST_RATIO`` times as many. If the finalists run out of cells, their number doubles.
         """
         if n_cells <= 0:
             return
@@ -317,9 +318,9 @@ class CellAllocation:
                 builder.add(candidate, keys[: min(share, builder.n_left - stop)])
 
     def _by_prob_best(self) -> np.ndarray:
-        """Return the members, those first that joint draws find best most often, (n,).
+        """Return the members by how often they have the highest joint draw, (n,).
 
-        By means alone, finalists would all be of one kind: that of the leader.
+        Ranking by means alone would choose finalists that all resemble the leader.
         """
         competitors = self.competitors
         order = competitors.elites_first
@@ -330,9 +331,9 @@ class CellAllocation:
         return np.concatenate([likeliest, order[N_CONTENDERS:]])
 
     def _n_finalists(self) -> int:
-        """Return how many compete in this generation of the end game, where there are cases.
+        """Return the number of finalists in this generation of the end game.
 
-        Where it is long, fewer leave at a time: the first one has a slot for each at most.
+        In a long end game, fewer leave at a time: its first generation has at most one per slot.
         """
         request = self.builder.request
         n_whole = round(request.n_cells / (len(request.case_ids) * request.repeats))
@@ -344,7 +345,7 @@ class CellAllocation:
         return min(len(self.competitors.ranking), n)
 
     def _ask_by_draws(self, n_cells: int) -> None:
-        """Spend so many cells by draws over the elites, then on all others."""
+        """Spend ``n_cells`` cells by draws over the elites, then on all others."""
         if n_cells <= 0:
             return
         competitors, stop = self.competitors, self.builder.n_left - n_cells
@@ -364,11 +365,11 @@ class CellAllocation:
     # -- cells ---------------------------------------------------------------------------------
 
     def _add_first(self, candidates: list[Candidate]) -> bool:
-        """Take the first of some candidates, if there is one, and give it a chunk of cells."""
+        """Remove the first candidate and give it a chunk; return whether it took a cell."""
         return bool(candidates) and self._add_chunk(candidates.pop(0))
 
     def _add_chunk(self, candidate: Candidate, *, again: bool = False) -> bool:
-        """Give a candidate a chunk of cells; return whether it had any open, see ``open_cells``."""
+        """Give a candidate a chunk of its open cells; return whether it took any."""
         builder = self.builder
         if candidate.candidate_id not in builder.archive and builder.n_new >= self.max_new:
             return False

@@ -1,11 +1,12 @@
-"""Competitors for the cells of a generation: known candidates, and a new pool.
+"""Competitors for the cells of a generation: known candidates and a pool of new ones.
 
-Known candidates are eliminated when their probability of being better than the leader is so small
-that all who left together hold a better one with less than ``1 - confidence_level``: each at less than
+A known candidate is eliminated if its probability of beating the leader is below
 
-    (1 - confidence_level) / n                                                                     (1)
+    (1 - confidence_level) / n
+    (1)
 
-of n candidates (Bonferroni). A new candidate competes by mean + ``POOL_SDS`` sd (2).
+of n candidates (Bonferroni). So with probability ``confidence_level``, no eliminated candidate is
+better. A new candidate competes by mean + ``POOL_SDS`` sd (2).
 """
 
 import math
@@ -27,83 +28,81 @@ from convergence_core.search.goals import FittedGoals
 from convergence_core.space.arrays import Encoding
 
 MIN_PARENTS = 10
-"""Parents that breed at least, if there are so many."""
+"""Minimum number of parents, if there are as many members."""
 N_CLOSE = 4
 """Best candidates around which a quarter of the pool is bred."""
 POOL_SDS = 2.0
-"""Standard deviations above the mean by which new candidates are screened."""
+"""Standard deviations above the mean in the screening score of new candidates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Settings of a race; shared by the samplers that race."""
+    """Settings of a race, shared by the racing samplers."""
 
     breeds: bool = True
-    """``False``: the pool is drawn uniformly from the space."""
+    """Whether the pool is bred; otherwise it is drawn uniformly from the space."""
     confidence_level: float = 0.95
     """Probability that no eliminated candidate is better than the leader."""
     pool_size: int = 500
-    """New candidates considered for one generation."""
+    """New candidates considered per generation."""
     n_kept: int = 160
-    """Of these, those that compete, see (eq. 2)."""
+    """Considered candidates that compete, see (eq. 2)."""
     n_elites: int = 25
-    """Known candidates that compete, those of the highest posterior means."""
+    """Known candidates with the highest posterior means, which compete."""
     max_chunks: int = 4
-    """Chunks that a known candidate may win in one generation before the end game, where there are
+    """Maximum chunks of a known candidate per generation before the end game, with several
     cases."""
     max_repeats: int = 2
-    """The same where every cell is the whole evaluation, and a chunk a repeat of it."""
+    """Maximum repeats of a known candidate per generation before the end game, with one case."""
     least_together: int = 5
-    """New candidates of a generation that are asked the same cases before others are asked other
-    ones."""
+    """Minimum new candidates per group, which share the same first cases."""
     groups_from: int = 40
-    """Slots from which on new candidates are asked different cases at all."""
+    """Minimum slots for groups of new candidates with different cases."""
     halving_from: int = 40
-    """Slots from which on the end game asks ever fewer finalists."""
+    """Minimum slots for an end game with ever fewer finalists."""
     end_share: float = 0.3
-    """Share of the cells, the last, that only known candidates get, where there are cases; of large
-    generations whole ones, if it is more than one."""
+    """Share of the last cells, reserved for known candidates, with several cases. Large
+    generations round it to whole generations if it exceeds one."""
     end_share_without_cases: float = 0.1
-    """Share of the cells, the last, where every cell is the whole evaluation."""
+    """Share of the last cells, reserved for known candidates, with one case."""
     n_probes: int = 4
-    """Leaders that are asked again early, where every cell is the whole evaluation: they tell noise
-    from what is a candidate's own."""
+    """Number of early repeats of leaders with one case, to separate noise from merit."""
     min_noise: float = 0.02
-    """Noise, in units of the spread of candidates' rewards, from which on that share is kept."""
+    """Minimum noise, relative to the spread of candidates' rewards, for that end game."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PosteriorDraws:
-    """New candidates of one search, and draws of all who compete."""
+    """New candidates of one search, and draws of all competitors."""
 
     pool: Pool
     values: np.ndarray
-    """Of the elites, then the pool, (n_draws, n_elites + n_pool); read-only."""
+    """Draws of the elites, then of the pool, (n_draws, n_elites + n_pool); read-only."""
     rng_state: Mapping[str, Any]
-    """Of the generator, after both."""
+    """Generator state after both."""
     candidates: dict[int, Candidate] = field(default_factory=dict)
-    """Row of the pool → its candidate, once it was chosen."""
+    """Row of the pool → its candidate, if chosen."""
 
 
 @dataclass(frozen=True, eq=False)
 class Competitors:
-    """Known candidates, as the posterior sees them."""
+    """Known candidates under the posterior."""
 
     rules: Rules
     encoding: Encoding
     archive: Archive
     fitted: FittedSpaceModel
     goals: FittedGoals | None = None
-    """What counts besides the mean reward; ``None``: nothing."""
+    """Goals besides the mean reward; ``None`` if there are none."""
     _kept_draws: dict[str, PosteriorDraws] = field(default_factory=dict, repr=False)
 
     def posterior_draws(
         self, breeder: PoolBreeder, rng: np.random.Generator, n: int
     ) -> PosteriorDraws:
-        """Return a new pool and n draws of what elites and pool are worth.
+        """Return a new pool and n draws of the values of elites and pool.
 
-        A generation that thinks asks twice from one state of the generator; the second time it gets
-        the draws of the first.
+        A generation with hypotheses calls this twice with the same generator state; the second
+        call returns the draws of the first.
         """
         key = f"{rng.bit_generator.state} {breeder.levels} {n}"
         draws = self._kept_draws.get(key)
@@ -121,9 +120,9 @@ class Competitors:
 
     @cached_property
     def members(self) -> list[Candidate]:
-        """Candidates that the posterior was trained on, in the order they were first asked.
+        """Candidates in the posterior's training data, in order of first evaluation.
 
-        Of very many candidates the worst are left out there, and need not compete.
+        With very many candidates, the training data omit the worst, which then do not compete.
         """
         learned = self.fitted.learned
         ids = () if learned is None else learned.evidence.ids
@@ -131,7 +130,7 @@ class Competitors:
 
     @cached_property
     def genes(self) -> np.ndarray:
-        """Of the members, (n, n_dims)."""
+        """Genes of the members, (n, n_dims)."""
         return self.encoding.genes([candidate.params for candidate in self.members])
 
     @cached_property
@@ -146,7 +145,7 @@ class Competitors:
 
     @cached_property
     def ranking(self) -> np.ndarray:
-        """Members, best posterior mean first, (n,); see ``FittedGoals.ranking`` for other goals."""
+        """Members by decreasing posterior mean, or by ``FittedGoals.ranking`` with goals, (n,)."""
         if self.goals is not None:
             points = self.encoding.places(self.genes)
             return self.goals.ranking(self.marginals[0], self._ids(range(len(self.rows))), points)
@@ -154,9 +153,9 @@ class Competitors:
 
     @cached_property
     def elites(self) -> np.ndarray:
-        """Members that compete, best first: none that was eliminated.
+        """Competing members, best first, without the eliminated.
 
-        From a front none is: its ends are not the leaders of the mean.
+        A front eliminates none: its ends do not lead by mean.
         """
         elites = self.ranking[: self.rules.n_elites]
         if self.goals is not None and self.goals.objectives:
@@ -167,19 +166,19 @@ class Competitors:
 
     @cached_property
     def elites_first(self) -> np.ndarray:
-        """Members, the elites first, best first; the others after them, best first, (n,)."""
+        """Members in order: elites, then the others, each best first, (n,)."""
         rest = self.ranking[~np.isin(self.ranking, self.elites)]
         return np.concatenate([self.elites, rest])
 
     def posterior_at(self, genes: np.ndarray, rows: np.ndarray) -> WarpedPosterior:
-        """Return the joint posterior of worths at these genes, (n, n_dims), of training rows or -1, (n,)."""
+        """Return the joint posterior of n rows of genes; ``rows`` are training rows or -1."""
         return self.fitted.worth_at(("",) * len(genes), self.encoding.places(genes), rows)
 
     def levels(self, n_levels: int) -> Mapping[str, int]:
-        """Return free numbers → steps between which the evidence sees nothing; absent ones are free.
+        """Return free numbers → grid steps finer than the evidence resolves; absent ones are free.
 
-        From ``n_levels`` on steps are halved until over half a step, to either side of the leaders,
-        the surface changes less than is unknown about them.
+        Steps start at ``n_levels`` and halve until half a step around the leaders changes the
+        surface by less than its uncertainty.
         """
         free = self.encoding.free_columns
         half = 0.5 / (n_levels * 2.0 ** np.arange(math.ceil(math.log2(FINEST / n_levels))))
@@ -200,7 +199,7 @@ class Competitors:
         }
 
     def pool(self, breeder: PoolBreeder, rng: np.random.Generator) -> Pool:
-        """Return new rows that compete, known to no member; their parents count by ``ranking``."""
+        """Return the competing new rows; ``parents`` of a row index ``ranking``."""
         size = self.rules.pool_size
         parents = self.genes[self.ranking[: max(MIN_PARENTS, len(self.ranking) // 4)]]
         if self.rules.breeds:
@@ -230,10 +229,11 @@ class Competitors:
     def regret_upper_bound(
         self, breeder: PoolBreeder, rng: np.random.Generator, *, n_draws: int, level: float
     ) -> float | None:
-        """Return a quantile of how far the best candidate considered lies above the leader.
+        """Return a quantile of the best considered candidate's lead over the leader.
 
-        Over elites and a pool of new candidates, each with what may be its own effect. ``None``:
-        a front is sought, or no one asked is feasible, so that there is no leader.
+        Considers elites and a pool of new candidates, each with its possible individual effect.
+        ``None`` if there is no leader, because the run seeks a front or no evaluated candidate is
+        feasible.
         """
         if self._is_leaderless:
             return None
@@ -251,7 +251,7 @@ class Competitors:
             violation = self.goals.violations(n_draws, ids, self.encoding.places(genes), rng)
             if violation is not None:
                 drawn[:, 1:][violation[:, 1:] > 0] = -np.inf
-        # The warp keeps which is the highest.
+        # The warp is monotone, so it preserves the maximum.
         gap = posterior.rewards(drawn.max(axis=1)) - posterior.rewards(drawn[:, 0])
         return float(np.quantile(gap, level))
 
@@ -263,14 +263,14 @@ class Competitors:
         n: int,
         process: GaussianProcess | None = None,
     ) -> np.ndarray:
-        """Return n joint draws of what candidates are worth, (n, n_known + n_new).
+        """Return n joint draws of candidate values, (n, n_known + n_new).
 
         Args:
-            known: members, (n_known,).
-            new: genes of candidates no one has asked, (n_new, n_dims).
-            rng: source of chance.
-            n: draws.
-            process: of an expert, in place of the fitted one.
+            known: Members, (n_known,).
+            new: Genes of unevaluated candidates, (n_new, n_dims).
+            rng: Random generator.
+            n: Number of draws.
+            process: Expert's process; ``None`` means the fitted one.
         """
         genes = np.concatenate([self.genes[known], new])
         posterior = self.posterior_at(genes, np.concatenate([self.rows[known], unseen(len(new))]))
@@ -284,7 +284,7 @@ class Competitors:
 
     @property
     def _is_leaderless(self) -> bool:
-        """Whether a front is sought or no member is feasible."""
+        """Whether the run seeks a front or no member is feasible."""
         if self.goals is None:
             return False
         first = [self.members[self.ranking[0]]]
@@ -294,7 +294,7 @@ class Competitors:
         return tuple(self.members[i].candidate_id for i in members)
 
     def only_new(self, pool: Pool) -> Pool:
-        """Return the rows that no member has, each once."""
+        """Return the distinct rows that no member has."""
         known = set(_keys(self.genes))
         keep = []
         for i, key in enumerate(_keys(pool.genes)):
@@ -305,11 +305,11 @@ class Competitors:
 
 
 def unseen(n: int) -> np.ndarray:
-    """Return the training rows of n candidates that no one has asked, (n,)."""
+    """Return the training rows of n unevaluated candidates, all -1, (n,)."""
     return np.full(n, -1, dtype=np.intp)
 
 
 def _keys(genes: np.ndarray) -> Sequence[bytes]:
-    """Return the identity of each row: canonical values differ in the seventh digit at least."""
+    """Return the key of each row: canonical values differ by the seventh digit at the latest."""
     rounded = np.where(np.isnan(genes), -1.0, np.round(genes, 7)) + 0.0
     return [row.tobytes() for row in rounded]

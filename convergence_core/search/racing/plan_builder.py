@@ -1,13 +1,15 @@
 """Builder of a plan: open cells, the order of cases, and the cells left.
 
-Cases are asked in chunks that new candidates of a generation share (common random numbers): all of
-few, groups of many, a chunk each. Eighty new candidates on five cases tell little of the models or
-methods they have in common; sixteen groups of five on eighty cases tell more, and that they met
-different cases is made up for by the cases' effects. The first generation shuffles the cases; later
-ones begin with the cases seen least, so that chunks rotate and no winner is made by five lucky cases.
-Further cells of a candidate begin with the chunk of this generation, then take the cases most others
-have been asked: comparisons stay paired. Where there are groups, all known candidates take the cases
-seen least instead, in one order: still paired, and what they have in common is seen on new cases.
+New candidates of a generation share chunks of cases (common random numbers). A small generation
+shares one chunk; a large one forms groups with a chunk each. Eighty new candidates on five cases
+show little about the models or methods that they share. Sixteen groups of five on eighty cases
+show more, and case effects correct for the different cases. The first generation shuffles the
+cases. Later ones start with the cases seen least, so that chunks rotate and five lucky cases make
+no winner.
+
+Additional cells of a candidate start with this generation's chunk and continue with the most
+evaluated cases, so that comparisons stay paired. With groups, all known candidates continue with
+the cases seen least instead, in one order: comparisons stay paired and cover new cases.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,35 +22,35 @@ from convergence_core.search.sampler import AskRequest, Plan
 from convergence_core.space import Space
 
 MIN_CHUNK = 5
-"""Cases of a chunk, if there are so many."""
+"""Minimum cases per chunk, if there are as many."""
 ADVICE_SHARE = 0.25
-"""Share of a generation's new candidates that each kind of advice may take."""
+"""Maximum share of a generation's new candidates per kind of advice."""
 WRITTEN_SHARE = 0.5
-"""The same of new texts, where the space holds more than texts: what else it holds is searched, too."""
+"""Maximum share for new prompts in a space with other parameters, which the search also needs."""
 
 
 def default_chunk(n_cases: int) -> int:
-    """Return how many cases a new candidate is asked before anything is known of the noise.
+    """Return the cases per new candidate while the noise is unknown.
 
     Args:
-        n_cases: cases that a generation could ask each candidate of a population.
+        n_cases: Affordable cases per candidate of a population.
 
-    Five cases halve the regret at equal calls on measured tasks (chunks of 3 / 5 / 10: 13.3 /
-    11.7 / 13.8). Where there are many, a quarter of them: a candidate costs more than its cells (a
-    task, an index, a model to load), so a generation tries four times its population at most.
+    Five cases halve the regret at equal calls on measured tasks (chunks of 3 / 5 / 10: 13.3 / 11.7
+    / 13.8). With many cases, the chunk is a quarter of them. A candidate has fixed costs (a task,
+    an index, a model to load), so a generation evaluates at most four times its population.
     """
     return min(n_cases, max(MIN_CHUNK, -(-n_cases // 4)))
 
 
 def informative_chunk(n_cases: int, worth_the_prior: float | None) -> int:
-    """Return how many cases a new candidate is asked once noise and merit were told apart.
+    """Return the cases per new candidate once noise and merit are separable.
 
     Args:
-        n_cases: as above.
-        worth_the_prior: cells that leave half the variance of a new candidate; ``None``: unknown.
+        n_cases: See ``default_chunk``.
+        worth_the_prior: Cells that halve a new candidate's variance; ``None`` if unknown.
 
-    Where questions differ much and candidates little, a few answers are luck, and hundreds of
-    lucky new candidates hide the best one; where it is the other way round, a few are enough.
+    If cases differ much and candidates little, a few answers are luck, and hundreds of lucky new
+    candidates hide the best one. In the opposite case a few are enough.
     """
     least = default_chunk(n_cases)
     if worth_the_prior is None:
@@ -57,39 +59,39 @@ def informative_chunk(n_cases: int, worth_the_prior: float | None) -> int:
 
 
 class PlanBuilder:
-    """A plan in the making; used within one ``ask`` and never kept."""
+    """Plan under construction; lives for one ``ask``."""
 
     def __init__(
         self, space: Space, archive: Archive, request: AskRequest, rng: np.random.Generator
     ) -> None:
         self.space, self.archive, self.request = space, archive, request
         self.n_left = request.n_cells
-        """Cells that still fit."""
+        """Remaining capacity in cells."""
         self._cells: dict[str, list[Cell]] = {}
         self._candidates: dict[str, Candidate] = {}
         self.n_new = 0
-        """Candidates never asked before."""
+        """Number of new candidates in the plan."""
         self.is_advised = False
-        """Whether advice may have had a say in what is added from now on."""
+        """Whether advice may influence the cells added from now on."""
         self.n_advisable = 0
-        """See ``Plan``."""
+        """See ``Plan.n_advisable``."""
         self._advised: set[Cell] = set()
         self.fresh_cases = self._least_seen_first(rng)
         """Cases, those seen least first."""
         self._known_cases = self.fresh_cases
-        """In the order that known candidates are asked."""
+        """Order of cases for known candidates."""
         self._group_cases: tuple[tuple[str, ...], ...] = (self.fresh_cases,)
-        """In the orders that groups of new candidates are asked, which join them in turn."""
+        """Orders of cases for groups of new candidates, assigned in rotation."""
         self._group: dict[str, int] = {}
-        """New candidate → its number among them."""
+        """New candidate → its sequence number."""
 
     def group_cases(self, chunk: int, *, least_together: int, groups_from: int) -> None:
-        """Choose the cases that new and known candidates begin with.
+        """Choose the first cases of new and of known candidates.
 
         Args:
-            chunk: cases of one slot.
-            least_together: members of a group of new candidates, were all slots theirs.
-            groups_from: slots from which on there are groups, each with a chunk of its own.
+            chunk: Cases per slot.
+            least_together: Minimum new candidates per group, if all slots were theirs.
+            groups_from: Minimum slots for groups, each with a separate chunk.
         """
         fresh, n_slots = self.fresh_cases, self.n_left // chunk
         n_groups = min(len(fresh) // chunk, n_slots // least_together)
@@ -101,15 +103,15 @@ class PlanBuilder:
             self._group_cases = (self._known_cases,)
 
     def seen(self) -> set[str]:
-        """Return ids of candidates asked before or planned; for membership only."""
+        """Return the ids of known and planned candidates; for membership tests only."""
         return {*self.archive.members, *self._cells}
 
     def open_cells(self, candidate_id: str, *, again: bool = False) -> list[CellKey]:
-        """Return cells neither rewarded nor planned: first unasked ones, then missing ones.
+        """Return cells without a reward that are not planned; failed cells come last.
 
         Args:
-            candidate_id: of the candidate.
-            again: whether those beyond ``repeats`` are among them, see ``AskRequest.n_again``.
+            candidate_id: Candidate of the cells.
+            again: Whether to include repeats beyond ``repeats``, see ``AskRequest.n_again``.
         """
         member = self.archive.members.get(candidate_id)
         taken = {(cell.case_id, cell.repeat) for cell in self._cells.get(candidate_id, ())}
@@ -125,13 +127,13 @@ class PlanBuilder:
         ]
         if member is None:
             return keys
-        # What an earlier batch of the generation lost waits for the next generation.
+        # Cells that failed in an earlier batch wait for the next generation.
         closed = {*member.rewards, *(member.missing if self.request.batch else ())}
         keys = [key for key in keys if key not in closed]
         return sorted(keys, key=lambda key: key in member.missing)
 
     def add(self, candidate: Candidate, keys: Iterable[CellKey]) -> int:
-        """Plan cells of a candidate as far as they fit; return how many did."""
+        """Plan as many of a candidate's cells as fit; return their number."""
         chosen = list(keys)[: self.n_left]
         if not chosen:
             return 0
@@ -150,13 +152,13 @@ class PlanBuilder:
         return len(chosen)
 
     def retry_missing(self) -> None:
-        """Ask once more the cells of the last generation's new candidates that got no reward."""
+        """Plan the failed cells of the last generation's new candidates once more."""
         for member in self.archive if self.request.batch == 0 else ():
             if member.missing and member.generation == self.request.generation - 1:
                 self.add(member.candidate, self._offered_missing(member))
 
     def plan(self) -> Plan:
-        """Return the plan; cells that advice chose are not exogenous."""
+        """Return the plan; cells chosen by advice are not exogenous."""
         assignments = tuple(
             Assignment(
                 candidate=candidate,
@@ -175,27 +177,27 @@ class PlanBuilder:
         return Plan(assignments=assignments, exogenous=exogenous, n_advisable=self.n_advisable)
 
     def add_probes(self) -> None:
-        """Plan one cell of each setting that a hypothesis wants probed."""
+        """Plan one cell of each setting that a hypothesis probes."""
         for candidate in self.proposed_candidates(self.request.advice.probes):
             self.add(candidate, self.open_cells(candidate.candidate_id)[:1])
 
     def proposed_candidates(self, proposals: Sequence[Params]) -> list[Candidate]:
-        """Return the settings that a hypothesis wants evaluated, new ones alone."""
+        """Return the new settings among a hypothesis's proposals."""
         seen = self.seen()
         points = (point for point in proposals if not self.space.validate(point))
         candidates = [self.space.candidate(point, "rlp") for point in points]
         return [candidate for candidate in candidates if candidate.candidate_id not in seen]
 
     def _n_written(self, n: int) -> int:
-        """Return how many of n candidates with new texts a generation asks."""
+        """Return how many of n candidates with new prompts a generation evaluates."""
         if all(parameter.kind == "text" for parameter in self.space.parameters.values()):
             return n
         return min(n, max(1, int(WRITTEN_SHARE * self.request.n_candidates)))
 
     def priority_candidates(self) -> list[Candidate]:
-        """Return candidates that go first: the baseline, until it was asked, old winners, advice.
+        """Return the first candidates: a new baseline, winners of earlier runs, then advice.
 
-        Advice never binds: a point outside of the space, or known already, is passed over.
+        Skips points outside the space and known points, since advice never binds.
         """
         candidates: dict[str, Candidate] = {}
         if self.request.baseline is not None:
@@ -225,7 +227,7 @@ class PlanBuilder:
         return list(candidates.values())
 
     def _offered_missing(self, member: Member) -> list[CellKey]:
-        """Return missing cells that the request still offers."""
+        """Return the member's missing cells that the request includes."""
         offered = set(self.request.case_ids)
         return [
             (case, repeat)
@@ -234,7 +236,7 @@ class PlanBuilder:
         ]
 
     def _count_planned(self) -> dict[str, int]:
-        """Return case → candidates that were asked it."""
+        """Return case → number of candidates evaluated on it."""
         counts = dict.fromkeys(self.request.case_ids, 0)
         for member in self.archive:
             for case in member.case_ids & counts.keys():
@@ -245,6 +247,6 @@ class PlanBuilder:
         cases, counts = self.request.case_ids, self._count_planned()
         if not len(self.archive):
             return tuple(cases[i] for i in rng.permutation(len(cases)))
-        # The first candidate of the run salts the order among cases seen equally often.
+        # The run's first candidate salts the order of cases seen equally often.
         salt = next(iter(self.archive)).candidate.candidate_id
         return tuple(sorted(cases, key=lambda case: (counts[case], sha256_hex(salt + case))))

@@ -14,7 +14,7 @@ from convergence_core.search.samplers.thompson import ThompsonSampler
 from convergence_core.space import Space
 
 RACING = ("thompson", "mab_evolution")
-"""Algorithms whose draws give good candidates more cells, and that thoughts steer."""
+"""Algorithms that race candidates for cells; hypotheses steer only these."""
 
 __all__ = [
     "RACING",
@@ -29,12 +29,12 @@ __all__ = [
 def make_surrogate(
     space: Space, *, deterministic: bool = False, price: LengthPrice | None = None
 ) -> SpaceModel:
-    """Return the surrogate of a space, whatever samples it.
+    """Return the surrogate of a space, the same for every sampler.
 
     Args:
-        space: of the candidates.
-        deterministic: ``evaluation.deterministic``.
-        price: of texts, ``LengthPrice.of`` the configuration; ``None`` if their length is free.
+        space: Search space of the candidates.
+        deterministic: Value of ``evaluation.deterministic``.
+        price: Price of prompt length, from ``LengthPrice.of``; ``None`` if length is free.
     """
     return SpaceModel(space=space, deterministic=deterministic, price=price)
 
@@ -46,13 +46,13 @@ def make_sampler(
     case_weights: Mapping[str, float] | None = None,
     surrogate: SpaceModel | None = None,
 ) -> Sampler:
-    """Return the sampler that ``optimization.algorithm`` names.
+    """Return the sampler for ``optimization.algorithm``.
 
     Args:
-        cfg: the configuration.
-        space: its search space.
-        case_weights: case → weight in the mean reward; absent ones weigh 1.
-        surrogate: of the rewards; ``None``: ``make_surrogate``.
+        cfg: Configuration of the run.
+        space: Search space of the run.
+        case_weights: Case → weight in the mean reward; missing cases have weight 1.
+        surrogate: Model of the rewards; ``None`` means ``make_surrogate``.
     """
     deterministic, price = cfg.evaluation.deterministic, LengthPrice.of(cfg)
     surrogate = surrogate or make_surrogate(space, deterministic=deterministic, price=price)

@@ -1,9 +1,9 @@
-"""``evolution``: version 0.1's search, kept as a baseline, on posterior means.
+"""``evolution``: the search of version 0.1 on posterior means, kept as a baseline.
 
-The population of a generation is the elites of all earlier ones and the new candidates of the last.
-Elites stay with their evidence without being asked again; the rest goes to children by uniform
-crossover or mutation of parents that won a tournament. Ranks are those of posterior means, not of
-lucky observations, and no candidate is ever evaluated twice.
+The population consists of the elites so far and the last generation's new candidates. Elites keep
+their evidence without further cells. The other cells go to children by uniform crossover or
+mutation of tournament winners. Ranks use posterior means, not lucky observations, and no cell is
+evaluated twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +26,9 @@ class _EqualShares:
 
     space: Space
     cases_per_candidate: int | None = None
-    """Cases of each candidate; ``None`` means all."""
+    """Cases per candidate; ``None`` means all."""
     goals: Goals | None = None
-    """What is tallied for the recommendation and the report; it changes no plan."""
+    """Quantities tallied for the recommendation and the report; they do not change a plan."""
 
     def start(self) -> SearchState:
         """Return the state before any evidence."""
@@ -46,7 +46,7 @@ class RandomSampler(_EqualShares):
     name: str = "random"
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
-        """Plan new candidates; when the space holds no more, open cells of known ones."""
+        """Plan new candidates, then open cells of known ones if the space has no more."""
         builder = PlanBuilder(self.space, state.archive, request, rng)
         builder.retry_missing()
         return equal_shares(
@@ -65,17 +65,17 @@ def equal_shares(
     max_new: int,
     propose: Callable[[set[str], int], list[Candidate]],
 ) -> Plan:
-    """Return a plan of new candidates with the same cells each, all repeats included.
+    """Return a plan with the same cells for each new candidate, including all repeats.
 
-    One is asked in part rather than none at all; when the space holds no more, the rest goes to
-    open cells of known candidates, in random order.
+    If no candidate fits completely, one gets part of its cells. If the space has no more
+    candidates, open cells of known ones fill the rest, in random order.
 
     Args:
-        builder: with retried cells.
-        rng: source of chance.
-        cases_per_candidate: ``None`` means all.
-        max_new: candidates at most.
-        propose: from the ids seen and a number, returns up to so many new candidates.
+        builder: Plan builder, after cells to retry.
+        rng: Random generator.
+        cases_per_candidate: Cases per candidate; ``None`` means all.
+        max_new: Maximum number of candidates.
+        propose: Function from seen ids and n to up to n new candidates.
     """
     cases = builder.fresh_cases[:cases_per_candidate]
     keys = [(case, repeat) for repeat in range(builder.request.repeats) for case in cases]
@@ -95,17 +95,17 @@ def equal_shares(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionSampler(_EqualShares):
-    """Elitism, tournament, uniform crossover, mutation by kind of parameter."""
+    """Genetic search: elitism, tournaments, uniform crossover, mutation by parameter kind."""
 
     breeder: Breeder
     surrogate: SpaceModel
     elite_size: int = 2
     case_weights: Mapping[str, float] = field(default_factory=dict)
-    """Case → weight in the mean reward; absent ones weigh 1."""
+    """Case → weight in the mean reward; missing cases have weight 1."""
     name: str = "evolution"
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
-        """Plan the children; when the space holds no more, open cells of known candidates."""
+        """Plan children, then open cells of known candidates if the space has no more."""
         builder = PlanBuilder(self.space, state.archive, request, rng)
         builder.retry_missing()
         population = self.population(state)

@@ -1,19 +1,19 @@
 """``thompson``, ``mab_evolution``: posterior draws choose candidates and cells.
 
-For every slot of a generation a joint draw over candidates asked before and a pool of new ones
-says which gets it (``racing``). So the draws decide between searching and confirming, and a batch is
-diverse because its draws are. ``thompson`` draws its pool uniformly from the space;
-``mab_evolution`` breeds it: half from the best quarter, a quarter around the four best, a quarter
-random.
+Each slot of a generation goes to the highest of a joint draw over known candidates and a pool of
+new ones (``racing``). So draws decide between search and confirmation, and a batch is as diverse
+as its draws. ``thompson`` draws its pool uniformly from the space. ``mab_evolution`` breeds it:
+half from the best quarter, a quarter around the four best, a quarter random.
 
-Departures from plain Thompson sampling, each for a reason:
+Departures from plain Thompson sampling, with reasons:
 
 * A known candidate gets a few chunks of a generation at most, so a lucky draw decides little.
 * The last share of the cells goes to known candidates only: best-arm identification rather than
-  search. Without cases that share is small, and none where rewards hold no noise.
-* ``exploration_rate`` of the slots go to uniformly random candidates, against a model that is wrong.
-* Where there are hard constraints, or a front is sought, ``goals`` says what a draw is worth.
-* Candidates that are surely not the best are eliminated (``Rules.confidence_level``).
+  search. With one case that share is small, and 0 if rewards have no noise.
+* ``exploration_rate`` of the slots goes to uniformly random candidates, in case the model is
+  wrong.
+* With hard constraints or a front, ``goals`` determine the value of a draw.
+* Candidates almost certainly worse than the leader are eliminated (``Rules.confidence_level``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ from convergence_core.search.sampler import REGRET_KEY, SETTLED, AskRequest, Pla
 from convergence_core.space import Space
 
 N_STEPS = 8
-"""Iterations of the optimizer of hyper-parameters after each generation but the first."""
+"""Hyper-parameter optimizer iterations after each generation except the first."""
 GROWTH = 1.1
-"""Rewards per reward at the last optimization from which on hyper-parameters are optimized again."""
+"""Growth factor of the number of rewards that triggers the next optimization."""
 LEARNED_KEY = "n_learned"
-"""Key of that number of rewards in a sampler's memory."""
+"""Key of the number of rewards at the last optimization, in a sampler's memory."""
 N_DRAWS = 400
 """Draws behind ``SearchState.regret_upper_bound``."""
 
@@ -52,17 +52,16 @@ class ThompsonSampler:
     surrogate: SpaceModel
     rules: Rules = field(default_factory=Rules)
     exploration_rate: float = 0.0
-    """Share of slots for uniformly random new candidates, whatever the posterior says."""
+    """Share of slots for uniformly random new candidates, independent of the posterior."""
     cases_per_candidate: int | None = None
-    """Cases of one chunk; ``None``: see ``informative_chunk``."""
+    """Cases per chunk; ``None`` means ``informative_chunk``."""
     case_weights: Mapping[str, float] = field(default_factory=dict)
-    """Case → weight in the mean reward; absent ones weigh 1."""
+    """Case → weight in the mean reward; missing cases have weight 1."""
     goals: Goals | None = None
-    """What counts besides the mean reward; ``None``: nothing."""
+    """Goals besides the mean reward; ``None`` if there are none."""
     n_levels: int | None = 20
-    """Steps that free numbers begin with where there are cases; ``None`` means none. They are
-    halved as evidence grows (``Competitors.levels``), and where they hold too few new candidates.
-    """
+    """Initial grid steps of free numbers with several cases; ``None`` means no grid. Steps halve
+    as evidence grows (``Competitors.levels``), and if the grid has too few new candidates."""
 
     def start(self) -> SearchState:
         """Return the state before any evidence."""
@@ -95,7 +94,7 @@ class ThompsonSampler:
         return builder.plan()
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
-        """Return the state with these trials, and with hyper-parameters that fit them."""
+        """Return the state with these trials and with hyper-parameters that fit them."""
         updated = state.tell(trials, None if self.goals is None else self.goals.measures)
         n_rewards = sum(member.n for member in updated.archive)
         n_learned = updated.memory.get(LEARNED_KEY)
@@ -106,7 +105,7 @@ class ThompsonSampler:
         )
         if fitted.log_params is None:
             return updated
-        # A stream of its own, a function of the state: looking changes nothing drawn for plans.
+        # A separate stream, derived from the state: computing the bound changes no draw of a plan.
         rng = np.random.default_rng([updated.generation, len(updated.archive)])  # noqa: TID251
         competitors = self.competitors(updated.archive, fitted, updated.memory, n_steps=n_steps)
         bias = self._selection_bias(state, fitted, updated.archive)
@@ -122,7 +121,7 @@ class ThompsonSampler:
             memory[GOALS_KEY] = competitors.goals.memory
         return SearchState(archive=updated.archive, memory=memory)
 
-    # -- parts that benchmarks replace one by one ------------------------------------------------
+    # -- parts that benchmarks replace
 
     def competitors(
         self,
@@ -132,14 +131,14 @@ class ThompsonSampler:
         *,
         n_steps: int,
     ) -> Competitors:
-        """Return the competitors; surrogates of further goals begin at those of ``memory``."""
+        """Return the competitors; surrogates of other goals start from ``memory``."""
         encoding, goals = self.surrogate.encoding, None
         if self.goals is not None:
             goals = self.goals.fit(archive, encoding, memory=memory, start_steps=n_steps)
         return Competitors(self.rules, encoding, archive, fitted, goals)
 
     def chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:
-        """Return the cases of one slot; see ``informative_chunk``."""
+        """Return the cases per slot; see ``informative_chunk``."""
         n_cases = len(request.case_ids)
         affordable = min(n_cases, max(1, request.n_cells // request.n_candidates))
         wanted = self.cases_per_candidate or informative_chunk(affordable, worth_the_prior)
@@ -150,19 +149,19 @@ class ThompsonSampler:
     def _selection_bias(
         self, state: SearchState, after: FittedSpaceModel, archive: Archive
     ) -> SelectionBias:
-        """Return the selection bias that a generation showed in those who led before it."""
+        """Return the selection bias of the earlier leaders that a generation revealed."""
         before = self.surrogate.warm(state.memory).fit(
             state.archive, case_ids=after.case_ids, case_weights=self.case_weights
         )
         return SelectionBias.of_generation(before, state.archive, after, archive)
 
     def _competing(self, state: SearchState, fitted: FittedSpaceModel) -> Competitors:
-        """Return the competitors of a generation: the last ones again, if they are of this fit."""
+        """Return the competitors of a generation, reused if they belong to this fit."""
         last = self._last.get("competitors")
         if last is not None and last.fitted is fitted and last.archive is state.archive:
             return last
         competitors = self.competitors(state.archive, fitted, state.memory, n_steps=0)
-        if self.goals is None:  # with goals they depend on more than the fit
+        if self.goals is None:  # goals add dependencies beyond the fit
             self._last["competitors"] = competitors
         return competitors
 
@@ -177,7 +176,7 @@ class ThompsonSampler:
         )
 
     def _breeder(self, request: AskRequest, competitors: Competitors | None = None) -> PoolBreeder:
-        """Return the breeder of a generation; without competitors, of the first."""
+        """Return the breeder of a generation; without competitors, that of the first."""
         encoding, n = self.surrogate.encoding, self.n_levels
         if n is None or len(request.case_ids) < 2 or not encoding.free_columns:
             return self._free
@@ -191,7 +190,7 @@ class ThompsonSampler:
         return PoolBreeder(encoding=self.surrogate.encoding)
 
     def _open(self, builder: PlanBuilder, rng: np.random.Generator) -> None:
-        """Ask the first generation: candidates spread over the space, a chunk each."""
+        """Plan the first generation: candidates spread over the space, one chunk each."""
         request = builder.request
         breeder, chunk = self._breeder(request), self.chunk(request)
         self._group_cases(builder, chunk)
@@ -225,8 +224,8 @@ class ThompsonSampler:
 
 
 def _max_new(request: AskRequest, chunk: int) -> int:
-    """Return how many candidates may be new: as many as the cells hold chunks.
+    """Return the maximum number of new candidates: the number of chunks in the cells.
 
-    A population that is asked all its cases is spent on more candidates with fewer cases.
+    It may exceed the population: more candidates then get fewer cases each.
     """
     return max(request.n_candidates, request.n_cells // chunk)
