@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from starlette.routing import Route
 
 from convergence.service.problems import ProblemResponse, RequestRefusedError, error_handler
 from convergence.ui.guard import NO_WRITES, ROOT, SESSION
-from convergence.ui.queries import DOWNLOADS, PAGES, WRITES
+from convergence.ui.queries import READS, WRITES
 from convergence.ui.watch import StoreWatch
 from convergence_core.errors import (
     AdapterNotFoundError,
@@ -27,7 +28,7 @@ from convergence_core.errors import (
     StoreError,
 )
 from convergence_core.feedback.records import LABELS
-from tasks.pages.source import PageSource
+from tasks.pages.source import PageFile, PageSource
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.version import code_version
@@ -72,11 +73,7 @@ def make_app(
         Route(ROOT, handlers.root),
         Route(f"{ROOT}/api/session", handlers.session),
         Route(f"{ROOT}/api/events", handlers.events),
-        *(Route(f"{ROOT}/api/{path}", handlers.page(read)) for path, read in PAGES.items()),
-        *(
-            Route(f"{ROOT}/api/{path}", handlers.download(read))
-            for path, read in DOWNLOADS.items()
-        ),
+        *(Route(f"{ROOT}/api/{path}", handlers.read(work)) for path, work in READS.items()),
         *(
             Route(f"{ROOT}/api/{path}", handlers.write(work), methods=["POST"])
             for path, work in WRITES.items()
@@ -85,14 +82,14 @@ def make_app(
         Route(f"{ROOT}/static/{{name:path}}", handlers.file),
         Route(f"{ROOT}/{{rest:path}}", handlers.index),
     ]
+    statuses: dict[type[Exception], int] = {
+        **dict.fromkeys((QueryError, ConfigurationError), 400),
+        **dict.fromkeys((RunNotFoundError, InteractionNotFoundError, AdapterNotFoundError), 404),
+        AdapterRefusedError: 409,
+    }
     answers: dict[Any, Callable[[Any], ProblemResponse]] = {
+        **{kind: partial(_refusal, status) for kind, status in statuses.items()},
         RequestRefusedError: lambda e: ProblemResponse(e.status, e.detail, e.headers),
-        RunNotFoundError: lambda e: ProblemResponse(404, _error_text(e)),
-        QueryError: lambda e: ProblemResponse(400, _error_text(e)),
-        ConfigurationError: lambda e: ProblemResponse(400, _error_text(e)),
-        InteractionNotFoundError: lambda e: ProblemResponse(404, _error_text(e)),
-        AdapterNotFoundError: lambda e: ProblemResponse(404, _error_text(e)),
-        AdapterRefusedError: lambda e: ProblemResponse(409, _error_text(e)),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be read; see the log."),
         HTTPException: lambda e: ProblemResponse(e.status_code, str(e.detail)),
         Exception: lambda _: ProblemResponse(500, "The server failed; see its log."),
@@ -125,7 +122,7 @@ class _Handlers:
 
     async def session(self, request: Request) -> Response:
         session = request.scope[SESSION]
-        return _json(
+        return _answer(
             {
                 "csrf": None if session is None else session.csrf,
                 "can_write": self._can_write,
@@ -139,24 +136,12 @@ class _Handlers:
     async def events(self, _: Request) -> Response:
         return StreamingResponse(self._watch.events(), media_type="text/event-stream")
 
-    def page(self, read: Callable[[PageSource, Request], Any]) -> Callable[[Request], Any]:
-        """Return the handler of a page's data."""
+    def read(self, work: Callable[[PageSource, Request], Any]) -> Callable[[Request], Any]:
+        """Return the handler of a page's data, or of a file."""
 
         async def handle(request: Request) -> Response:
             async with self._slots:
-                answer = await asyncio.to_thread(lambda: _encoded(read(self._source, request)))
-            return Response(answer, media_type="application/json")
-
-        return handle
-
-    def download(self, read: Callable[[PageSource, Request], Any]) -> Callable[[Request], Any]:
-        """Return the handler of a file."""
-
-        async def handle(request: Request) -> Response:
-            async with self._slots:
-                file = await asyncio.to_thread(read, self._source, request)
-            headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}
-            return Response(file.content, media_type=file.media_type, headers=headers)
+                return await asyncio.to_thread(lambda: _answer(work(self._source, request)))
 
         return handle
 
@@ -172,7 +157,9 @@ class _Handlers:
                 body = None
             if not isinstance(body, dict):
                 raise RequestRefusedError(422, "The body must be a JSON object.")
-            return _json({"sentence": await asyncio.to_thread(work, self._source, request, body)})
+            return _answer(
+                {"sentence": await asyncio.to_thread(work, self._source, request, body)}
+            )
 
         return handle
 
@@ -195,13 +182,14 @@ async def _nothing(_: Request) -> Response:
     return ProblemResponse(404, "There is no such page.")
 
 
-def _encoded(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+def _answer(value: Any) -> Response:
+    """Return a file for download, or any other value as JSON."""
+    if isinstance(value, PageFile):
+        headers = {"Content-Disposition": f'attachment; filename="{value.name}"'}
+        return Response(value.content, media_type=value.media_type, headers=headers)
+    option = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    return Response(orjson.dumps(value, option=option), media_type="application/json")
 
 
-def _json(value: Any) -> Response:
-    return Response(_encoded(value), media_type="application/json")
-
-
-def _error_text(error: Exception) -> str:
-    return one_line(str(error), 2_000, redacted_text)
+def _refusal(status: int, error: Exception) -> ProblemResponse:
+    return ProblemResponse(status, one_line(str(error), 2_000, redacted_text))

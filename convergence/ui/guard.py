@@ -6,9 +6,7 @@ resolve to it (DNS rebinding). So the name in ``Host`` must be one that this ser
 session, which no other site's request carries (``SameSite=Strict``).
 """
 
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs
-
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -88,22 +86,24 @@ class UiGuard:
 
     def _answer(self, scope: Scope) -> Response | None:
         """Return what is answered at once; ``None`` if the application answers."""
-        headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
+        request = Request(scope)
         refusal = site_refusal(
             dict(scope["headers"]), self._hosts, "Behind a proxy, name it with --allow-host."
         )
         if refusal is not None:
             return refusal
         if scope["path"].startswith(API):
-            return self._of_data(scope, headers)
-        if scope["path"].startswith(ROOT) and "token" in parse_qs(_text(scope["query_string"])):
-            return self._begun(scope)
+            return self._data_refusal(request)
+        if scope["path"].startswith(ROOT) and (token := request.query_params.get("token")):
+            return self._login(scope["path"], token)
         return None if scope["method"] in ("GET", "HEAD") else ProblemResponse(405, "Only read.")
 
-    def _of_data(self, scope: Scope, headers: dict[str, bytes]) -> Response | None:
+    def _data_refusal(self, request: Request) -> Response | None:
         """Return what is answered at once to a request for data; ``None``: the application answers."""
-        session = self._sessions.of(_cookie(headers.get("cookie"), self._cookie))
-        token = None if self._tokens is None else self._tokens.of(headers.get("authorization"))
+        scope = request.scope
+        session = self._sessions.of(request.cookies.get(self._cookie))
+        headers = dict(scope["headers"])
+        token = None if self._tokens is None else self._tokens.of(headers.get(b"authorization"))
         is_admin = token is not None and token.may("admin")
         if scope["path"] == f"{API}session" and scope["method"] == "POST":
             return self._with_cookie(Response(status_code=204)) if is_admin else _unknown()
@@ -112,15 +112,14 @@ class UiGuard:
         scope[SESSION] = session
         if scope["method"] in ("GET", "HEAD"):
             return None
-        return self._write_refusal(headers, session, token)
+        return self._write_refusal(request, session, token)
 
-    def _begun(self, scope: Scope) -> Response:
+    def _login(self, path: str, token: str) -> Response:
         """Exchange the one-time token of an address for a cookie, and show its page."""
-        given = parse_qs(_text(scope["query_string"])).get("token", [""])[0]
-        cookie = self._sessions.exchange(given)
+        cookie = self._sessions.exchange(token)
         if cookie is None:
             return ProblemResponse(403, f"This login link was used, or is invalid. {_BEGIN}")
-        page = f"{ROOT}/" if scope["path"] == ROOT else scope["path"]
+        page = f"{ROOT}/" if path == ROOT else path
         return self._with_cookie(RedirectResponse(page, 303), cookie)
 
     def _with_cookie(self, response: Response, cookie: str | None = None) -> Response:
@@ -129,7 +128,7 @@ class UiGuard:
         return response
 
     def _write_refusal(
-        self, headers: dict[str, bytes], session: BrowserSession | None, token: Token | None
+        self, request: Request, session: BrowserSession | None, token: Token | None
     ) -> Response | None:
         """Return why a request may not write; ``None`` if it may."""
         if self._tokens is None:
@@ -138,12 +137,12 @@ class UiGuard:
             return ProblemResponse(401, "This needs a token of scope admin.")
         if not token.may("admin"):
             return ProblemResponse(403, f"The token {token.name} lacks the scope admin.")
-        given = _text(headers.get(CSRF_HEADER.lower()))
-        if session is None or not is_same(given, session.csrf):
+        repeated = request.headers.get(CSRF_HEADER)
+        if session is None or not is_same(repeated, session.csrf):
             return ProblemResponse(
                 403, f"The header {CSRF_HEADER} must repeat what /ui/api/session says."
             )
-        length = _text(headers.get("content-length"))
+        length = request.headers.get("content-length", "")
         if not length.isdigit() or int(length) > _MAX_BODY:
             return ProblemResponse(413, f"A body may have {_MAX_BODY:,} bytes.")
         return None
@@ -151,15 +150,3 @@ class UiGuard:
 
 def _unknown() -> ProblemResponse:
     return ProblemResponse(401, _BEGIN, {"WWW-Authenticate": "Bearer"})
-
-
-def _cookie(header: bytes | None, name: str) -> str | None:
-    try:
-        cookie = SimpleCookie(_text(header)).get(name)
-    except CookieError:
-        return None
-    return None if cookie is None else cookie.value
-
-
-def _text(value: bytes | None) -> str:
-    return "" if value is None else value.decode("latin-1")

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 
 from convergence.service.problems import RequestRefusedError
 from convergence_core.errors import QueryError
+from convergence_core.ports import RunRecord
 from tasks.pages import (
     adapters,
     allocation,
@@ -55,9 +57,24 @@ def _number(request: Request, name: str, default: int, low: int, high: int) -> i
     return int(text)
 
 
-def _run(read: Callable[..., Page]) -> Callable[[PageSource, Request], Page]:
-    """Return what reads a page of the run in the address."""
-    return lambda source, request: read(source, source.run(request.path_params["run"]))
+def _placed(work: Callable[..., Any], **queries: str | None) -> Callable[..., Any]:
+    """Return a handler that gives ``work`` the store, the address and the query as arguments.
+
+    Args:
+        work: takes the source, the names in the path (a run as its record), then texts of the query, and the
+            body of a request that writes.
+        queries: parameter of the query → default; ``None`` means that it must be given.
+    """
+
+    def handle(source: PageSource, request: Request, *body: Mapping[str, Any]) -> Any:
+        texts = [_text(request, name, default) for name, default in queries.items()]
+        names = [
+            source.run(value) if name == "run" else value
+            for name, value in request.path_params.items()
+        ]
+        return work(source, *names, *texts, *body)
+
+    return handle
 
 
 def _matrix(source: PageSource, request: Request) -> Page:
@@ -73,14 +90,9 @@ def _matrix(source: PageSource, request: Request) -> Page:
     )
 
 
-def _run_rows(source: PageSource, run: str) -> list[Page]:
-    """Return the rows of all runs, or of one."""
-    return overview.run_rows(source, [source.run(run)] if run else None)
-
-
-def _cell(source: PageSource, request: Request) -> Page:
-    record = source.run(request.path_params["run"])
-    return cell.cell(source, record, _text(request, "candidate"), _text(request, "case"))
+def _runs(source: PageSource, run: str) -> Page:
+    """Return the rows of all runs, or of the one that is named."""
+    return {"runs": overview.run_rows(source, [source.run(run)] if run else None)}
 
 
 def _sql(source: PageSource, request: Request) -> Page:
@@ -88,23 +100,11 @@ def _sql(source: PageSource, request: Request) -> Page:
     return free_sql.free_sql(source, _text(request, "q"), most)
 
 
-def _sql_csv(source: PageSource, request: Request) -> PageFile:
-    return free_sql.free_sql_csv(source, _text(request, "q"), "query.csv")
-
-
-def _table_csv(source: PageSource, request: Request) -> PageFile:
-    record, table = source.run(request.path_params["run"]), _text(request, "of", "leaderboard")
+def _table_csv(source: PageSource, record: RunRecord, table: str) -> PageFile:
     if table not in free_sql.RUN_TABLES:
         raise QueryError(f"`of` must be one of {', '.join(free_sql.RUN_TABLES)}.")
     sql = f"SELECT * FROM {table} WHERE run_id = '{record.run_id}'"  # noqa: S608 - one of our names
     return free_sql.free_sql_csv(source, sql, f"{_NAME.sub('-', record.label)}-{table}.csv")
-
-
-def _whole_text(source: PageSource, request: Request) -> PageFile:
-    record = source.run(request.path_params["run"])
-    return cell.whole_text(
-        source, record, _text(request, "eval"), _text(request, "kind", "answer")
-    )
 
 
 def _release(flow_run_id: str) -> None:
@@ -113,67 +113,39 @@ def _release(flow_run_id: str) -> None:
     release(flow_run_id)
 
 
-PAGES: Mapping[str, Callable[[PageSource, Request], Any]] = {
-    "overview": lambda source, _: overview.overview(source),
-    "runs": lambda source, request: {"runs": _run_rows(source, _text(request, "of", ""))},
-    "runs/{run}": _run(run_summary.run_page),
-    "runs/{run}/leaderboard": _run(search_course.leaderboard),
-    "runs/{run}/allocation": _run(allocation.allocation),
+READS: Mapping[str, Callable[[PageSource, Request], Any]] = {
+    "overview": _placed(overview.overview),
+    "runs": _placed(_runs, of=""),
+    "runs/{run}": _placed(run_summary.run_page),
+    "runs/{run}/leaderboard": _placed(search_course.leaderboard),
+    "runs/{run}/allocation": _placed(allocation.allocation),
     "runs/{run}/answers": _matrix,
-    "runs/{run}/cell": _cell,
-    "runs/{run}/prompts": lambda source, request: prompt_tree.prompt_tree(
-        source, source.run(request.path_params["run"]), _text(request, "parameter", "")
-    ),
-    "compare": lambda source, request: side_by_side.side_by_side(
-        source, _text(request, "a"), _text(request, "b")
-    ),
-    "production": lambda source, _: production.production(source),
-    "production/{system}": lambda source, request: production.production(
-        source, request.path_params["system"]
-    ),
-    "conversations": lambda source, request: conversations.conversations(
-        source, _text(request, "user", "")
-    ),
-    "conversation": lambda source, request: conversations.conversation(
-        source, _text(request, "id"), _text(request, "user")
-    ),
-    "review": lambda source, _: review.review(source),
-    "training": lambda source, _: adapters.training(source),
-    "training/{role:path}": lambda source, request: adapters.training(
-        source, request.path_params["role"]
-    ),
+    "runs/{run}/cell": _placed(cell.cell, candidate=None, case=None),
+    "runs/{run}/prompts": _placed(prompt_tree.prompt_tree, parameter=""),
+    "runs/{run}/table.csv": _placed(_table_csv, of="leaderboard"),
+    "runs/{run}/text": _placed(cell.whole_text, eval=None, kind="answer"),
+    "compare": _placed(side_by_side.side_by_side, a=None, b=None),
+    "production": _placed(production.production),
+    "production/{system}": _placed(production.production),
+    "conversations": _placed(conversations.conversations, user=""),
+    "conversation": _placed(conversations.conversation, id=None, user=None),
+    "review": _placed(review.review),
+    "training": _placed(adapters.training),
+    "training/{role:path}": _placed(adapters.training),
     "sql": _sql,
-    "sql/questions": lambda source, _: free_sql.questions(source),
+    "sql.csv": _placed(free_sql.free_sql_csv, q=None),
+    "sql/questions": _placed(free_sql.questions),
 }
-"""Address below ``/ui/api/`` → what is answered as JSON."""
-
-DOWNLOADS: Mapping[str, Callable[[PageSource, Request], PageFile]] = {
-    "sql.csv": _sql_csv,
-    "runs/{run}/table.csv": _table_csv,
-    "runs/{run}/text": _whole_text,
-}
-"""Address → what is answered as a file."""
+"""Address below ``/ui/api/`` → what is answered, as JSON or as a file."""
 
 WRITES: Mapping[str, Callable[[PageSource, Request, Mapping[str, Any]], str]] = {
-    "production/{system}/promote": lambda source, request, body: writes.promote(
-        source, request.path_params["system"], body, _release
-    ),
-    "production/{system}/rollback": lambda source, request, body: writes.roll_back(
-        source, request.path_params["system"], body
-    ),
-    "review/approve": lambda source, _, body: review.approve(source, body),
-    "review/reject": lambda source, _, body: review.reject(source, body),
-    "training/{role:path}/activate": lambda source, request, body: adapters.activate(
-        source, request.path_params["role"], body
-    ),
-    "training/{role:path}/rollback": lambda source, request, body: adapters.roll_back(
-        source, request.path_params["role"], body
-    ),
-    "runs/{run}/stop": lambda source, request, body: writes.stop(
-        source, source.run(request.path_params["run"]), body
-    ),
-    "runs/{run}/resume": lambda source, request, body: writes.resume(
-        source, source.run(request.path_params["run"]), body
-    ),
+    "production/{system}/promote": _placed(partial(writes.promote, release=_release)),
+    "production/{system}/rollback": _placed(writes.roll_back),
+    "review/approve": _placed(review.approve),
+    "review/reject": _placed(review.reject),
+    "training/{role:path}/activate": _placed(adapters.activate),
+    "training/{role:path}/rollback": _placed(adapters.roll_back),
+    "runs/{run}/stop": _placed(writes.stop),
+    "runs/{run}/resume": _placed(writes.resume),
 }
 """Address → what changes something, and says so in a sentence."""

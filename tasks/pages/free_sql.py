@@ -79,7 +79,7 @@ def free_sql(source: PageSource, sql: str, most: int) -> Page:
     }
 
 
-def free_sql_csv(source: PageSource, sql: str, name: str) -> PageFile:
+def free_sql_csv(source: PageSource, sql: str, name: str = "query.csv") -> PageFile:
     """Return the rows of one SELECT as CSV, without what a spreadsheet would run.
 
     Raises:
