@@ -1,35 +1,38 @@
 """Sequential test for the best of several arms, on live traffic.
 
-For each arm b there is one null: *no arm is better than b by more than the minimum effect*. Its
-evidence is the wealth of betting, on every request that goes to b or to the arm that led at the
-last look, that the leader is better than b (``betting``). Choosing the opponent by the past is
-allowed, so there is no price for many arms. An arm is **eliminated** when its evidence reaches
-``2 / alpha`` (1); the last one left is the winner.
+Each arm b has one null: *no arm is better than b by more than the minimum effect*. Its evidence is
+the wealth from betting that the leader at the last look is better than b. The bets are on every
+request that goes to either of the two (``betting``). The past may choose the opponent, so there is
+no correction for many arms. An arm is **eliminated** when its evidence reaches ``2 / alpha`` (1);
+the last remaining arm is the winner.
 
-*Error.* Let b1 be the best arm and b2 the next. A winner that is not better than all others by more
-than the effect needs b1 or b2 to be eliminated although its null is true. Each happens, ever, with
-probability at most ``alpha / 2`` (Ville), so together ``alpha``: for any number of arms, ties
-included, at any look, whatever rule allocates the requests.
+*Error.* Let b1 be the best arm and b2 the next. A winner that does not beat all others by more
+than the effect requires that b1 or b2 is eliminated although its null is true. Each of these ever
+happens with probability at most ``alpha / 2`` (Ville), so together ``alpha``. This holds for any
+number of arms, including ties, at any look, under any rule that allocates the requests.
 
-While leader i has ``n_i`` further requests and arm b ``n_b``, the evidence against b grows by about
-``d_b^2 / (2 v_b (1 / n_i + 1 / n_b))`` nats: d the difference of means beyond the minimum effect, v
-the variance at the middle of both. So the fewest requests that give each arm the evidence ``R_b``
-that it still lacks have
+While leader i gets ``n_i`` more requests and arm b ``n_b``, the evidence against b grows by about
+``d_b^2 / (2 v_b (1 / n_i + 1 / n_b))`` nats. d is the difference of means beyond the minimum
+effect, v the variance at the midpoint of both. So the minimum numbers of requests that give each
+arm the missing evidence ``R_b`` are
 
-    a_b = d_b^2 / (2 v_b R_b)                                                                      (1)
-    n_b = 1 / (a_b - 1 / n_i)                                                                      (2)
-    sum_b (a_b n_i - 1)^-2 = 1                                                                     (3)
+    a_b = d_b^2 / (2 v_b R_b)
+    (1)
+    n_b = 1 / (a_b - 1 / n_i)
+    (2)
+    sum_b (a_b n_i - 1)^-2 = 1
+    (3)
 
-the last from setting the derivative of the total to 0. It is the allocation of A. Garivier,
-E. Kaufmann, "Optimal best arm identification with fixed confidence", 2016, for Gaussian rewards,
-with each arm's own remaining need in place of one common threshold; two arms share evenly.
+The last equation sets the derivative of the total to 0. This is the allocation of A. Garivier, E.
+Kaufmann, "Optimal best arm identification with fixed confidence", 2016, for Gaussian rewards, with
+each arm's missing evidence in place of a common threshold. Two arms share evenly.
 
-The means are not known, so shares are averaged over draws from a posterior of them. Its counts are
-doubled (``SHARPNESS``): plain draws spread more traffic than the doubt is worth. And the plan brings
-every arm its evidence at the same expected time, so the last of several is late by chance:
-``EVEN_SHARE`` of the requests is shared evenly by the arms not eliminated, which costs a little on
-average and saves more of the wait for the last one. When the verdict is there, waiting has no use:
-the winner serves, and the floor alone goes to the others.
+The means are unknown, so shares are averaged over draws from their posterior. Its counts are
+doubled (``SHARPNESS``), because plain draws spread more traffic than the uncertainty justifies.
+The allocation gives every arm its evidence at the same expected time, so chance delays the last of
+several. So the remaining arms share ``EVEN_SHARE`` of the requests evenly. That costs a little on
+average and saves more of the wait for the last arm. After the verdict, the winner serves, and only
+the floor goes to the others.
 """
 
 from dataclasses import dataclass, replace
@@ -47,51 +50,51 @@ from convergence_core.gate.betting import (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RewardedRequests:
-    """Requests with their rewards; equal ones may be given once with their number."""
+    """Requests with their rewards; equal requests may be grouped with a count."""
 
     arms: np.ndarray
-    """Which arm, (n,) of int."""
+    """Arm of each request, (n,) of int."""
     rewards: Floats
-    """(n,), in [0, 1]; NaN: it can still come, and counts at its worst."""
+    """Rewards in [0, 1], (n,); NaN is a pending reward, counted at its worst."""
     propensities: Floats
-    """Probability of every arm when this one was chosen, (n, n_arms)."""
+    """Probability of every arm when the request was routed, (n, n_arms)."""
     counts: Floats
-    """How many such requests, (n,)."""
+    """Number of such requests, (n,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """Parameters of the bets on requests chosen from now on; fixed before any of them."""
+    """Parameters of the bets on future requests, fixed in advance."""
 
     leader: int
     rival: int
-    """The best of the others: the leader's own opponent."""
+    """Best of the other arms, the leader's opponent."""
     means: tuple[float, ...]
     """Expected reward of each arm."""
     stakes: bool
-    """Whether anything is staked: not before each arm has a reward."""
+    """Whether bets stake anything; false until each arm has a reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BestArmTest:
-    """Evidence on every arm, and the counts behind it."""
+    """Evidence on every arm, with the counts of its rewards."""
 
     alpha: float
     min_effect: float
     sums: Floats
     """Sum of rewards by arm, (n_arms,)."""
     numbers: Floats
-    """Rewards by arm, (n_arms,)."""
+    """Number of rewards by arm, (n_arms,)."""
     log_wealth: Floats
-    """Of each bet against each arm's null, nats, (n_arms, n_bets)."""
+    """Log wealth of each bet against each arm's null, in nats, (n_arms, n_bets)."""
     eliminated: np.ndarray
-    """Arms whose null was rejected, (n_arms,) of bool; for good."""
+    """Arms with a rejected null, (n_arms,) of bool; final."""
     n_open: float = 0.0
-    """Requests whose reward can still come."""
+    """Number of requests with a pending reward."""
 
     @classmethod
     def begin(cls, n_arms: int, *, alpha: float = 0.05, min_effect: float = 0.0) -> "BestArmTest":
-        """Return the test of two arms or more, before any reward."""
+        """Return the test of at least two arms, before any reward."""
         return cls(
             alpha=alpha,
             min_effect=min_effect,
@@ -103,17 +106,17 @@ class BestArmTest:
 
     @property
     def n_arms(self) -> int:
-        """Arms under test, eliminated ones included."""
+        """Number of arms under test, including eliminated ones."""
         return int(self.sums.size)
 
     @property
     def log_threshold(self) -> float:
-        """Evidence that eliminates an arm, nats (eq. 1)."""
+        """Evidence that eliminates an arm, in nats (eq. 1)."""
         return float(np.log(2.0 / self.alpha))
 
     @property
     def log_e(self) -> Floats:
-        """Evidence against each arm's null now, nats, (n_arms,)."""
+        """Current evidence against each arm's null, in nats, (n_arms,)."""
         return log_mean_wealth(self.log_wealth)
 
     @property
@@ -123,17 +126,17 @@ class BestArmTest:
 
     @property
     def winner(self) -> int | None:
-        """The arm that is better than all others; ``None`` if undecided."""
+        """Arm that is better than all others; ``None`` if undecided."""
         left = np.flatnonzero(~self.eliminated)
         return int(left[0]) if left.size == 1 else None
 
     @property
     def is_over(self) -> bool:
-        """Whether there is a winner, or none is left: the arms' means must have changed then."""
+        """Whether there is a winner, or no arm remains because their means must have changed."""
         return int(self.eliminated.sum()) >= self.n_arms - 1
 
     def design(self) -> Design:
-        """Return the parameters of bets on requests from now on."""
+        """Return the parameters of the bets on requests from now on."""
         by_mean = np.argsort(-self.means, kind="stable")
         return Design(
             leader=int(by_mean[0]),
@@ -143,16 +146,16 @@ class BestArmTest:
         )
 
     def tell(self, design: Design, requests: RewardedRequests) -> "BestArmTest":
-        """Return the test after rewards of requests that were chosen under a design.
+        """Return the test after rewards of requests that were routed under a design.
 
         Args:
-            design: as ``design`` returned it before the first of these requests was chosen.
-            requests: in any order; those of one design may come in several parts.
+            design: Result of ``design`` before the first of these requests.
+            requests: Requests in any order; those of one design may come in several parts.
         """
         return self.with_gains(self.gains(design, requests), requests).with_eliminations()
 
     def gains(self, design: Design, requests: RewardedRequests) -> Floats:
-        """Return the growth of every bet's logarithm, (n_arms, n_bets); it adds up over designs."""
+        """Return the growth of each bet's log wealth, (n_arms, n_bets), additive over designs."""
         gains = np.zeros_like(self.log_wealth)
         for arm in range(self.n_arms if design.stakes else 0):
             first = design.rival if arm == design.leader else design.leader
@@ -170,7 +173,7 @@ class BestArmTest:
         return gains
 
     def with_gains(self, gains: Floats, requests: RewardedRequests) -> "BestArmTest":
-        """Return the test with gains and their requests added, before anything is eliminated."""
+        """Return the test with these gains and requests, before eliminations."""
         known = ~np.isnan(requests.rewards)
         arms, rewards, counts = (
             values[known] for values in (requests.arms, requests.rewards, requests.counts)
@@ -184,13 +187,13 @@ class BestArmTest:
         )
 
     def with_eliminations(self) -> "BestArmTest":
-        """Return the test with those arms eliminated whose evidence suffices now."""
+        """Return the test after eliminating the arms with sufficient evidence."""
         return replace(self, eliminated=self.eliminated | (self.log_e >= self.log_threshold))
 
     def regret(self) -> float:
-        """Return the reward lost so far against the leader: sum of n (highest mean - mean).
+        """Return the estimated regret against the leader so far: sum of n (highest mean - mean).
 
-        An estimate, in units of reward; it is high by the luck of the leader.
+        In units of reward; selection of the leader biases it upward.
         """
         means = np.divide(
             self.sums, self.numbers, out=np.zeros(self.n_arms), where=self.numbers > 0
@@ -199,32 +202,32 @@ class BestArmTest:
 
 
 MIN_REWARDS = 40
-"""Of each arm, before shares may differ."""
+"""Minimum rewards of each arm before shares may differ."""
 N_DRAWS = 8
 SHARPNESS = 2.0
 EVEN_SHARE = 0.2
 MARGIN = 1.0
-"""Nats added to what is lacking: bets have to be found, and rewards come in batches."""
+"""Nats added to the missing evidence: good bets take time, and rewards come in batches."""
 MIN_NEED = 0.25
-"""Nats."""
+"""Minimum missing evidence, in nats."""
 N_BISECTIONS = 40
 _MIN_GAP = 1e-3
-"""Differences are taken as at least this: equal arms would need for ever."""
+"""Minimum difference of means, since equal arms would never be separated."""
 
 
 def verdict_shares(test: BestArmTest, rng: np.random.Generator) -> Floats:
-    """Return the shares of the next requests that reach a verdict soonest, (n_arms,), summing to 1.
+    """Return the shares of the next requests with the fastest verdict, (n_arms,), which sum to 1.
 
-    Once there is a winner it gets all. Where an arm has few rewards, as one that came later, those not
-    eliminated share evenly.
+    A winner gets all. While any arm has few rewards, for example a new one, the remaining arms
+    share evenly.
 
     Args:
-        test: evidence so far.
-        rng: draws the means.
+        test: Evidence so far.
+        rng: Generator for draws of the means.
     """
     left = (~test.eliminated).astype(np.float64)
     if test.is_over or test.numbers.min() < MIN_REWARDS:
-        # None is left where the means have changed: then all take part again.
+        # No arm remains if the means have changed; then all take part again.
         left = left if left.any() else np.ones(test.n_arms)
         return np.asarray(left / left.sum())
     draws = rng.beta(
@@ -239,7 +242,7 @@ def verdict_shares(test: BestArmTest, rng: np.random.Generator) -> Floats:
 
 
 def missing_evidence(test: BestArmTest) -> Floats:
-    """Return R, the nats that each arm lacks to be eliminated; 0 for those that are, (n_arms,)."""
+    """Return R, the nats that each arm lacks for elimination, 0 if eliminated, (n_arms,)."""
     lacking = np.maximum(test.log_threshold - test.log_e + MARGIN, MIN_NEED)
     return np.where(test.eliminated, 0.0, lacking)
 
@@ -247,7 +250,7 @@ def missing_evidence(test: BestArmTest) -> Floats:
 def n_to_verdict(test: BestArmTest) -> int | None:
     """Return the requests until a verdict if the means are as observed.
 
-    0: there is one; ``None``: the leading arms look equal so far.
+    0 after a verdict; ``None`` if the leading arms look equal so far.
     """
     if test.is_over:
         return 0
@@ -259,12 +262,12 @@ def n_to_verdict(test: BestArmTest) -> int | None:
 
 
 def fewest_requests(means: Floats, needs: Floats, effect: float) -> Floats:
-    """Return the fewest further requests of each arm for each row of means, (n_rows, n_arms).
+    """Return the minimum additional requests of each arm for each row of means, (n_rows, n_arms).
 
     Args:
-        means: (n_rows, n_arms).
-        needs: R, 0 for eliminated arms, (n_arms,) or as means.
-        effect: minimum effect of the test.
+        means: Mean rewards, (n_rows, n_arms).
+        needs: R, 0 for eliminated arms, (n_arms,) or (n_rows, n_arms).
+        effect: Minimum effect of the test.
     """
     rows = np.arange(len(means))
     leaders = np.where(needs > 0.0, means, -1.0).argmax(axis=1)

@@ -1,32 +1,34 @@
-"""Test by betting of a difference.
+"""Test of a difference by betting.
 
-Before each reward in [0, 1] is seen, part of the wealth is staked on one arm being better than
-another. If it is not, the wealth is a supermartingale, and by Ville's inequality it ever reaches
-``1 / alpha`` with probability at most ``alpha``. So wealth is evidence, whenever and however often
-one looks (I. Waudby-Smith, A. Ramdas, "Estimating means of bounded random variables by betting",
-JRSS B 2024). Each fraction c of ``FRACTIONS`` plays for itself with the same start, and the mean is
-the wealth: a mixture is again fair, and no rate needs to be learned (A. Orabona, K.-S. Jun, "Tight
+Before each reward in [0, 1] is revealed, a bet stakes part of its wealth on one arm being better
+than another. If it is not, the wealth is a supermartingale. By Ville's inequality it ever reaches
+``1 / alpha`` with probability at most ``alpha``. So wealth is evidence, at any time and any number
+of looks (I. Waudby-Smith, A. Ramdas, "Estimating means of bounded random variables by betting",
+JRSS B 2024). Each fraction c of ``FRACTIONS`` bets separately from the same start, and the mean is
+the wealth. A mixture is again fair, and no rate has to be learned (A. Orabona, K.-S. Jun, "Tight
 concentrations and confidence sequences from the regret of universal portfolio", 2021).
 
 Notation: c is the share of the largest stake that cannot lead to ruin.
 
 Requests go to arm i with probability ``p`` and to arm b with ``q = 1 - p``, given that they go to
-one of the two. With a stake L >= 0 and any centre, all fixed before the reward is seen,
+one of the two. With a stake L >= 0 and any centre, all fixed before the reward is revealed,
 
-    factor = 1 + [A = i] (L / p) (x - m_i) - [A = b] (L / q) (x - m_b),    m_i = m_b + effect      (1)
-    E[factor] = 1 + L (mu_i - mu_b - effect)                                                       (2)
+    factor = 1 + [A = i] (L / p) (x - m_i) - [A = b] (L / q) (x - m_b),    m_i = m_b + effect
+    (1)
+    E[factor] = 1 + L (mu_i - mu_b - effect)
+    (2)
 
 given the past: at most 1 if i is not better than b by more than ``effect``. So the product over
-requests is evidence against that null, whatever rule chose p from the past. This is the e-variable
-of R. Turner, A. Ly, P. Grünwald, "Generic E-variables for exact sequential k-sample tests that allow
-for optional stopping", 2021, for two groups of sizes p and q, written as a bet on bounded rewards;
-for 0 and 1 it is their likelihood ratio. Only the difference is learned, so a common mean costs
-nothing; evidence from counts alone would pay half a logarithm of n for it.
+requests is evidence against that null, under any rule that chooses p from the past. This is the
+e-variable of R. Turner, A. Ly, P. Grünwald, "Generic E-variables for exact sequential k-sample
+tests that allow for optional stopping", 2021, for two groups of sizes p and q, written as a bet on
+bounded rewards; for 0 and 1 it is their likelihood ratio. Only the difference is learned, so a
+common mean costs nothing; evidence from counts alone would pay half a logarithm of n for it.
 
-Stakes are fractions (``betting.FRACTIONS``) of the largest that cannot lead to ruin, and the centre
-is the mean expected of the next reward: both shape how fast evidence grows, never whether it is
-valid. Delays do no harm as long as p, L and the centre were fixed when the arm was chosen and a
-delay does not depend on the reward.
+Stakes are fractions (``FRACTIONS``) of the largest that cannot lead to ruin, and the centre is the
+expected mean of the next reward. Both affect how fast evidence grows, not its validity. Delays are
+harmless if p, L and the centre were fixed when the arm was chosen and a delay does not depend on
+the reward.
 """
 
 import numpy as np
@@ -35,12 +37,12 @@ from scipy.special import logsumexp
 
 Floats = NDArray[np.float64]
 FRACTIONS: Floats = np.asarray(0.9 * 2.0 ** (-0.6 * np.arange(13)), dtype=np.float64)
-"""c in (0, 1), (n_bets,): each 0.66 of the one before. An effect as small as 0.006 of the largest
-stake still finds a bet that is at most a fifth too large."""
+"""c in (0, 1), (n_bets,): each 0.66 of the one before. Even for an effect of 0.006 of the largest
+stake, some bet is at most a fifth too large."""
 FRACTIONS.setflags(write=False)
 
 LOG_START = -float(np.log(FRACTIONS.size))
-"""Logarithm of each bet's start: together they begin with 1."""
+"""Log start wealth of each bet; their sum is 1."""
 
 
 def log_mean_wealth(log_wealth: Floats) -> Floats:
@@ -49,7 +51,7 @@ def log_mean_wealth(log_wealth: Floats) -> Floats:
 
 
 CENTRE_MARGIN = 1e-3
-"""Least distance of centres from 0 and 1."""
+"""Minimum distance of centres from 0 and 1."""
 
 
 def log_pair_factors(
@@ -63,13 +65,13 @@ def log_pair_factors(
     """Return the logarithm of each request's factor for each bet, (n, n_bets).
 
     Args:
-        is_first: whether the request went to i, else to b, (n,) of bool.
-        rewards: (n,), in [0, 1]; NaN: not known yet, and counted at its worst for the bet, so that the
-            factor is at most what it will be.
-        shares: p of each request, (n,), in [0, 1]. Where one arm could not be chosen nothing is
-            staked.
-        means: what is expected of i and of b, of each request (n,) or of all; from the past only.
-        effect: by how much i must be better, in (-1, 1); below 0: how much worse it may be.
+        is_first: Whether the request went to i rather than b, (n,) of bool.
+        rewards: Rewards in [0, 1], (n,). NaN is a pending reward, counted at its worst for the
+            bet, so that the factor is a lower bound.
+        shares: p of each request, (n,), in [0, 1]. At 0 and 1 the bets stake nothing.
+        means: Expected rewards of i and b, per request (n,) or for all; from the past only.
+        effect: Difference by which i must be better, in (-1, 1); if negative, i may be worse by
+            it.
     """
     p = np.asarray(shares, dtype=np.float64)
     q = 1.0 - p

@@ -1,24 +1,31 @@
 """Sequential test of a promotion against its control, by guardrail.
 
-A guardrail is the reward, or a number that comes with it (latency, cost, errors, one's own), and its
-margin. Each has two nulls, with evidence of its own:
+A guardrail is the reward or another number (latency, cost, errors, a custom signal), with a
+margin. Each has two nulls, with separate evidence:
 
 * *It is not worse than the control by more than the margin.* Rejected: **worse**, which ends in a
-  rollback. A decline may begin late, when a bet made at the promotion has lost its money, so the money
-  is spent over all looks: ``1 / (k (k + 1))`` of it enters at look k (1), ``1 / (k + 1)`` is left (2).
-  The sum is a mixture of bets that begin at each look, again a supermartingale, so a rollback without
-  cause happens, ever, with probability at most ``alpha`` (S. Shekhar, A. Ramdas, "Reducing sequential
-  change detection to sequential estimation", 2024, and J. Shin, A. Ramdas, A. Rinaldo, "E-detectors",
-  2023, sum such bets unweighted and bound the run length instead). K guardrails share it: alpha / K each.
-* *It is worse than the control by at least ``allowed``.* Rejected: **safe**. All guardrails must be safe
-  for a step, so none has to share (R. Berger, "Multiparameter hypothesis testing and acceptance
-  sampling", 1982, the intersection-union test).
+  rollback. A decline may start late, when a bet made at the promotion has lost its money. So the
+  money
+  is spread over all looks: ``1 / (k (k + 1))`` of it enters at look k (1), ``1 / (k + 1)`` is left
+  (2).
+  The sum is a mixture of bets that start at each look, again a supermartingale. So an unjustified
+  rollback ever happens with probability at most ``alpha`` (S. Shekhar, A. Ramdas, "Reducing
+  sequential
+  change detection to sequential estimation", 2024, and J. Shin, A. Ramdas, A. Rinaldo,
+  "E-detectors",
+  2023, sum such bets unweighted and bound the run length instead). K guardrails get alpha / K
+  each.
+* *It is worse than the control by at least ``allowed``.* Rejected: **safe**. A step requires that
+  all
+  guardrails are safe, so each gets all of alpha (R. Berger, "Multiparameter hypothesis testing and
+  acceptance sampling", 1982, the intersection-union test).
 
-*Ramp.* A step to the share s brings the mean over all requests down by s times the decline, which may
-be at most the margin: ``allowed = margin / s`` (3) (the risk that bounds a ramp's pace in Y. Xu, W. Duan,
-S. Huang, "SQR: Balancing speed, quality and risk in online experiments", KDD 2018). A step that breaks
-this must reject a true null, whose evidence is one process from the promotion on, so it comes with
-probability at most ``alpha`` over the whole ramp, as long as declines stay as they are.
+*Ramp.* A step to the share s lowers the mean over all requests by s times the decline, which may
+be at most the margin: ``allowed = margin / s`` (3) (the risk that bounds a ramp's pace in Y. Xu,
+W. Duan, S. Huang, "SQR: Balancing speed, quality and risk in online experiments", KDD 2018). A
+step that violates this must reject a true null, whose evidence is one process since the promotion.
+So it happens with probability at most ``alpha`` over the whole ramp, as long as declines do not
+change.
 """
 
 from dataclasses import dataclass, replace
@@ -36,17 +43,18 @@ from convergence_core.gate.betting import (
 )
 
 RISK: Final = 0.1
-"""Least decline of the mean reward over all requests that a step may bring, whatever the margin."""
+"""Minimum allowed decline of the mean reward over all requests per step, even if the margin is
+less."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Gains:
-    """Growth of the evidence at one look, nats by bet, each (n_bets,)."""
+    """Growth of each bet's log wealth at one look, in nats, each (n_bets,)."""
 
     worse: Floats
     better: Floats
     n: int
-    """Values in it."""
+    """Number of values at the look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,40 +62,40 @@ class Guard:
     """Evidence of one guardrail since the promotion."""
 
     alpha: float = 0.05
-    """Largest probability, over all time, of either wrong verdict."""
+    """Maximum probability, over all time, of either wrong verdict."""
     n_guardrails: int = 1
-    """Guardrails that share ``alpha`` of a rollback."""
+    """Number of guardrails that share ``alpha`` of a rollback."""
     n: int = 0
-    """Values seen."""
+    """Number of values so far."""
     n_looks: int = 0
     log_worse: tuple[float, ...] = (-np.inf,) * FRACTIONS.size
-    """Wealth of each bet on "worse", the money not yet spent left out, nats."""
+    """Log wealth of each bet on "worse", without the unspent money, in nats."""
     log_better: tuple[float, ...] = (LOG_START,) * FRACTIONS.size
-    """Wealth of each bet on "not worse", nats."""
+    """Log wealth of each bet on "not worse", in nats."""
     is_worse: bool = False
-    """Verdict that it is worse by more than the margin; it stays."""
+    """Whether it is worse by more than the margin; final."""
     is_safe: bool = False
-    """Verdict that it is not worse by what is allowed; it stays."""
+    """Whether it is not worse by ``allowed``; final."""
 
     @property
     def log_e_worse(self) -> float:
-        """Evidence that it is worse by more than the margin, nats."""
+        """Evidence that it is worse by more than the margin, in nats."""
         unspent = 1.0 / (self.n_looks + 1.0)  # (eq. 2)
         return float(np.logaddexp(log_mean_wealth(np.array(self.log_worse)), np.log(unspent)))
 
     @property
     def log_e_better(self) -> float:
-        """Evidence that it is not worse by what is allowed, nats."""
+        """Evidence that it is not worse by ``allowed``, in nats."""
         return float(log_mean_wealth(np.array(self.log_better)))
 
     @property
     def log_threshold(self) -> float:
-        """Evidence that is needed for ``is_safe``, nats."""
+        """Evidence required for ``is_safe``, in nats."""
         return -float(np.log(self.alpha))
 
     @property
     def log_threshold_worse(self) -> float:
-        """Evidence that is needed for ``is_worse``, nats."""
+        """Evidence required for ``is_worse``, in nats."""
         return float(np.log(self.n_guardrails) - np.log(self.alpha))
 
     @property
@@ -96,7 +104,7 @@ class Guard:
         return "worse" if self.is_worse else "safe" if self.is_safe else "open"
 
     def tell(self, gains: Gains) -> "Guard":
-        """Return the guard after a look, with its verdicts."""
+        """Return the guard and its verdicts after a look."""
         if not (gains.n or gains.worse.any() or gains.better.any()):
             return self
         k = self.n_looks + 1
@@ -128,12 +136,12 @@ def gains_against_champion(
     """Return the gains of a look at live traffic.
 
     Args:
-        is_promoted: which requests went to the promoted one, the others to the champion, (n,).
-        rewards: (n,), in [0, 1], higher is better; NaN: it can still come, and counts at its worst.
-        shares: probability of the promoted one at each request, (n,).
-        means: what was expected of promoted and champion before these requests.
-        tolerance: how much worse it may be before it is ``worse``, in [0, 1).
-        allowed: how much worse it may be to be ``safe``, in [0, 1); ``None``: as ``tolerance``.
+        is_promoted: Whether each request went to the promoted arm rather than the champion, (n,).
+        rewards: Rewards in [0, 1], (n,), higher is better; NaN is pending, counted at its worst.
+        shares: Probability of the promoted arm at each request, (n,).
+        means: Expected rewards of promoted arm and champion before these requests.
+        tolerance: Decline above which it is ``worse``, in [0, 1).
+        allowed: Decline below which it is ``safe``, in [0, 1); ``None`` means ``tolerance``.
     """
     values = np.asarray(rewards, dtype=np.float64)
     promoted = np.asarray(is_promoted, dtype=bool)
@@ -151,10 +159,10 @@ def gains_against_champion(
 
 
 def allowed(margin: float, share: float) -> float:
-    """Return by how much a guardrail may be worse at a share of the requests, at most 0.9.
+    """Return the allowed decline of a guardrail at a share of the requests, at most 0.9.
 
     Args:
-        margin: of the mean over all requests, scaled to [0, 1].
-        share: of the promoted one, in (0, 1].
+        margin: Margin of the mean over all requests, scaled to [0, 1].
+        share: Share of the promoted arm, in (0, 1].
     """
     return min(margin / share, 0.9)  # (eq. 3)

@@ -1,39 +1,43 @@
-"""Confidence intervals of means of bounded values, for any distribution and n.
+"""Confidence intervals for means of bounded values, for any distribution and n.
 
-Student's t takes values for normal and 0.9 eight times for a proof; here the one thing assumed is
-the range. With values x_1 … x_n in [a, b] and D uniform on the simplex of n + 1 shares, the upper
-end is the ``1 - tail`` quantile of
+Student's t assumes normal values and would take 0.9 eight times as proof. These intervals assume
+only the range. With values x_1 … x_n in [a, b] and D uniform on the simplex of n + 1 shares, the
+upper end is the ``1 - tail`` quantile of
 
-    D_1 x_1 + … + D_n x_n + D_(n+1) b                                                              (1)
+    D_1 x_1 + … + D_n x_n + D_(n+1) b
+    (1)
 
 (N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a
 nonnegative variable", 2005; E. Learned-Miller, P. Thomas, "A new confidence interval for the mean
-of a bounded random variable", 2019): a bootstrap that has seen the worst value once. For values 0
-and 1 it is Clopper and Pearson's interval, for many values Student's. That it covers for every
-distribution is proven for those, and otherwise conjectured.
+of a bounded random variable", 2019): a bootstrap with the worst value added once. For values 0 and
+1 it is Clopper and Pearson's interval, for many values Student's. Coverage is proven for these
+cases and conjectured for all other distributions.
 
 It is a bet settled at a known end. Shares are ratios of independent exponentials E_j, so m is
-rejected as too high where ``P(Q > 0) < tail`` (2), with
+rejected as too high if ``P(Q > 0) < tail`` (2), with
 
-    Q = sum_j a_j E_j,    a_j = w_j (x_j - m)                                                      (3)
-    P(Q > 0) = 1 / (2 pi i) ∫ exp(K(s)) / s ds,    K(s) = -sum_j log(1 - a_j s)                    (4)
+    Q = sum_j a_j E_j,    a_j = w_j (x_j - m)
+    (3)
+    P(Q > 0) = 1 / (2 pi i) ∫ exp(K(s)) / s ds,    K(s) = -sum_j log(1 - a_j s)
+    (4)
 
-The exponent of that probability at its saddle point is the least of ``-sum_j log(1 - s a_j)``: the
-log-wealth of the best constant bet ``s`` against m (``convergence_core.gate.betting``). Ville's
-inequality would ask for a wealth of 1 / tail because it allows a look after each value; one look asks
-for less. The mean of w x over that of w is m where ``w (x - m)`` has the mean 0, so each term is
-weighted by w, and the worst value has the largest weight.
+The exponent of that probability at its saddle point is the minimum of ``-sum_j log(1 - s a_j)``:
+the log-wealth of the best constant bet ``s`` against m (``convergence_core.gate.betting``).
+Ville's inequality would require a wealth of 1 / tail because it allows a look after each value; a
+single look requires less. The ratio of the means of w x and w is m if ``w (x - m)`` has mean 0. So
+each term is weighted by w, and the worst value has the largest weight.
 
-``one_look_p`` asks whether a mean of values in [-1, 1] is above 0. The worst value is not there once,
-but with some unknown probability p. If no value below the least seen, x_(1), has occurred, the others
-have a mean of at most ``v = p / (1 - p)``, and that none has occurred has the probability
+``one_look_p`` tests whether a mean of values in [-1, 1] is above 0. The worst value then has an
+unknown probability p instead of one added occurrence. If no value below the minimum seen, x_(1),
+occurs, the others have a mean of at most ``v = p / (1 - p)``. The probability that none occurs is
 ``(1 - p)^n = (1 + v)^-n``. With P_v that of (3) for a mean of v and x_(1) in place of -1,
 
-    p-value = min(P_0 with -1, c max over v of (1 + v)^-n P_v)                                     (5)
+    p-value = min(P_0 with -1, c max over v of (1 + v)^-n P_v)
+    (5)
 
-which doubles the power for values far from -1. For given x_(1) the second is a product of valid parts;
-c pays for choosing it by the values. Enumerations of three-point distributions stay below the level
-(c = 1 is above it by 5 % at most).
+which doubles the power for values far from -1. For given x_(1) the second term is a product of
+valid factors; c corrects for choosing x_(1) by the values. Enumerations of three-point
+distributions stay below the level (c = 1 exceeds it by 5 % at most).
 """
 
 import math
@@ -53,28 +57,28 @@ _SMALL = 1e-10
 _CHOICE = 1.25
 """c of (eq. 5)."""
 _FARTHEST, _N_MEANS = 15.0, 24
-"""Largest n v and the number of values of v: steps of .6, over which (eq. 5) changes by a few percent."""
+"""Maximum n v and the number of values of v: steps of .6, over which (eq. 5) changes by a few
+percent."""
 
 
 def grouped(
     values: Sequence[float], weights: Sequence[float], groups: Sequence[str | None]
 ) -> tuple[Floats, Floats]:
-    """Return groups of cases as single units; ``None`` if the case is a unit of its own.
+    """Return groups of cases as single units; a case with group ``None`` is a separate unit.
 
-    The weighted mean over units is that over cases. Cases of one group are alike, so ten of them
-    say less than ten others would: only groups count as drawn independently.
+    The weighted mean over units equals that over cases. Cases of one group are alike, so ten of
+    them carry less evidence than ten independent cases.
 
     Args:
-        values: of the cases, (n,).
-        weights: of the cases, (n,), positive.
-        groups: of the cases, (n,).
+        values: Values of the cases, (n,).
+        weights: Positive weights of the cases, (n,).
+        groups: Groups of the cases, (n,).
 
     Returns:
-        Weighted mean within each unit, and the sum of its weights, (n_units,) each, in the order of
-        first appearance.
+        Weighted mean and total weight of each unit, (n_units,) each, in order of first appearance.
 
     Raises:
-        ValueError: a weight is not positive.
+        ValueError: A weight is not positive.
     """
     x, w = np.asarray(values, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     if not np.all(w > 0.0):
@@ -94,16 +98,16 @@ def mean_ends(
     lowest: float = 0.0,
     weights: ArrayLike | None = None,
 ) -> tuple[float, float]:
-    """Return the ends of a confidence interval of the weighted mean.
+    """Return the ends of a confidence interval for the weighted mean.
 
     Args:
-        values: (n,), independent, each in [``lowest``, 1]; n is at least 1.
-        tail: probability of missing on either side, in (0, 0.5).
-        lowest: least value that is possible, not the least seen.
-        weights: (n,), positive; ``None`` means all alike.
+        values: Independent values in [``lowest``, 1], (n,), at least one.
+        tail: Error probability on either side, in (0, 0.5).
+        lowest: Lowest possible value, not the lowest observed one.
+        weights: Positive weights, (n,); ``None`` means equal weights.
 
     Raises:
-        ValueError: there is no value, one lies outside its range, or a weight is not positive.
+        ValueError: There is no value, one is out of range, or a weight is not positive.
     """
     x = np.asarray(values, dtype=np.float64)
     w = np.ones(x.shape) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -122,7 +126,7 @@ def one_look_p(values: ArrayLike) -> float:
     """Return the p-value of "the mean is at most 0", for a single look at values in [-1, 1].
 
     Args:
-        values: (n,), independent.
+        values: Independent values, (n,).
     """
     x, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
     if not x.size:
@@ -138,12 +142,12 @@ def one_look_p(values: ArrayLike) -> float:
     last = min(largest, _FARTHEST / n)
     means = np.linspace(0.0, last, _N_MEANS, endpoint=False)
     unseen = max((1.0 + v) ** -n * p_of(float(v), least) for v in means)
-    # Beyond the last one the first factor alone is small.
+    # Beyond the last v, the first factor bounds the product.
     return float(min(plain, _CHOICE * max(unseen, (1.0 + last) ** -n)))  # (eq. 5)
 
 
 def _upper(x: Floats, w: Floats, counts: NDArray[np.intp], highest: float, tail: float) -> float:
-    """Return the mean above which all are rejected with error probability ``tail``."""
+    """Return the lowest mean that is rejected as too high with error probability ``tail``."""
     least = float(x.min())
     if least >= highest:
         return highest
@@ -156,7 +160,7 @@ def _upper(x: Floats, w: Floats, counts: NDArray[np.intp], highest: float, tail:
     centre = float(mass @ x / mass.sum())
     spread = float(np.sqrt((mass * w) @ (x - centre) ** 2) / mass.sum())
     low, high = least, highest
-    for guess in (centre, centre + 4.0 * spread):  # most ends lie between: fewer steps to find
+    for guess in (centre, centre + 4.0 * spread):  # most ends lie between: saves steps
         if low < guess < high:
             low, high = (guess, high) if excess(guess) > 0.0 else (low, guess)
     return float(brentq(excess, low, high, xtol=1e-7 * (highest - least)))
@@ -165,9 +169,9 @@ def _upper(x: Floats, w: Floats, counts: NDArray[np.intp], highest: float, tail:
 def _probability_above_zero(a: Floats, counts: NDArray[np.intp]) -> float:
     """Return P(Q > 0), where the j-th term occurs ``counts[j]`` times.
 
-    The integral runs upwards along any path that crosses the real axis in (0, 1 / max a) only;
-    through the integrand's saddle point it oscillates least (H. Daniels, "Saddlepoint approximations
-    in statistics", 1954).
+    The integration path runs upward and crosses the real axis only in (0, 1 / max a). Through the
+    integrand's saddle point it oscillates least (H. Daniels, "Saddlepoint approximations in
+    statistics", 1954).
     """
     top = float(a.max())
     if top <= 0.0:

@@ -1,18 +1,20 @@
 """Paired test of candidate and champion on the same cases, one look at a time.
 
-Null: the mean difference of rewards, candidate less champion, is at most ``min_effect``. Differences
-d in [-1, 1], of weight w up to 1, are tested at a fixed n by ``intervals.one_look_p`` on
-``w (d - effect) / (1 + effect)``; case difficulty cancels within each pair. The other null, "at least
-``min_effect``", says when to give up. Cases are taken as drawn from those that matter.
+Null: the mean difference of rewards, candidate minus champion, is at most ``min_effect``.
+Differences d in [-1, 1], with weight w up to 1, are tested at a fixed n by
+``intervals.one_look_p`` on ``w (d - effect) / (1 + effect)``; case difficulty cancels within each
+pair. The opposite null, "at least ``min_effect``", determines when to give up. Cases count as a
+sample of the relevant ones.
 
-A verdict *promote* is wrong with probability at most ``alpha``, however often one looks; so is a
-verdict *keep*: looks at the same cases share ``alpha``. Each spends ``SPENT`` of what is left on its
-cases,
+A verdict *promote* is wrong with probability at most ``alpha``, however often you check. The same
+holds for *keep*. Looks at the same cases share ``alpha``: each spends ``SPENT`` of what is left on
+its cases,
 
-    level = SPENT alpha mean over the cases of (1 - SPENT)^k                                       (1)
+    level = SPENT alpha mean over the cases of (1 - SPENT)^k
+    (1)
 
-with k earlier looks at a case. So the levels of all looks at a set of cases add up to ``alpha`` at most,
-and cases not looked at before renew it by their share.
+with k earlier looks at a case. So the levels of all looks at a set of cases sum to at most
+``alpha``, and new cases renew it by their share.
 """
 
 from collections.abc import Sequence
@@ -30,28 +32,28 @@ from convergence_core.gate.intervals import one_look_p
 
 Decision = Literal["promote", "keep", "undecided"]
 Side = Literal["above", "below"]
-"""Alternative: the mean difference is above, or below, an effect."""
+"""Alternative: the mean difference is above or below an effect."""
 
 SPENT = 0.9
-"""Share of the error left on its cases that a look spends."""
+"""Share of the remaining error on its cases that a look spends."""
 N_FUTURES = 200
-"""Futures of a forecast."""
+"""Number of simulated futures in a forecast."""
 HORIZON = 4_000
-"""Further pairs that a forecast looks ahead."""
+"""Maximum additional pairs in a forecast."""
 
 
 def level_of_look(alpha: float, n_earlier: ArrayLike) -> float:
-    """Return the error that a look may spend (eq. 1).
+    """Return the error level of a look (eq. 1).
 
     Args:
-        alpha: of all looks together.
-        n_earlier: earlier looks at each of its cases, (n,).
+        alpha: Error level of all looks together.
+        n_earlier: Number of earlier looks at each of its cases, (n,).
     """
     return SPENT * alpha * share_left(n_earlier)
 
 
 def share_left(n_looks: ArrayLike) -> float:
-    """Return the share of ``alpha`` that is left on cases after so many looks at each, (n,)."""
+    """Return the share of ``alpha`` left after ``n_looks`` looks at each case, (n,)."""
     return float(np.mean((1.0 - SPENT) ** np.asarray(n_looks, dtype=np.float64)))
 
 
@@ -60,24 +62,25 @@ class PairedVerdict:
     """Verdict of one look at paired differences."""
 
     decision: Decision
-    """``promote``: better by more than ``min_effect``; ``keep``: not better by as much."""
+    """``promote``: better by more than ``min_effect``; ``keep``: not better by that much."""
     n: int
-    """Pairs seen."""
+    """Number of pairs."""
     mean: float
     """Mean difference in [-1, 1]; NaN without pairs."""
     low: float
     high: float
-    """The differences that this look does not reject: ``low`` is above ``min_effect`` where it
-    promotes."""
+    """Interval of the differences that this look does not reject; if it promotes, ``low`` exceeds
+    ``min_effect``."""
     log_e_better: float
-    """Evidence that it is better by more than ``min_effect``, nats: that of the p-value."""
+    """Evidence that it is better by more than ``min_effect``: -log p-value, in nats."""
     log_e_worse: float
-    """The same that it is not better by as much."""
+    """Evidence that it is not better by that much, in nats."""
     log_threshold: float
-    """Evidence that decides, nats."""
+    """Evidence required for a verdict, in nats."""
     probability_better: float | None
-    """Posterior probability that it is better by more than ``min_effect``, by this one look, for
-    words such as *likely*; it decides nothing. ``None`` if fewer than two pairs."""
+    """Posterior probability that it is better by more than ``min_effect``, from this look alone.
+    It affects only wording such as *likely*, not the decision. ``None`` with fewer than two
+    pairs."""
 
     @property
     def p_value(self) -> float:
@@ -90,9 +93,9 @@ class PairedGate:
     """Settings of the paired test."""
 
     alpha: float = 0.05
-    """Largest probability of promoting what is not better."""
+    """Maximum probability of promoting a candidate that is not better."""
     min_effect: float = 0.0
-    """Least mean difference in reward that is worth a promotion, in [0, 1)."""
+    """Minimum mean difference in reward for a promotion, in [0, 1)."""
 
     def judge(
         self,
@@ -104,13 +107,13 @@ class PairedGate:
         """Judge pairs.
 
         Args:
-            differences: candidate's reward less champion's, (n,), in [-1, 1].
-            weights: of the cases, (n,), positive; ``None``: all alike. What is judged is then the
-                weighted mean.
-            level: error that this look may spend (``level_of_look``).
+            differences: Candidate's reward minus champion's, (n,), in [-1, 1].
+            weights: Positive weights of the cases, (n,), for a weighted mean; ``None`` means equal
+                weights.
+            level: Error level of this look (``level_of_look``).
 
         Raises:
-            ValueError: a difference is not in [-1, 1], or a weight not positive and finite.
+            ValueError: A difference is not in [-1, 1], or a weight is not positive and finite.
         """
         given, shares = _checked(differences, weights)
         sides: tuple[Side, ...] = ("above", "below")
@@ -141,31 +144,33 @@ class PairedGate:
         *,
         left: float = 1.0 - SPENT,
     ) -> tuple[int, int, int | None] | None:
-        """Return how many further pairs a verdict probably takes; ``None``: over ``HORIZON``.
+        """Return the number of additional pairs until a verdict; ``None`` if over ``HORIZON``.
 
-        The three numbers are the one that one future of ten falls below, the median, and the one that one of
-        ten exceeds, ``None`` if that is over ``HORIZON``.
+        The three numbers are the 10 %, 50 % and 90 % quantiles over futures; the last is ``None``
+        if it exceeds ``HORIZON``.
 
-        Futures are drawn from the pairs seen, each from a reweighting of them (the Bayesian
-        bootstrap, D. B. Rubin 1981), so that the forecast includes the uncertainty of the effect. The
-        next look takes old and new pairs at the level of (eq. 1). It decides if the normal quantile
-        is passed with the worst value added once. The same pairs have the same forecast.
+        Futures are drawn from the observed pairs, each from a reweighting of them (the Bayesian
+        bootstrap, D. B. Rubin 1981), so that the forecast includes the uncertainty of the effect.
+        The next look takes old and new pairs at the level of (eq. 1). It decides if the statistic
+        exceeds the normal quantile after adding the worst value once. The forecast is
+        deterministic.
 
         Args:
-            differences: as of ``judge``, where they are undecided; fewer than ``LEAST_FORECAST``:
-                too few to forecast, ``None``.
-            weights: as of ``judge``.
-            left: share of ``alpha`` that is left on these pairs.
+            differences: Undecided differences, see ``judge``. Fewer than ``LEAST_FORECAST`` have
+                no
+                forecast, so the result is ``None``.
+            weights: See ``judge``.
+            left: Share of ``alpha`` left on these pairs.
 
         Raises:
-            ValueError: as ``judge``.
+            ValueError: See ``judge``.
         """
         given, shares = _checked(differences, weights)
         n = given.size
         if n < LEAST_FORECAST:
             return None
         values = shares * (given - self.min_effect)
-        rng = np.random.default_rng(0)  # noqa: TID251 - of this function alone
+        rng = np.random.default_rng(0)  # noqa: TID251 - local to this function
         more = np.unique(np.geomspace(1, HORIZON, 100).astype(int))
         levels = SPENT * self.alpha * (n * left + more) / (n + more)
         n_decided = np.zeros(more.size)
@@ -185,14 +190,14 @@ class PairedGate:
 
 
 def _log_p(given: Floats, shares: Floats, effect: float, side: Side) -> float:
-    """Return the logarithm of the p-value of one look, against an effect on either side."""
+    """Return the log p-value of one look, against an effect on either side."""
     sign = 1.0 if side == "above" else -1.0
     p = one_look_p(sign * shares * (given - effect) / (1.0 + sign * effect))
     return float(np.log(max(p, 1e-300)))
 
 
 def _end(given: Floats, shares: Floats, level: float, side: Side) -> float:
-    """Return the effect from which on one look at ``level`` does not reject on this side."""
+    """Return the effect beyond which one look at ``level`` rejects on this side."""
     outside = -1.0 if side == "above" else 1.0
     if not given.size:
         return outside
@@ -213,7 +218,7 @@ def _checked(
     """Return differences and weights, (n,) each.
 
     Raises:
-        ValueError: as ``PairedGate.judge``.
+        ValueError: See ``PairedGate.judge``.
     """
     given = np.asarray(differences, dtype=np.float64)
     if given.ndim != 1 or not np.all(np.abs(given) <= 1.0):
@@ -222,7 +227,7 @@ def _checked(
 
 
 def _checked_weights(weights: ArrayLike | None, n: int) -> Floats:
-    """Return the weights divided by their largest, (n,)."""
+    """Return the weights divided by their maximum, (n,)."""
     checked = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     if checked.shape != (n,) or not np.all((checked > 0.0) & np.isfinite(checked)):
         raise ValueError("weights must be one positive number per difference")
@@ -235,7 +240,7 @@ def _probability_better(differences: Floats, shares: Floats, effect: float) -> f
     if n < 2:
         return None
     mean = float(np.average(differences, weights=shares))
-    # Kish's effective number of pairs: that of equal weights is n.
+    # Kish's effective number of pairs, n for equal weights.
     n_effective = float(shares.sum() ** 2 / np.square(shares).sum())
     variance = float(np.average(np.square(differences - mean), weights=shares))
     error = np.sqrt(variance / max(n_effective - 1.0, 1e-9))

@@ -1,15 +1,17 @@
-"""Sample ratio: whether the arms' realised shares agree with their propensities.
+"""Sample ratio: agreement of the arms' realised shares with their propensities.
 
-While each decision takes arm i with its logged probability p, whatever came before, each bet
+If each decision takes arm i with its logged probability p, given the past, each bet
 
-    wealth = mean over c of prod (1 + lambda_c ([A = i] - p)),    lambda_c = c / p or -c / (1 - p)  (1)
+    wealth = mean over c of prod (1 + lambda_c ([A = i] - p)),    lambda_c = c / p or -c / (1 - p)
+    (1)
 
-on more or on fewer decisions than expected is a martingale from 1 (``betting``), and so is the mean
-over all arms and both sides. So it ever reaches ``1 / alpha`` with probability at most ``alpha``,
-however often one looks. M. Lindon, A. Malek, "Anytime-valid inference for multinomial count data",
-NeurIPS 2022, bet by a Dirichlet prior on fixed shares; these bets allow shares of each policy version.
+on more or on fewer decisions than expected is a martingale from 1 (``betting``), and so is the
+mean over all arms and both sides. So it ever reaches ``1 / alpha`` with probability at most
+``alpha``, however often you check. M. Lindon, A. Malek, "Anytime-valid inference for multinomial
+count data", NeurIPS 2022, bet by a Dirichlet prior on fixed shares; these bets allow shares to
+change by policy version.
 
-The same holds for the decisions that got a reward, unless rewards are missing more often from one arm.
+The same holds for the decisions with a reward, unless one arm lacks rewards more often.
 """
 
 from typing import Final
@@ -19,17 +21,17 @@ import numpy as np
 from convergence_core.gate.betting import FRACTIONS, LOG_START, Floats, log_mean_wealth
 
 ALPHA: Final = 0.01
-"""Largest probability of a false alarm, over all time."""
+"""Maximum probability of a false alarm, over all time."""
 
 
 def log_e_of_shares(counts: Floats, propensities: Floats) -> Floats:
-    """Return the evidence of each arm that its share departs from its propensity, nats, (n_arms,).
+    """Return the evidence that each arm's share departs from its propensity, nats, (n_arms,).
 
-    Their mean, not the largest, is evidence of the whole: ``departs``.
+    Their mean, not their maximum, is the evidence of the whole; see ``departs``.
 
     Args:
-        counts: decisions by policy version and arm, (n_versions, n_arms).
-        propensities: the arms' probabilities in each version, (n_versions, n_arms).
+        counts: Decisions by policy version and arm, (n_versions, n_arms).
+        propensities: The arms' probabilities in each version, (n_versions, n_arms).
 
     Example:
         >>> even = np.full((1, 2), 0.5)
@@ -49,12 +51,12 @@ def log_e_of_shares(counts: Floats, propensities: Floats) -> Floats:
 
 
 def departs(log_e: Floats) -> bool:
-    """Return whether the arms' evidence together is sure."""
+    """Return whether the arms' combined evidence reaches the threshold of ``ALPHA``."""
     return bool(log_mean_wealth(log_e) - np.log(log_e.size) >= -np.log(ALPHA))
 
 
 def _log_wealth(hits: Floats, misses: Floats, p: Floats) -> Floats:
-    """Return the logarithm of the wealth of bets on more hits than p, (n_arms,)."""
+    """Return the log wealth of bets on more hits than p, (n_arms,)."""
     gains = hits[..., None] * np.log1p(FRACTIONS * (1.0 / p[..., None] - 1.0))
     gains += misses[..., None] * np.log1p(-FRACTIONS)
     stakes = ((p > 0.0) & (p < 1.0))[..., None]

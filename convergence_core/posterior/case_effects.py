@@ -1,20 +1,23 @@
-"""Mean rewards freed of the difficulty of the cases, with their errors.
+"""Mean rewards corrected for the difficulty of cases, with their errors.
 
-    reward(i, j) = a_i + b_j + e_ij,    b_j ~ N(0, case variance),    e_ij ~ N(0, noise_i)         (1)
-    theta_i = a_i + sum_j w_j b_j                                                                  (2)
+    reward(i, j) = a_i + b_j + e_ij,    b_j ~ N(0, case variance),    e_ij ~ N(0, noise_i)
+    (1)
+    theta_i = a_i + sum_j w_j b_j
+    (2)
 
-Cases are random, candidates fixed: whatever prior candidates have comes later, from the space.
-The posterior of all theta, the mean rewards over these very cases, is normal and of closed form
-(Henderson's equations, absorbed, ``random_effects``), so candidates that were asked different cases
-compare, and the errors of those that shared cases move together.
+Cases are random, candidates fixed; the prior of candidates is applied later, by the surrogate. The
+posterior of all theta, the mean rewards over exactly these cases, is normal and has a closed form
+(Henderson's equations, absorbed, ``random_effects``). So candidates on different cases are
+comparable, and the errors of candidates on the same cases are correlated.
 
-Where rewards lie in [0, 1] the noise of a cell may follow the binomial's shape,
+If rewards lie in [0, 1], the noise of a cell may have the binomial's shape,
 
-    noise_i = factor p_i (1 - p_i)    instead of    noise_i = factor                               (3)
+    noise_i = factor p_i (1 - p_i)    instead of    noise_i = factor
+    (3)
 
-a candidate with nine of ten right is known better than one with five of ten. Whether it does is
-decided by the likelihood of the residuals; where that says little, zeros and ones are taken for
-binomial and other rewards are not.
+so that a candidate with nine of ten right is known better than one with five of ten. The
+likelihood of the residuals selects the shape. If it is inconclusive, zeros and ones are modelled
+as binomial and other rewards as constant.
 
 Notation: M candidates, N cases, w_j the cases' shares in the mean; shape is p (1 - p) or 1.
 """
@@ -29,20 +32,20 @@ from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.random_effects import RandomEffectsFit, cell_weights
 
 N_ROUNDS = 20
-"""Rounds of estimating variances at most."""
+"""Maximum iterations of variance estimation."""
 TOLERANCE = 0.01
-"""Relative change of the variances at which the rounds end; less changes no decision."""
+"""Relative change of the variances that ends the iterations; smaller ones change no decision."""
 MIN_DOF = 10.0
-"""Degrees of freedom from which on the noise counts as measured."""
+"""Minimum degrees of freedom for the noise to count as measured."""
 EDGE = 0.02
-"""Least p (1 - p): nothing that was asked a few times is known to be certain."""
+"""Minimum p (1 - p): a few rewards never establish certainty."""
 N_PRIOR_CELLS = 4.0
-"""Cells of average reward that a candidate's p is shrunk by."""
+"""Cells of average reward in the shrinkage of a candidate's p."""
 MIN_VARIANCE = 1e-8
 MIN_COIN_SHARE = 0.25
-"""Of a coin's variance p (1 - p), what cases leave unexplained at least."""
+"""Minimum share of the Bernoulli variance p (1 - p) that cases leave unexplained."""
 MARGIN = 2.0
-"""Log-likelihood by which the noise that is less expected must be better."""
+"""Minimum log-likelihood advantage of the less expected noise shape."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -52,23 +55,23 @@ class CaseEffects:
     mean: np.ndarray
     """Estimates of theta, (M,)."""
     errors: np.ndarray
-    """Their covariance, (M, M); where ``is_measured`` is false, up to an unknown factor."""
+    """Covariance of these estimates, (M, M); unless ``is_measured``, up to an unknown factor."""
     is_measured: bool
-    """Whether cells told how large the errors are."""
+    """Whether the cells determine the size of the errors."""
     case_effect: np.ndarray
     """Posterior means of b, (N,)."""
     case_variance: float
-    """Of b."""
+    """Variance of b."""
     noise: np.ndarray
-    """Variance of one cell of each candidate as evidence of its theta, (M,)."""
+    """Variance of one cell as evidence of its candidate's theta, (M,)."""
     of_sample: np.ndarray
-    """Variance by which noise moves the mean over all cases away from that over the cases seen, (M,)."""
+    """Variance that noise adds between the means over all cases and over the cases seen, (M,)."""
 
     @classmethod
     def estimate(cls, evidence: Evidence) -> "CaseEffects":
-        """Return the estimates from rewards of candidates on cases, at least one of each candidate.
+        """Return the estimates from rewards, at least one per candidate.
 
-        The shape of the noise is the more likely one.
+        The noise has the more likely shape.
         """
         if n_free_rewards(evidence) < MIN_DOF or evidence.count.shape[1] < 2:
             return cls.of_unknown_noise(evidence)
@@ -88,11 +91,11 @@ class CaseEffects:
     ) -> tuple[float, "CaseEffects"]:
         """Return the log-likelihood of the residuals, and the estimates of the linear model.
 
-        Variances are those of restricted likelihood.
+        Variances maximize the restricted likelihood.
 
         Args:
-            evidence: the rewards.
-            binomial: whether the shape of the noise is p (1 - p).
+            evidence: Rewards of candidates on cases.
+            binomial: Whether the noise has the shape p (1 - p).
         """
         weight = cell_weights(evidence)
         cells = weight.sum(axis=1)
@@ -126,7 +129,7 @@ class CaseEffects:
         shape: np.ndarray,
         case_variance: float,
     ) -> tuple[float, "CaseEffects"]:
-        """Return the log-likelihood of the residuals, and the estimates of a fit of these variances."""
+        """Return the log-likelihood of the residuals, and the estimates for these variances."""
         noise = factor * shape  # (eq. 3)
         effects = cls(
             mean=fit.mean,
@@ -141,7 +144,7 @@ class CaseEffects:
 
     @classmethod
     def of_unknown_noise(cls, evidence: Evidence) -> "CaseEffects":
-        """Return plain means, whose errors are known up to a factor."""
+        """Return plain means, with errors known up to a factor."""
         weight = cell_weights(evidence)
         cells = weight.sum(axis=1)
         return cls(
@@ -155,30 +158,30 @@ class CaseEffects:
         )
 
     def without_noise(self, evidence: Evidence) -> "CaseEffects":
-        """Return the estimates of rewards that a case asked again would repeat.
+        """Return the estimates if cases reproduce their rewards.
 
-        What candidate and case leave unexplained is a candidate's own then, and its error ends where
-        all cases were asked, as that of a sample of a finite population does.
+        The residual of a cell then belongs to the candidate. Its error vanishes once all cases are
+        evaluated, as for a sample of a finite population.
         """
         if not self.is_measured:
             return self
         noise_of_mean = self.noise / cell_weights(evidence).sum(axis=1)
         errors = self.errors + np.diag(self.of_sample - noise_of_mean)
         diagonal = np.diag_indices_from(errors)
-        # Where every case has an answer, rounding may leave a variance just below 0.
+        # With an answer on every case, rounding may leave a variance just below 0.
         errors[diagonal] = np.maximum(errors[diagonal], 0.0)
         return replace(self, errors=errors)
 
     def alone(
         self, evidence: Evidence, rows: np.ndarray, count: np.ndarray, rewards: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return estimates of theta from some rewards alone, were b known, and variances, (n,).
+        """Return estimates of theta from some rewards alone, given b, and variances, (n,).
 
         Args:
-            evidence: what these estimates are of.
-            rows: candidates, (n,).
-            count: rewards on each case, at least one of each candidate, (n, N).
-            rewards: their sums, (n, N).
+            evidence: Evidence of these estimates.
+            rows: Candidates, (n,).
+            count: Rewards on each case, at least one per candidate, (n, N).
+            rewards: Sums of these rewards, (n, N).
         """
         n = count.sum(axis=1)
         of_cases = count @ self.case_effect / n - evidence.case_weight @ self.case_effect
@@ -187,24 +190,24 @@ class CaseEffects:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LinearFit:
-    """Effects of the linear model given the variances."""
+    """Effects of the linear model for given variances."""
 
     cases: RandomEffectsFit
     mean: np.ndarray
     """theta, (M,)."""
     residual: np.ndarray
-    """Reward less a and b, 0 where nothing was seen, (M, N)."""
+    """Reward minus a and b, 0 for unseen cells, (M, N)."""
     loading: np.ndarray
-    """How theta moves with b, (M, N)."""
+    """Coefficients of theta on b, (M, N)."""
 
     @classmethod
     def of(cls, evidence: Evidence, precision: np.ndarray, case_variance: float) -> "LinearFit":
         """Solve Henderson's equations with the candidates absorbed.
 
         Args:
-            evidence: the rewards.
-            precision: of each cell's mean, 0 where nothing was seen, (M, N).
-            case_variance: of b; 0: there are no effects.
+            evidence: Rewards of candidates on cases.
+            precision: Precision of each cell's mean, 0 for unseen cells, (M, N).
+            case_variance: Variance of b; 0 means no case effects.
         """
         cases = RandomEffectsFit.solve(evidence.mean, precision, case_variance)
         loading = evidence.case_weight - cases.share
@@ -218,16 +221,16 @@ class LinearFit:
 
 
 def n_free_rewards(evidence: Evidence) -> float:
-    """Return the rewards beyond one per candidate."""
+    """Return the number of rewards beyond one per candidate."""
     return float(evidence.count.sum()) - len(evidence.count)
 
 
 def binomial_shape(mean: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Return p (1 - p), with p shrunk to the center a little, (M,).
+    """Return p (1 - p), with p slightly shrunk to the center, (M,).
 
     Args:
-        mean: of the rewards, (M,).
-        cells: plain cells behind each, (M,).
+        mean: Mean rewards, (M,).
+        cells: Effective cells per candidate, (M,).
     """
     center = float(mean.mean())
     p = np.clip((mean * cells + center * N_PRIOR_CELLS) / (cells + N_PRIOR_CELLS), 0, 1)
@@ -258,9 +261,9 @@ def _log_likelihood(
 
 
 def _repeats(evidence: Evidence, shape: np.ndarray) -> tuple[float, float]:
-    """Return how many rewards repeat a cell, and their mean shape.
+    """Return the number of rewards that repeat a cell, and their mean shape.
 
-    Their squares are known summed over candidates only, so none can be given its own shape.
+    Their squares are known only as a sum over candidates, so they share one shape.
     """
     n_repeats = np.maximum(evidence.count - 1.0, 0.0).sum(axis=1)  # (M,)
     n = float(n_repeats.sum())
@@ -268,21 +271,22 @@ def _repeats(evidence: Evidence, shape: np.ndarray) -> tuple[float, float]:
 
 
 def least_coin(case_variance: float, coin: float) -> float:
-    """Return the least noise of pass and fail, in units of p (1 - p).
+    """Return the minimum noise of pass-fail rewards, in units of p (1 - p).
 
-    Over all cases the variance of pass and fail is p (1 - p), so what the cases do not take of it is
-    noise, whatever residuals say: where many candidates nearly always fail, their shapes lie above
-    p (1 - p), and the factor that fits them would leave all others too little.
+    Over all cases the variance of pass-fail rewards is p (1 - p), so the part that cases do not
+    explain is noise, even if residuals are smaller. Where many candidates nearly always fail,
+    their shapes exceed p (1 - p), and the fitted factor would leave too little noise for the
+    others.
 
     Args:
-        case_variance: of b.
-        coin: mean p (1 - p) of a cell.
+        case_variance: Variance of b.
+        coin: Mean p (1 - p) of a cell.
     """
     return max(MIN_COIN_SHARE, 1.0 - case_variance / coin)
 
 
 def least_factor(evidence: Evidence, *, binomial: bool) -> float:
-    """Return the least noise, in units of shape: rewards of one kind prove little."""
+    """Return the minimum noise, in units of shape: equal rewards prove little."""
     if not evidence.binary:
         return MIN_VARIANCE * max(1.0, float(np.square(evidence.mean).max()))
     if binomial:
@@ -303,7 +307,7 @@ def adjusted_means(
 
     Args:
         cells: (candidate, case, mean over repeats, repeats), finite, each pair once.
-        case_weights: case → positive weight; absent ones weigh 1.
+        case_weights: Case → positive weight; missing cases have weight 1.
     """
     if not cells:
         return {}
@@ -330,6 +334,6 @@ def adjusted_means(
     effects = CaseEffects.of_unknown_noise(evidence)
     if n_free_rewards(evidence) >= 1:
         _, effects = CaseEffects.fit(evidence, binomial=False)
-    # The additive model passes the range of a bounded metric; a mean of its values does not.
+    # The additive model can exceed the range of a bounded metric; a mean of its values cannot.
     means = np.clip(center + spread * effects.mean, value.min(), value.max()).tolist()
     return {name: means[i] for name, i in candidates.items()}

@@ -8,54 +8,54 @@ import numpy as np
 from convergence_core.evidence import Archive, Member
 
 MAX_CHANCE = 1e-3
-"""Probability that repeats agree by luck below which they are taken to be exact."""
+"""Maximum probability of agreement by luck at which repeats count as exact."""
 ROUNDING = 1e-9
-"""Difference of rewards, relative to the largest, that is none."""
+"""Difference of rewards, relative to the largest, that counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Evidence:
-    """All rewards of the members that have any.
+    """All rewards of the members that have at least one.
 
     Notation: M members with rewards, N cases.
     """
 
     ids: tuple[str, ...]
-    """Members in the order they were first asked."""
+    """Members in order of first evaluation."""
     case_ids: tuple[str, ...]
     mean: np.ndarray
-    """Mean over repeats, 0 where nothing was seen, (M, N)."""
+    """Mean over repeats, 0 for unseen cells, (M, N)."""
     count: np.ndarray
-    """Repeats seen, (M, N)."""
+    """Number of rewards, (M, N)."""
     case_weight: np.ndarray
-    """Shares in the mean over cases; their sum is 1, (N,)."""
+    """Shares of the cases in the mean, which sum to 1, (N,)."""
     binary: bool
     """Whether every reward is 0 or 1."""
     repeat_sum: float
-    """Sum of squared differences between repeats of one cell's reward and their mean."""
+    """Sum of squared differences between the rewards of one cell and their mean."""
     repeat_dof: int
-    """Degrees of freedom of that sum; 0: no case was repeated."""
+    """Degrees of freedom of that sum; 0 if no cell was repeated."""
     repeat_squares: np.ndarray
-    """Each member's share in that sum, (M,)."""
+    """Each member's part of that sum, (M,)."""
 
     @property
     def is_graded(self) -> bool:
-        """Whether rewards differ between most cells, as measured numbers do, and pass and fail do not."""
+        """Whether rewards differ between most cells, unlike pass-fail rewards."""
         seen = self.mean[self.count > 0]
         return 2 * len(np.unique(np.round(seen / _least(seen)))) >= len(seen)
 
     @property
     def repeats_agree(self) -> bool:
-        """Whether no repeat of a case differed from another by more than rounding."""
+        """Whether all repeats of a cell agree up to rounding."""
         least = _least(self.mean[self.count > 0])
         return self.repeat_sum <= self.repeat_dof * least**2
 
     @property
     def is_exact(self) -> bool:
-        """Whether rewards of single cases are shown to hold no noise: all repeats agreed.
+        """Whether the agreement of all repeats shows that rewards have no noise.
 
-        By luck one repeat agrees with about the probability that two cells drawn at random do. Where
-        rewards have few levels agreement shows nothing: an answer that seldom changes agrees, too.
+        The probability that a repeat agrees by luck is about that of two random cells. With few
+        levels of reward, agreement shows nothing: an answer that seldom changes agrees, too.
         """
         seen = self.mean[self.count > 0]
         if not self.repeat_dof or len(seen) < 2 or not self.is_graded:
@@ -76,7 +76,7 @@ class Evidence:
         case_ids: Sequence[str] | None = None,
         case_weights: Mapping[str, float] | None = None,
     ) -> "Evidence":
-        """Collect an archive's rewards; those of other cases than ``case_ids`` are left out."""
+        """Collect an archive's rewards, restricted to ``case_ids`` if given."""
         weights = case_weights or {}
         if case_ids is None:
             seen = {case for member in archive for case, _ in member.rewards}
@@ -104,14 +104,14 @@ class Evidence:
 
 
 def _least(rewards: np.ndarray) -> float:
-    """Return the smallest difference of rewards that is one, see ``ROUNDING``."""
+    """Return the smallest difference of rewards beyond rounding."""
     return ROUNDING * max(float(np.abs(rewards).max(initial=0.0)), ROUNDING)
 
 
 def _flatten(
     members: Sequence[Member], column: Mapping[str, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return row, column and reward of each reward, (n_rewards,) each."""
+    """Return the row, column and value of each reward, (n_rewards,) each."""
     n = [len(member.rewards) for member in members]
     rows = np.repeat(np.arange(len(members)), n)
     columns = np.array([column.get(c, -1) for m in members for c, _ in m.rewards], dtype=np.intp)

@@ -5,27 +5,33 @@
     d log p / d theta = tr((w w^T - (K + v R)^-1) dK / d theta) / 2,    w = (K + v R)^-1 z         (3)
     E[f*] = k*^T w,    Cov[f*] = K** - k*^T (K + v R)^-1 k*                                        (4)
 
-(Rasmussen & Williams 2006, §2.2 and §5.4.1). R, the covariance of the measurements' errors, is given:
-it need not be diagonal, since candidates that were asked the same cases share those cases' luck. Its
-scale v is learned, freely or near a known value; repeats of measurements have a likelihood of their
-own, in which neither f nor a candidate's own effect occurs, so they tell v from both:
+(Rasmussen & Williams 2006, §2.2 and §5.4.1). R, the covariance of the measurement errors, is
+given. It need not be diagonal, since candidates on the same cases share the luck of these cases.
+Its scale v is learned, freely or near a known value. Repeats of measurements have a separate
+likelihood without f and candidates' individual effects, so they separate v from both:
 
-    log p(S | v) = -nu / 2 log v - S / (2 v)                                                       (5)
+    log p(S | v) = -nu / 2 log v - S / (2 v)
+    (5)
 
-with S the sum of squares within candidates and nu its degrees of freedom. Hyper-parameters are those
-of highest posterior density, by L-BFGS-B on analytic gradients. Few measurements leave them uncertain;
-their posterior is about normal, with the precision of Fisher's information and of their priors,
+S is the sum of squares within candidates, nu its degrees of freedom. Hyper-parameters maximize the
+posterior density, by L-BFGS-B with analytic gradients. Few measurements leave them uncertain.
+Their posterior is approximately normal, with the precision of Fisher's information and of their
+priors,
 
-    P_ij = tr(C^-1 C_i C^-1 C_j) / 2 + [i = j] / sd_i^2,    C = K + v R                            (6)
+    P_ij = tr(C^-1 C_i C^-1 C_j) / 2 + [i = j] / sd_i^2,    C = K + v R
+    (6)
 
-(Mardia & Marshall 1984), C_i the derivative of C. To first order they add to the variance of a claim
+(Mardia & Marshall 1984), C_i the derivative of C. To first order they add to the variance of a
+claim
 
-    Var[f*] = Var[f* | theta] + J^T P^-1 J,    J_i = dE[f*] / d theta_i = k_i*^T w - k*^T C^-1 C_i w  (7)
+    Var[f*] = Var[f* | theta] + J^T P^-1 J,    J_i = dE[f*] / d theta_i = k_i*^T w - k*^T C^-1 C_i
+    w  (7)
 
-Targets are centered, which takes their mean for known. Where it is not, since all share the luck of few
-cases, ordinary kriging adds
+Centering the targets treats their mean as known. If it is uncertain, because all share the luck of
+few cases, ordinary kriging adds
 
-    (1 - 1^T C^-1 k*)^2 / 1^T C^-1 1                                                               (8)
+    (1 - 1^T C^-1 k*)^2 / 1^T C^-1 1
+    (8)
 """
 
 import math
@@ -41,20 +47,20 @@ from convergence_core.posterior.kernel import Distances, Kernel
 from convergence_core.space.arrays import Points
 
 BLOCK = 128
-"""Candidates whose marginals are computed at a time: an array of 300 kB, which a processor keeps near."""
+"""Candidates per block of marginals: an array of 300 kB fits a processor's cache."""
 JITTER = 1e-6
 MAX_JITTER = 1e-1
-"""Times the mean variance: more than rounding can ever ask for."""
+"""Maximum jitter in units of the mean variance, far above rounding."""
 UPDATE_JITTER = 1e-8
-"""Times the mean variance, of further measurements."""
+"""Jitter of additional measurements, in units of the mean variance."""
 N_BOUND_SDS = 4.0
-"""How many prior standard deviations a hyper-parameter may stray."""
+"""Bounds of hyper-parameters, in prior standard deviations from the mean."""
 N_SAMPLE = 75
-"""Measurements on which a fit without a start finds one, if there are twice as many."""
+"""Measurements in a first fit that finds a start for the full fit, if there are twice as many."""
 N_LAST_STEPS = 12
-"""Iterations of the optimizer on all measurements from there."""
+"""Optimizer iterations of the full fit from that start."""
 SURE = 1e-3
-"""Standard deviation of the logarithm of a known v."""
+"""Minimum standard deviation of log v, for a known v."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +70,16 @@ class NoisePrior:
     median: float
     log_sd: float
     least: float = 0.0
-    """Bound of v."""
+    """Lower bound of v; 0 means no extra bound."""
 
 
 FREE_NOISE = NoisePrior(0.2, 1.2, least=1e-4)
-"""Of an unknown v."""
+"""Prior of an unknown v."""
 MEASURED_NOISE = NoisePrior(1.0, 0.02)
-"""Where the errors were measured: they are believed. Left to itself the process halves them, takes
-luck for merit, and hands over the luckiest."""
+"""Prior of v for measured errors, which are nearly fixed. Without it, the process halves the
+errors, takes luck for merit, and recommends the luckiest candidate."""
 NO_NOISE = NoisePrior(1e-6, 0.02)
-"""Of measurements without noise."""
+"""Prior of v for measurements without noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +102,7 @@ class GaussianProcess:
 
     kernel: Kernel
     points: Points
-    """Of the n measurements."""
+    """Points of the n measurements."""
     log_params: np.ndarray
     """Kernel's hyper-parameters, then log v, (D + 3,)."""
     factor: np.ndarray
@@ -104,7 +110,7 @@ class GaussianProcess:
     weights: np.ndarray
     """w, (n,)."""
     noise_log_sd: float = 0.0
-    """Standard deviation of log v by its prior and by repeats; 0: v is known."""
+    """Standard deviation of log v under its prior and repeats; 0 means that v is known."""
 
     @classmethod
     def fit(
@@ -119,17 +125,17 @@ class GaussianProcess:
         start: np.ndarray | None = None,
         n_steps: int = 20,
     ) -> "GaussianProcess":
-        """Learn from n measurements.
+        """Fit a process to n measurements.
 
         Args:
-            kernel: with priors of its hyper-parameters.
-            points: of the candidates, each once.
-            targets: standardized measurements z, (n,).
+            kernel: Kernel with priors of its hyper-parameters.
+            points: Points of distinct candidates.
+            targets: Standardized measurements z, (n,).
             errors: R, (n, n), positive semi-definite.
-            noise: prior of v.
-            repeats: of single measurements, whose errors have the variance v; ``None`` means none.
-            start: log hyper-parameters to begin at; ``None`` means the prior's medians.
-            n_steps: iterations of the optimizer; 0 keeps ``start``.
+            noise: Prior of v.
+            repeats: Repeats of single measurements, whose errors have variance v, or ``None``.
+            start: Initial log hyper-parameters; ``None`` means the prior's medians.
+            n_steps: Optimizer iterations; 0 keeps ``start``.
         """
         if start is None and len(targets) >= 2 * N_SAMPLE:
             sample = np.linspace(0, len(targets) - 1, N_SAMPLE).astype(np.intp)
@@ -147,11 +153,11 @@ class GaussianProcess:
         problem = replace(problem, repeats=repeats)
         begin = problem.mean
         if start is not None:
-            # What lies outside was learned when less could be distinguished.
+            # Values outside come from a fit with different bounds.
             inside = (problem.low <= start) & (start <= problem.high)
             begin = np.where(inside, start, problem.mean)
         if n_steps:
-            from scipy.optimize import minimize  # noqa: PLC0415 - a report need not wait for it
+            from scipy.optimize import minimize  # noqa: PLC0415 - reports skip this import
 
             optimum = minimize(
                 problem.value_and_gradient,
@@ -175,14 +181,14 @@ class GaussianProcess:
         covariance: np.ndarray,
         log_params: np.ndarray,
     ) -> "GaussianProcess":
-        """Condition a process on measurements; nothing is learned.
+        """Condition a process on measurements, with fixed hyper-parameters.
 
         Args:
-            kernel: of the surface.
-            points: of the candidates, (n,); a point may occur again.
-            targets: standardized measurements, (n,).
-            covariance: of the targets, errors included, (n, n).
-            log_params: of the kernel, then log v.
+            kernel: Kernel of the surface.
+            points: Points of the candidates, (n,); repeats are allowed.
+            targets: Standardized measurements, (n,).
+            covariance: Covariance of the targets, including errors, (n, n).
+            log_params: Log hyper-parameters of the kernel, then log v.
         """
         factor = cholesky_factor(covariance)
         weights = np.asarray(cho_solve((factor, True), targets), np.float64)
@@ -191,15 +197,15 @@ class GaussianProcess:
     def with_measurements(
         self, points: Points, targets: np.ndarray, variances: np.ndarray
     ) -> "GaussianProcess":
-        """Return the process after m further measurements; its hyper-parameters stay.
+        """Return the process after m additional measurements, with the same hyper-parameters.
 
-        The Cholesky factor grows by blocks: L' = [[L, 0], [B, C]], B = (L^-1 k)^T,
-        C C^T = k'' + diag(variances) - B B^T.
+        The Cholesky factor grows by blocks: L' = [[L, 0], [B, C]], B = (L^-1 k)^T, C C^T = k'' +
+        diag(variances) - B B^T.
 
         Args:
-            points: of the further ones, m; they become rows n to n + m - 1.
-            targets: standardized, (m,).
-            variances: of their errors, (m,).
+            points: Points of the m measurements; they become rows n to n + m - 1.
+            targets: Standardized measurements, (m,).
+            variances: Error variances, (m,).
         """
         params = self.log_params[:-1]
         cross = self.kernel.between(params, self.points, points)
@@ -221,10 +227,10 @@ class GaussianProcess:
         )
 
     def with_errors(self, change: np.ndarray) -> "GaussianProcess":
-        """Return the process after a change of the first measurements' errors; nothing is learned.
+        """Return the process with changed errors of the first m measurements, without a new fit.
 
         Args:
-            change: added to the diagonal of R, which stays positive semi-definite, (m,).
+            change: Change of the diagonal of R, which stays positive semi-definite, (m,).
         """
         covariance, first = self.factor @ self.factor.T, np.arange(len(change))
         targets = covariance @ self.weights
@@ -241,27 +247,28 @@ class GaussianProcess:
 
     @property
     def nugget_variance(self) -> float:
-        """Variance of a candidate's own effect."""
+        """Variance of a candidate's individual effect."""
         return math.exp(self.log_params[-2])
 
     @property
     def smooth_variance(self) -> float:
-        """Variance of the surface before anybody was asked, own effects left out."""
+        """Prior variance of the surface, without individual effects."""
         return self.kernel.smooth_variance(self.log_params[:-1])
 
     @property
     def prior_variance(self) -> float:
-        """Variance of a candidate before anybody was asked, its own effect included."""
+        """Prior variance of a candidate, including its individual effect."""
         return self.smooth_variance + self.nugget_variance
 
     def marginals(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances, (n,) each.
 
-        An unseen candidate's own effect is left out: it is unknown, so no choice can use it.
+        They exclude an unseen candidate's individual effect: it is unknown, so no choice can use
+        it.
 
         Args:
-            points: of the candidates.
-            rows: which training row each is, -1 for unseen ones, (n,).
+            points: Points of the candidates.
+            rows: Training row of each candidate, -1 if unseen, (n,).
         """
         prior = np.full(len(points), self.smooth_variance)
         prior[rows >= 0] += self.nugget_variance
@@ -280,11 +287,11 @@ class GaussianProcess:
         return mean, prior - half.T @ half + self.nugget_variance * is_same  # (eq. 4)
 
     def level_variance(self, points: Points, rows: np.ndarray) -> np.ndarray:
-        """Return what the doubt about the mean of all measurements adds to variances, (m,) (eq. 8).
+        """Return the variance from the unknown mean of all measurements, (m,) (eq. 8).
 
         Args:
-            points: of m candidates.
-            rows: as of ``marginals``.
+            points: Points of m candidates.
+            rows: See ``marginals``.
         """
         cross = self.kernel.between(self.log_params[:-1], points, self.points)
         seen = np.flatnonzero(rows >= 0)
@@ -293,11 +300,11 @@ class GaussianProcess:
         return np.asarray((1.0 - cross @ solved) ** 2 / solved.sum(), np.float64)
 
     def total_variance(self, points: Points, rows: np.ndarray) -> np.ndarray:
-        """Return posterior variances with the doubt about hyper-parameters, (m,) (eq. 7), and (eq. 8).
+        """Return variances that include uncertain hyper-parameters and mean, (m,) (eq. 7, 8).
 
         Args:
-            points: of m candidates.
-            rows: as of ``marginals``.
+            points: Points of m candidates.
+            rows: See ``marginals``.
         """
         params, w = self.log_params[:-1], self.weights
         distances, across = (
@@ -349,11 +356,10 @@ class GaussianProcess:
 def cholesky_factor(covariance: np.ndarray) -> np.ndarray:
     """Return the lower Cholesky factor, (n, n).
 
-    Rounding may leave the matrix indefinite by a little; then as much is added to its diagonal as
-    it takes.
+    If rounding leaves the matrix slightly indefinite, the diagonal gets the necessary jitter.
 
     Raises:
-        numpy.linalg.LinAlgError: no jitter helps, or a number is not finite.
+        numpy.linalg.LinAlgError: No jitter suffices, or a number is not finite.
     """
     if not np.isfinite(covariance).all():
         raise np.linalg.LinAlgError(
@@ -371,11 +377,11 @@ def cholesky_factor(covariance: np.ndarray) -> np.ndarray:
 
 
 def matrix_root(covariance: np.ndarray, *, jitter: float = 0.0) -> np.ndarray:
-    """Return R with R R^T = covariance, which rounding may have left slightly indefinite.
+    """Return R with R R^T = covariance, a matrix that may be slightly indefinite by rounding.
 
     Args:
-        covariance: (n, n).
-        jitter: added to the diagonal for a Cholesky factor; without one, R is of eigenvectors.
+        covariance: Covariance, (n, n).
+        jitter: Added to the diagonal for the Cholesky factor; if that fails, R uses eigenvectors.
     """
     try:
         return np.linalg.cholesky(covariance + np.eye(len(covariance)) * jitter)
@@ -392,14 +398,14 @@ class _Problem:
     pairs: tuple[np.ndarray, np.ndarray]
     """Rows i > j of the pairs of different candidates, (n_pairs,) each."""
     distances: Distances
-    """Of these pairs."""
+    """Distances of these pairs."""
     targets: np.ndarray
     errors: np.ndarray
     """R of these pairs, (n_pairs,)."""
     own_errors: np.ndarray
     """The diagonal of R, (n,)."""
     mean: np.ndarray
-    """Of the normal priors of all log hyper-parameters."""
+    """Means of the normal priors of all log hyper-parameters."""
     sd: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -414,7 +420,7 @@ class _Problem:
         errors: np.ndarray,
         noise: NoisePrior,
     ) -> "_Problem":
-        """Return the problem with a prior of v beside those of the kernel; distances are (D, n, n)."""
+        """Return the problem with priors of the kernel and of v; distances are (D, n, n)."""
         below = np.tril_indices(len(targets), -1)
         mean = np.append(kernel.prior_mean, math.log(noise.median))
         sd = np.append(kernel.prior_sd, noise.log_sd)

@@ -4,11 +4,11 @@
     k_d = (1 + r + r^2 / 3) exp(-r),    r = sqrt(5) |a - b| / length    of numbers: Matérn-5/2     (2)
     k_d = exp(-w distance)    of choices                                                           (3)
 
-The product carries interactions; the last term is what a candidate has beyond its point, which can
-be distinguished from noise only where candidates are measured by several cells.
+The product includes interactions. The last term is a candidate's effect beyond its point; only
+several cells per candidate separate it from noise.
 
-Notation: D dimensions, n and m candidates. Hyper-parameters are logarithms: of D lengths and weights,
-of s_p and of s_id, (D + 2,).
+Notation: D dimensions, n and m candidates. Hyper-parameters are the logarithms of D lengths and
+weights, of s_p and of s_id, (D + 2,).
 """
 
 import math
@@ -22,26 +22,26 @@ SQRT5 = math.sqrt(5.0)
 MEAN_LENGTH, SD_LENGTH = 0.5, 0.8
 """Median and log-sd of the prior of lengths, in units of the range."""
 MEAN_WEIGHT, SD_WEIGHT = 1.0, 0.8
-"""Of weights."""
+"""Median and log-sd of the prior of weights."""
 MEAN_PRODUCT, SD_PRODUCT = 0.7, 1.0
-"""Of s_p, in units of the standardized targets' variance."""
+"""Median and log-sd of the prior of s_p, in units of the standardized targets' variance."""
 MEAN_NUGGET, SD_NUGGET = 0.03, 1.5
-"""Of s_id where it can be distinguished from noise, in the same units."""
+"""Median and log-sd of the prior of s_id if separable from noise, in the same units."""
 MEAN_JITTER, SD_JITTER = 1e-6, 0.1
-"""Of s_id elsewhere."""
+"""Median and log-sd of the prior of s_id otherwise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distances:
-    """Distances between two sets of points, or of some pairs, per dimension; free of hyper-parameters."""
+    """Distances per dimension between two sets of points, or of pairs of points."""
 
     numbers: np.ndarray
     """sqrt(5) |a - b|, (n_numbers, n, m) or (n_numbers, n_pairs)."""
     choices: np.ndarray
-    """In [0, 1], (n_choices, n, m) or (n_choices, n_pairs)."""
+    """Distances in [0, 1], (n_choices, n, m) or (n_choices, n_pairs)."""
 
     def of_pairs(self, pairs: tuple[np.ndarray, np.ndarray]) -> "Distances":
-        """Return those of pairs, given as rows and columns, (n_pairs,) each."""
+        """Return the distances of pairs, given as rows and columns, (n_pairs,) each."""
         return Distances(self.numbers[:, *pairs], self.choices[:, *pairs])
 
 
@@ -60,8 +60,8 @@ class Kernel:
         """Return the kernel of a space.
 
         Args:
-            encoding: of the space.
-            has_nugget: whether a candidate's own effect can be distinguished from noise.
+            encoding: Encoding of the space.
+            has_nugget: Whether candidates' individual effects are separable from noise.
         """
         q, n_choices = len(encoding.number_names), len(encoding.choice_names)
         nugget_prior = (MEAN_NUGGET, SD_NUGGET) if has_nugget else (MEAN_JITTER, SD_JITTER)
@@ -72,11 +72,11 @@ class Kernel:
 
     @property
     def n_dims(self) -> int:
-        """Dimensions: numbers, then choices."""
+        """Number of dimensions: numbers, then choices."""
         return self.n_numbers + len(self.of_choices)
 
     def distances(self, a: Points, b: Points) -> Distances:
-        """Return the distances of n points to m others."""
+        """Return the distances between n and m points."""
         numbers = SQRT5 * a.numbers.T[:, :, None] - SQRT5 * b.numbers.T[:, None, :]
         np.abs(numbers, out=numbers)
         choices = np.empty((len(self.of_choices), len(a), len(b)))
@@ -85,7 +85,7 @@ class Kernel:
         return Distances(numbers, choices)
 
     def covariance(self, log_params: np.ndarray, distances: Distances) -> np.ndarray:
-        """Return the covariance without candidates' own effects, of the distances' shape (eq. 1)."""
+        """Return the covariance without individual effects, in the distances' shape (eq. 1)."""
         q = self.n_numbers
         rates, weights = np.exp(-log_params[:q]), np.exp(log_params[q : self.n_dims])
         exponent = np.tensordot(weights, distances.choices, 1)  # (eq. 3)
@@ -94,14 +94,14 @@ class Kernel:
         total = np.exp(log_params[self.n_dims] - q * math.log(3.0) - exponent)
         for rate, distance in zip(rates, distances.numbers, strict=True):
             r = distance * rate
-            r += 1.5  # 3 + 3 r + r^2, in place: most of a fit's time is spent here
+            r += 1.5  # 3 + 3 r + r^2, in place: the bottleneck of a fit
             r *= r
             r += 0.75
             total *= r
         return np.asarray(total, np.float64)
 
     def between(self, log_params: np.ndarray, a: Points, b: Points) -> np.ndarray:
-        """Return the covariance of n points with m others without own effects, (n, m)."""
+        """Return the covariance between n and m points without individual effects, (n, m)."""
         q, weights = self.n_numbers, np.exp(log_params[self.n_numbers : self.n_dims])
         exponent, polynomials = np.zeros((len(a), len(b))), np.ones((len(a), len(b)))
         for weight, distance, code, other in zip(
@@ -109,7 +109,7 @@ class Kernel:
         ):
             exponent += weight * distance[code[:, None], other]  # (eq. 3)
         rates, r = SQRT5 * np.exp(-log_params[:q]), np.empty_like(exponent)
-        # As in ``covariance``, one dimension at a time, which a processor keeps near.
+        # As in ``covariance``, but one dimension at a time, which fits a processor's cache.
         for x, other in zip((a.numbers * rates).T, (b.numbers * rates).T, strict=True):
             np.abs(np.subtract(x[:, None], other, out=r), out=r)
             exponent += r
@@ -121,7 +121,7 @@ class Kernel:
         return np.asarray(scale * polynomials, np.float64)
 
     def smooth_variance(self, log_params: np.ndarray) -> float:
-        """Return the prior variance of a candidate without its own effect."""
+        """Return the prior variance of a candidate without its individual effect."""
         return float(np.exp(log_params[self.n_dims]))
 
     def correlation(
@@ -154,9 +154,10 @@ class Kernel:
     def gradient(
         self, log_params: np.ndarray, distances: Distances, weighted: np.ndarray, trace: float
     ) -> np.ndarray:
-        """Return sum_ij outer_ij dK_ij / d log_params, (D + 2,), from the pairs of different candidates.
+        """Return sum_ij outer_ij dK_ij / d log_params, (D + 2,), from pairs of candidates.
 
-        ``weighted`` is outer_ij K_ij of each pair in both orders, ``trace`` sum_i outer_ii.
+        ``weighted`` is outer_ij K_ij of each pair, summed over both orders; ``trace`` is sum_i
+        outer_ii.
         """
         slopes = [
             np.vdot(weighted, self.log_slope(log_params, distances, d)) for d in range(self.n_dims)

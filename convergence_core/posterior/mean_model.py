@@ -1,13 +1,14 @@
-"""Surrogate of a further number: a Gaussian process on each candidate's own mean.
+"""Surrogate of another quantity: a Gaussian process on each candidate's plain mean.
 
-The reward has its surrogate in ``space_model``, which reads cells. Of other numbers (a metric, the
-share of cells that keep the constraints) only sums are kept, so candidates are compared by plain
-means and a case's own difficulty counts as noise. The noise of a cell is the variance within
-candidates, pooled,
+The surrogate of the reward, ``space_model``, reads cells. Other quantities (a metric, the share of
+cells that satisfy the constraints) are stored as sums only. So candidates are compared by plain
+means, and case difficulty counts as noise. The noise of a cell is the pooled variance within
+candidates,
 
-    variance = sum_i (squares_i - n_i mean_i^2) / sum_i (n_i - 1)                                  (1)
+    variance = sum_i (squares_i - n_i mean_i^2) / sum_i (n_i - 1)
+    (1)
 
-where each has a single cell it is learned with the process.
+If each candidate has a single cell, the process learns the noise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,9 +25,9 @@ from convergence_core.records import Candidate
 from convergence_core.space.arrays import Encoding, Points
 
 MIN_DOF = 10
-"""Degrees of freedom from which on the variance within candidates counts as measured."""
+"""Minimum degrees of freedom for the variance within candidates to count as measured."""
 MIN_VARIANCE = 1e-6
-"""Of one cell, in squared units of a number in [0, 1]."""
+"""Minimum variance of a cell, in squared units of a number in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -35,11 +36,11 @@ class Means:
 
     candidates: tuple[Candidate, ...]
     mean: np.ndarray
-    """(n,)."""
+    """Mean of each candidate, (n,)."""
     count: np.ndarray
-    """Cells behind each mean, at least 1, (n,)."""
+    """Cells per mean, at least 1, (n,)."""
     variance: float | None
-    """Of one cell within its candidate; ``None`` if too few cells tell."""
+    """Variance of one cell within its candidate; ``None`` if too few cells determine it."""
 
     @classmethod
     def gather(cls, archive: Archive, name: str) -> "Means":
@@ -58,11 +59,11 @@ class Means:
         )
 
     def __len__(self) -> int:
-        """Candidates."""
+        """Return the number of candidates."""
         return len(self.candidates)
 
     def take(self, rows: np.ndarray) -> "Means":
-        """Return these candidates; the variance stays that of all."""
+        """Return these candidates, with the variance of all."""
         return replace(
             self,
             candidates=tuple(self.candidates[i] for i in rows),
@@ -89,14 +90,14 @@ class FittedMeans:
         start: Sequence[float] | None = None,
         start_steps: int = 0,
     ) -> "FittedMeans":
-        """Learn from at least one candidate; of very many, the newer half and a spread half.
+        """Fit at least one candidate; of very many, the newer half and a spread half.
 
         Args:
-            encoding: of the space.
-            means: of the quantity.
-            start: log hyper-parameters of an earlier fit to begin at; ``None``, or of another
-                kernel: the prior's medians.
-            start_steps: iterations of the optimizer from there.
+            encoding: Encoding of the space.
+            means: Means of the quantity.
+            start: Log hyper-parameters of an earlier fit. ``None``, or those of another kernel,
+                mean the prior's medians.
+            start_steps: Optimizer iterations from ``start``.
         """
         n = len(means)
         if n > MAX_ROWS:
@@ -123,7 +124,7 @@ class FittedMeans:
         return cls(process=process, warp=warp, row=row)
 
     def posterior_at(self, ids: Sequence[str], points: Points) -> WarpedPosterior:
-        """Return the joint posterior of candidates at these points; an empty id is no one's."""
+        """Return the joint posterior at these points; an empty id is a new candidate."""
         return WarpedPosterior(
             ids=tuple(ids),
             process=self.process,

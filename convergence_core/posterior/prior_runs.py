@@ -1,24 +1,26 @@
-"""Prior runs as evidence, discounted by how well they agree with this run.
+"""Prior runs as evidence, discounted by their agreement with this run.
 
-    z_k = f_k + b_k + e_k,    f_k = rho_k f + sqrt(1 - rho_k^2) g_k                                (1)
+    z_k = f_k + b_k + e_k,    f_k = rho_k f + sqrt(1 - rho_k^2) g_k
+    (1)
 
-f is this run's surface, f_k that of prior run k, g_k its drift, as variable as f and independent of
-it: the intrinsic coregionalization of Gaussian processes (Bonilla, Chai & Williams 2008). The level
-b_k is nearly free, so a prior run says which candidates are better than others, never how good they
-are. Divided by rho_k, it is a set of pseudo-observations of f at its own points:
+f is this run's surface and f_k that of prior run k. The drift g_k is as variable as f and
+independent of it: the intrinsic coregionalization of Gaussian processes (Bonilla, Chai & Williams
+2008). The level b_k is nearly free, so a prior run shows which candidates are better than others,
+not how good they are. Divided by rho_k, it is a set of pseudo-observations of f at its points:
 
-    z_k / rho_k = f + error,    Var(error) = (lambda_k - 1) K + lambda_k (R_k + b)                 (2)
+    z_k / rho_k = f + error,    Var(error) = (lambda_k - 1) K + lambda_k (R_k + b)
+    (2)
 
-lambda = 1 / rho^2 is the inflation. rho has a prior of one half at 0, where the run is ignored, and
-its posterior is that given this run's rewards (3):
+lambda = 1 / rho^2 is the inflation. The prior of rho gives probability one half to 0, which
+ignores the run. Its posterior given this run's rewards (3) uses
 
-    p(z | z_k, rho) = N(rho H^T h, K + R - rho^2 H^T H),    [H, h] = L_k^-1 [K_k, z_k]             (4)
+    p(z | z_k, rho) = N(rho H^T h, K + R - rho^2 H^T H),    [H, h] = L_k^-1 [K_k, z_k]
+    (4)
 
-with L_k the Cholesky factor of K_kk + R_k + b. Because drift moves as the surface does, many
-candidates at one point never count for more than one observation of variance ``(lambda - 1) K``;
-that is further bounded by ``MAX_WEIGHT``. Where several runs are used they may share their drift, so
-each one's is multiplied by their number. Without agreement the process comes back untouched, bit by
-bit.
+with L_k the Cholesky factor of K_kk + R_k + b. Drift varies like the surface, so many candidates
+at one point never count for more than one observation of variance ``(lambda - 1) K``.
+``MAX_WEIGHT`` bounds that further. Several runs may share their drift, so each one's is multiplied
+by their number. Without agreement the process is returned unchanged.
 """
 
 import math
@@ -33,13 +35,13 @@ from convergence_core.posterior.warped_posterior import Warp
 from convergence_core.space.arrays import Points
 
 CORRELATIONS = (0.3, 0.5, 0.7, 0.85, 0.95)
-"""rho but for 0; equally likely at first, together as likely as 0."""
+"""Nonzero values of rho, equally likely a priori, together as likely as 0."""
 MIN_CORRELATION = 0.3
-"""Expected rho below which a run is ignored: it would count for less than a tenth."""
+"""Minimum expected rho; a run below it would count for less than a tenth and is ignored."""
 MAX_WEIGHT = 5.0
-"""Most that a prior run counts for at one point: so many candidates asked in this run."""
+"""Maximum weight of a prior run at one point, in candidates evaluated in this run."""
 LEVEL_VARIANCE = 4.0
-"""Of b, in units of the spread of this run's candidates, squared."""
+"""Variance of b, in units of the squared spread of this run's candidates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -51,11 +53,11 @@ class EarlierRun:
     mean: np.ndarray
     """Estimated mean rewards, (m,)."""
     errors: np.ndarray
-    """Covariance of their errors, rewards squared, (m, m)."""
+    """Covariance of the errors of these estimates, in squared rewards, (m, m)."""
     log_params: np.ndarray
-    """Of the process that fits them; the last, the scale of errors, is that run's own."""
+    """Log hyper-parameters of its process; the last, the scale of errors, is not transferred."""
     scale: float
-    """Reward per unit of that process."""
+    """Reward per unit of its process."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -68,14 +70,14 @@ class _Scored:
     correlation: float
     log_params: np.ndarray
     gain: float
-    """Log-likelihood over that of ignoring the run."""
+    """Log-likelihood advantage over ignoring the run."""
 
 
 def newest_within(runs: Sequence[EarlierRun], n_rows: int) -> list[EarlierRun]:
-    """Return the newest runs that hold so many candidates together, at most.
+    """Return the newest runs that have at most ``n_rows`` candidates together.
 
-    The cost of a process grows with the cube of its rows, and what a run has asked itself says more
-    of it than any past.
+    The cost of a process grows with the cube of its rows, and a run's own candidates are the best
+    evidence about it.
     """
     total = np.cumsum([len(run.mean) for run in runs])
     return [run for run, n in zip(runs, total, strict=True) if n <= n_rows]
@@ -88,14 +90,16 @@ def with_prior_runs(
     warp: Warp,
     runs: Sequence[EarlierRun],
 ) -> tuple[GaussianProcess, tuple[float, ...]]:
-    """Return the process conditioned on prior runs, too, as far as they agree, and expected rho of each; 0: ignored.
+    """Return the process conditioned on agreeing prior runs, and each one's expected rho.
+
+    rho is 0 for ignored runs.
 
     Args:
-        process: fitted to this run alone.
-        targets: what it was fitted to, (n,).
-        errors: R of it, (n, n).
-        warp: of this run's rewards.
-        runs: prior runs.
+        process: Process fitted to this run alone.
+        targets: Targets of that fit, (n,).
+        errors: R of that fit, (n, n).
+        warp: Warp of this run's rewards.
+        runs: Prior runs.
     """
     scored = [_score(process, targets, errors, warp, run) for run in runs]
     used = [earlier_run for earlier_run in scored if earlier_run.correlation >= MIN_CORRELATION]
@@ -138,7 +142,7 @@ def _score(
     warp: Warp,
     run: EarlierRun,
 ) -> _Scored:
-    """Weigh every rho by the likelihood of this run's rewards given the prior ones (eq. 3)."""
+    """Weight every rho by the likelihood of this run's rewards given the prior run's (eq. 3)."""
     slope = warp.slope(run.mean)
     run_data = warp.forward(run.mean), slope[:, None] * run.errors * slope
     most = _max_correlation(process, errors)
@@ -193,26 +197,26 @@ def _log_likelihoods(
 
 
 def _error_covariance(n: int, log_params: np.ndarray) -> np.ndarray:
-    """Return the covariance of n candidates' own effects, (n, n)."""
+    """Return the covariance of n candidates' individual effects, (n, n)."""
     return np.eye(n) * (math.exp(log_params[-2]) + JITTER)
 
 
 def _noise(errors: np.ndarray, log_params: np.ndarray) -> np.ndarray:
-    """Return R_k + b: errors, own effects and level of a prior run's measurements, (m, m)."""
+    """Return R_k + b: errors, individual effects and level of a prior run, (m, m)."""
     return np.asarray(
         errors + _error_covariance(len(errors), log_params) + LEVEL_VARIANCE, np.float64
     )
 
 
 def _max_correlation(process: GaussianProcess, errors: np.ndarray) -> float:
-    """Return the highest rho by which a run counts for ``MAX_WEIGHT`` candidates at most."""
+    """Return the highest rho at which a run counts for at most ``MAX_WEIGHT`` candidates."""
     of_one = process.noise * float(np.median(np.diag(errors)))
     smooth = process.smooth_variance
     return math.sqrt(MAX_WEIGHT * smooth / (MAX_WEIGHT * smooth + of_one))
 
 
 def _in_units_of(process: GaussianProcess, warp: Warp, run: EarlierRun) -> np.ndarray:
-    """Return a prior run's hyper-parameters in this run's units, with this run's errors."""
+    """Return a prior run's hyper-parameters in this run's units, with this run's error scale."""
     moved = run.log_params.copy()
     moved[process.kernel.n_dims : -1] += 2.0 * math.log(run.scale / warp.scale)
     moved[-1] = process.log_params[-1]

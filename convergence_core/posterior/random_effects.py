@@ -1,17 +1,17 @@
 """Random effects of cases, with candidates absorbed.
 
-A cell (i, j) of precision w_ij reads
+A cell (i, j) of precision w_ij follows
 
     y_ij = a_i + b_j + e_ij,    b_j ~ N(0, variance),    Var(e_ij) = 1 / w_ij                      (1)
 
-with a free. With a absorbed, b has (Henderson 1950)
+with a free. After absorbing a, b has (Henderson 1950)
 
     precision P = diag(sum_i w_ij + 1 / variance) - w^T diag(1 / sum_j w_ij) w                     (2)
     mean P^-1 sum_i w_ij (y_ij - ybar_i),    ybar_i = sum_j w_ij y_ij / sum_j w_ij                 (3)
     next variance = sum_j b_j^2 / dof,    dof = sum_j (1 - Var(b_j) / variance)                    (4)
 
-the last by the steps of Fellner (1986) and Schall (1991) to restricted likelihood: those of
-expectation-maximization are too short where candidates share few cases.
+The last equation is a step of Fellner (1986) and Schall (1991) to restricted likelihood.
+Expectation-maximization takes too short steps if candidates share few cases.
 
 Notation: M candidates, N cases.
 """
@@ -25,19 +25,19 @@ from scipy.linalg.lapack import dtrtri
 from convergence_core.posterior.evidence import Evidence
 
 MIN_DOF = 1e-3
-"""Degrees of freedom that effects count for at least; none: nothing tells them."""
+"""Minimum degrees of freedom of the effects, to avoid division by 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RandomEffectsFit:
-    """Posterior of b given variances; its covariance is diag(d) + F^T F."""
+    """Posterior of b for given variances, with covariance diag(d) + F^T F."""
 
     total: np.ndarray
-    """Precision of each candidate were b known, (M,)."""
+    """Precision of each candidate's mean if b were known, (M,)."""
     share: np.ndarray
-    """Of each cell in its candidate's precision, (M, N)."""
+    """Share of each cell in its candidate's precision, (M, N)."""
     plain: np.ndarray
-    """Means of a candidate's cells by precision, (M,)."""
+    """Precision-weighted mean of each candidate's cells, (M,)."""
     effect: np.ndarray
     """Posterior means of b, (N,)."""
     diagonal: np.ndarray
@@ -52,9 +52,9 @@ class RandomEffectsFit:
         """Return the posterior.
 
         Args:
-            response: a_i + b_j with noise, anything where nothing was seen, (M, N).
-            precision: of each cell, 0 where nothing was seen, (M, N).
-            variance: of b; 0: there are no effects.
+            response: a_i + b_j with noise, arbitrary for unseen cells, (M, N).
+            precision: Precision of each cell, 0 for unseen cells, (M, N).
+            variance: Variance of b; 0 means no case effects.
         """
         total = precision.sum(axis=1)
         share = precision / total[:, None]
@@ -82,28 +82,28 @@ class RandomEffectsFit:
         return np.asarray(self.diagonal + (self.factor**2).sum(axis=0), np.float64)
 
     def next_variance(self, variance: float, shown: np.ndarray) -> tuple[float, float]:
-        """Return the next estimate of b's variance, and the degrees of freedom it rests on (eq. 4).
+        """Return the next estimate of b's variance, and its degrees of freedom (eq. 4).
 
         Args:
-            variance: of b in this fit.
-            shown: whether a case was asked, (N,).
+            variance: Variance of b in this fit.
+            shown: Whether each case has a reward, (N,).
         """
         dof = float((1.0 - self.effect_variance / variance)[shown].sum())
         return float((self.effect[shown] ** 2).sum()) / max(dof, MIN_DOF), dof
 
     def errors(self, loading: np.ndarray, variances: np.ndarray) -> np.ndarray:
-        """Return the covariance of numbers that move with b, (M, M).
+        """Return the covariance of M linear functions of b, (M, M).
 
         Args:
-            loading: how each moves with b, (M, N).
-            variances: variances of each that no other shares, (M,).
+            loading: Coefficients on b, (M, N).
+            variances: Independent variance of each function, (M,).
         """
         apart, half = loading * np.sqrt(self.diagonal), loading @ self.factor.T
         return np.asarray(np.diag(variances) + apart @ apart.T + half @ half.T, np.float64)
 
 
 def cell_weights(evidence: Evidence) -> np.ndarray:
-    """Return how many plain cells each cell counts for, (M, N); rows sum to Kish's number."""
+    """Return the effective number of cells per cell, (M, N); rows sum to Kish's number."""
     weight = evidence.count * evidence.case_weight
     total = weight.sum(axis=1, keepdims=True)
     counted = np.where(evidence.count > 0, weight**2 / np.maximum(evidence.count, 1.0), 0.0)
@@ -114,7 +114,7 @@ def cell_weights(evidence: Evidence) -> np.ndarray:
 def _covariance(
     precision: np.ndarray, share: np.ndarray, variance: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return d and F (eq. 2), by way of the smaller of two matrices."""
+    """Return d and F (eq. 2), by inverting the smaller of two matrices."""
     n_members, n_cases = precision.shape
     if not variance:
         return np.zeros(n_cases), np.zeros((0, n_cases))

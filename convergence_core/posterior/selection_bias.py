@@ -1,22 +1,26 @@
 """Correction of claims about leaders for selection bias, the winner's curse.
 
-A leader is partly lucky. A posterior that is right about its prior has taken that luck away; one
-whose tails are too wide, as normal ones of bounded rewards are, has not. Leaders are asked again,
-and by then their posterior is on record (prequential forecasts, Dawid 1984):
+A leader is partly lucky. A posterior with the right prior corrects that luck; one with too wide
+tails, such as a normal one of bounded rewards, does not. Later evaluations of leaders test their
+recorded posterior (prequential forecasts, Dawid 1984):
 
-    posterior mean_i - observed_i = zeta sd_i + error,    Var(error) = sd_i^2 + noise_i            (1)
-    zeta = max(0, cross / (square + 1))                                                            (2)
-    cross = sum_i (posterior mean_i - observed_i) sd_i / Var_i,    square = sum_i sd_i^2 / Var_i   (3)
+    posterior mean_i - observed_i = zeta sd_i + error,    Var(error) = sd_i^2 + noise_i
+    (1)
+    zeta = max(0, cross / (square + 1))
+    (2)
+    cross = sum_i (posterior mean_i - observed_i) sd_i / Var_i,    square = sum_i sd_i^2 / Var_i
+    (3)
 
-zeta, in posterior standard deviations, is the bias: least squares, shrunk to 0 by a standard normal
-prior. It would be 0 of a posterior that is right, however candidates are chosen. Claims are lowered
-by it and their intervals widened by its own error (4); which candidate is chosen owes nothing to it.
+zeta, in posterior standard deviations, is the bias: least squares, shrunk to 0 by a standard
+normal prior. For a correct posterior its expectation is 0 under any choice of candidates. Claims
+are lowered by zeta, and their intervals widened by its error (4); the choice of candidates ignores
+it.
 
-Where cells tell the noise, leaders are candidates that had been asked before: of others no one knew
-their own effect. Where there is one case and the process learns the noise, few are asked again, and
-new candidates of as high a posterior mean count as well.
+If cells show the noise, leaders are candidates with earlier rewards, since the individual effects
+of others were unknown. With one case and learned noise, few candidates are evaluated again, so new
+ones of equal posterior mean count as well.
 
-Notation: i are leaders, noise_i the variance that chance gives the mean of their new cells.
+Notation: i are leaders, noise_i the variance of the mean of their new cells due to chance.
 """
 
 from collections.abc import Mapping
@@ -29,14 +33,14 @@ from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Json
 
 MEMORY_KEY = "optimism"
-"""Of the sums by generation in a sampler's memory, as earlier versions wrote it."""
+"""Key of the sums by generation in a sampler's memory, as in earlier versions."""
 N_LEADERS = 5
-"""Candidates, best posterior means first, whose new answers count: claims are made of leaders."""
+"""Number of candidates with the best posterior means whose new rewards count."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionBias:
-    """Sums of weighted least squares over leaders that were asked again (eq. 3)."""
+    """Sums of weighted least squares over leaders with new rewards (eq. 3)."""
 
     cross: float = 0.0
     square: float = 0.0
@@ -45,13 +49,13 @@ class SelectionBias:
     def of_generation(
         cls, before: FittedSpaceModel, earlier: Archive, after: FittedSpaceModel, archive: Archive
     ) -> "SelectionBias":
-        """Return the sums of a generation; 0, where several cases do not tell the noise.
+        """Return the sums of a generation; 0 with several cases and unmeasured noise.
 
         Args:
-            before: the fit before the generation, on the cases of ``after``.
-            earlier: the evidence behind it.
-            after: the fit after the generation.
-            archive: the evidence behind that.
+            before: Fit before the generation, on the cases of ``after``.
+            earlier: Evidence of ``before``.
+            after: Fit after the generation.
+            archive: Evidence of ``after``.
         """
         old, new = before.learned, after.learned
         if old is None or new is None:
@@ -88,7 +92,7 @@ class SelectionBias:
 
     @classmethod
     def of_memory(cls, memory: Mapping[str, Json]) -> "SelectionBias":
-        """Return the sums over all generations of a sampler's memory."""
+        """Return the total over all generations in a sampler's memory."""
         sums = _by_generation(memory).values()
         return cls(
             sum((bias_sum.cross for bias_sum in sums), 0.0),
@@ -96,7 +100,7 @@ class SelectionBias:
         )
 
     def noted(self, memory: Mapping[str, Json], generation: int) -> dict[str, Json]:
-        """Return a sampler's memory with these sums added to those of the generation."""
+        """Return a sampler's memory with these sums added to those of a generation."""
         sums = _by_generation(memory)
         earlier = sums.get(generation, SelectionBias())
         sums[generation] = SelectionBias(self.cross + earlier.cross, self.square + earlier.square)
@@ -107,14 +111,14 @@ class SelectionBias:
 
     @property
     def zeta(self) -> float:
-        """Posterior standard deviations by which claims are too high, at least 0."""
+        """Bias of claims in posterior standard deviations, at least 0."""
         return max(0.0, self.cross / (self.square + 1.0))  # (eq. 2)
 
     @property
     def widening(self) -> float:
-        """Factor of the width of intervals by the error of ``zeta``, at least 1.
+        """Factor of the width of intervals due to the error of ``zeta``, at least 1.
 
-        1 if no leader was evaluated again: then nothing is corrected.
+        1 without new rewards of leaders, since claims then stay uncorrected.
         """
         return 1.0 if self.square == 0.0 else (1.0 + 1.0 / (self.square + 1.0)) ** 0.5  # (eq. 4)
 

@@ -1,8 +1,8 @@
-"""Surrogate of the search: a Gaussian process on evidence freed of the cases.
+"""Surrogate of the search: a Gaussian process on evidence corrected for case effects.
 
-Cells become one measurement per candidate (``case_effects``); rewards are warped so that crashes do
-not bend the surface (``warped_posterior``), and a process over the space (``gaussian_process``) predicts
-candidates asked and unasked, jointly.
+Cells become one measurement per candidate (``case_effects``). Rewards are warped, so that crashes
+do not bend the surface (``warped_posterior``). A process over the space (``gaussian_process``)
+jointly predicts evaluated and new candidates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,16 +38,16 @@ from convergence_core.space.arrays import Encoding, Points
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthPrice:
-    """What texts of some parameters cost by their length."""
+    """Price of prompts by length."""
 
     per_1000: float
-    """Reward that 1,000 characters cost."""
+    """Reward deducted per 1,000 characters."""
     parameters: tuple[str, ...]
-    """Text parameters that are priced."""
+    """Priced prompt parameters."""
 
     @classmethod
     def of(cls, configuration: Configuration) -> Self | None:
-        """Return ``prompts.length_price`` of texts with ``mutate``; ``None``: length is free."""
+        """Return ``prompts.length_price`` for prompts with ``mutate``, or ``None``."""
         price = configuration.prompts.length_price
         named = tuple(
             name
@@ -57,15 +57,15 @@ class LengthPrice:
         return cls(per_1000=price, parameters=named) if price and named else None
 
     def of_text(self, text: str) -> float:
-        """Return what a text costs."""
+        """Return the price of a prompt."""
         return self.per_1000 * len(text) / 1000.0
 
     def of_params(self, params: Params) -> float:
-        """Return what a candidate's texts cost together, inactive ones nothing."""
+        """Return the total price of a candidate's active prompts."""
         return sum(self.of_text(str(params[name])) for name in self.parameters if name in params)
 
     def of_points(self, encoding: Encoding, points: Points) -> np.ndarray:
-        """Return what candidates' texts cost together (eq. 1), inactive ones nothing, (n,)."""
+        """Return the total price of each candidate's active prompts, (n,)."""
         prices = np.zeros(len(points))
         for j, name in enumerate(encoding.choice_names):
             parameter = encoding.space.parameters[name]
@@ -76,24 +76,24 @@ class LengthPrice:
 
 
 def prices(price: LengthPrice | None, texts: Mapping[str, object]) -> dict[str, float]:
-    """Return text → what it costs; ``None`` is no price."""
+    """Return prompt → price; ``None`` means that length is free."""
     return {text: 0.0 if price is None else price.of_text(text) for text in texts}
 
 
 MAX_ROWS = 300
-"""Candidates that a process is trained on: its cost grows with their cube."""
+"""Maximum candidates in the training data: the cost grows with their cube."""
 N_STEPS = 25
-"""Iterations of the optimizer of hyper-parameters from the prior."""
+"""Hyper-parameter optimizer iterations from the prior."""
 QUIET = 0.02
-"""Variance of the noise, in units of that of candidates' rewards, below which it is small."""
+"""Noise variance, in units of the variance of candidates' rewards, that counts as small."""
 SURELY = 0.999
-"""Confidence that it is."""
+"""Confidence level of that comparison."""
 N_FITS = 2
-"""Fits that are kept: a generation needs those before and after it."""
+"""Number of cached fits: a generation needs those before and after it."""
 N_OWN_STEPS = 12
-"""Iterations of the optimizer from a process without own effects to one with them."""
+"""Optimizer iterations from a process without individual effects to one with them."""
 MEMORY_KEY = "log_params"
-"""Of the hyper-parameters in a sampler's memory."""
+"""Key of the hyper-parameters in a sampler's memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,19 +102,20 @@ class SpaceModel:
 
     space: Space
     max_rows: int = MAX_ROWS
-    """Of more candidates, the best half, the newest quarter and a spread quarter are kept."""
+    """Maximum candidates; of more, the best half, the newest quarter and a spread quarter are
+    used."""
     bounds: Bounds = (0.0, 1.0)
-    """Of rewards; ``None`` means anywhere."""
+    """Range of rewards; ``None`` means unbounded."""
     deterministic: bool = False
-    """Whether a case that is asked again gets the same reward."""
+    """Whether a repeated case gets the same reward."""
     price: LengthPrice | None = None
-    """Of texts, where candidates are compared; ``None`` if their length is free."""
+    """Price of prompts in comparisons of candidates; ``None`` if length is free."""
     earlier: tuple[EarlierRun, ...] = ()
-    """Prior runs of the same system, counted as far as they agree with this one."""
+    """Prior runs of the same system, weighted by their agreement with this one."""
     start: tuple[float, ...] | None = None
-    """Log hyper-parameters of an earlier fit to begin at; ``None`` means the prior's medians."""
+    """Log hyper-parameters of an earlier fit; ``None`` means the prior's medians."""
     start_steps: int = N_STEPS
-    """Iterations from there."""
+    """Optimizer iterations from ``start``."""
     encoding: Encoding = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -122,15 +123,15 @@ class SpaceModel:
         object.__setattr__(self, "encoding", Encoding.of(self.space))
 
     def with_prior_runs(self, earlier: Sequence[EarlierRun]) -> "SpaceModel":
-        """Return the model that also counts these prior runs, as far as they agree."""
+        """Return the model with these prior runs, weighted by their agreement."""
         return replace(self, earlier=tuple(earlier))
 
     def warm(self, memory: Mapping[str, Json], *, n_steps: int = 0) -> "SpaceModel":
-        """Return the model that begins at the hyper-parameters of a sampler's memory, if any.
+        """Return the model that starts from the hyper-parameters in a sampler's memory, if any.
 
         Args:
-            memory: of a ``SearchState``.
-            n_steps: iterations from there.
+            memory: Memory of a ``SearchState``.
+            n_steps: Optimizer iterations from there.
         """
         kept = memory.get(MEMORY_KEY)
         if not isinstance(kept, list):
@@ -145,12 +146,12 @@ class SpaceModel:
         case_ids: Sequence[str] | None = None,
         case_weights: Mapping[str, float] | None = None,
     ) -> "FittedSpaceModel":
-        """Learn from an archive; of the last few fits, return the one of the same inputs.
+        """Fit an archive; reuses one of the last fits if its inputs are the same.
 
         Args:
-            archive: the evidence; not changed.
-            case_ids: the cases whose mean counts; ``None``: those weighted or seen.
-            case_weights: case → positive weight; absent ones weigh 1.
+            archive: Evidence of the run.
+            case_ids: Cases in the mean; ``None`` means those with a weight or a reward.
+            case_weights: Case → positive weight; missing cases have weight 1.
         """
         if case_ids is not None and case_weights and set(case_ids) == case_weights.keys():
             case_ids = None
@@ -197,15 +198,15 @@ class SpaceModel:
         )
 
     def estimate_effects(self, evidence: Evidence) -> CaseEffects:
-        """Return the evidence per candidate; benchmarks replace it."""
+        """Return the estimates per candidate; benchmarks override it."""
         return CaseEffects.estimate(evidence)
 
     def _fitted_process(
         self, evidence: Evidence, points: Points
     ) -> tuple[WarpedEvidence, GaussianProcess, bool]:
-        """Return the evidence, the process fitted to it, and ``FittedEvidence.hides_own``."""
+        """Return the evidence, its fitted process, and ``FittedEvidence.hides_own``."""
         effects = self.estimate_effects(evidence)
-        # Of several cases, what they have in common is noise to a mean over few of them.
+        # With several cases, their common luck is noise of a mean over few of them.
         is_single = not effects.is_measured and len(evidence.case_ids) == 1
         is_exact = is_single and (self.deterministic or evidence.is_exact)
         repeats = self._repeats(effects, evidence) if is_single and not is_exact else None
@@ -232,9 +233,9 @@ class SpaceModel:
         return warped, process, is_single and not has_own
 
     def with_own_effects(self, learned: "FittedEvidence") -> GaussianProcess:
-        """Return the process fitted again, with an effect of each candidate beyond its point.
+        """Return the process fitted again with individual effects of candidates.
 
-        Repeats tell it from noise; without any, its variance is the prior's median.
+        Repeats separate them from noise; without repeats, their variance is the prior's median.
         """
         kernel = Kernel.of(self.encoding, has_nugget=True)
         warped = WarpedEvidence.of(learned.effects, self.bounds)
@@ -259,11 +260,11 @@ class SpaceModel:
         return process
 
     def _repeats(self, effects: CaseEffects, evidence: Evidence) -> Repeats | None:
-        """Return the repeats of the only case; ``None``: they say nothing worth knowing of the noise.
+        """Return the repeats of the only case; ``None`` if they do not determine the noise.
 
-        Among numbers that vary freely it is told from a candidate's own effect only where it is shown
-        to be small: otherwise luck becomes merit, and cells go to those who had it. Rewards of few
-        levels agree without saying how often they would not.
+        In an infinite space, individual effects are separated from noise only if the noise is
+        surely small. Otherwise luck would count as merit, and lucky candidates would get the
+        cells. With few levels of reward, repeats agree without showing how often they would not.
         """
         repeats = repeats_of(WarpedEvidence.of(effects, self.bounds), evidence)
         if repeats is None or not evidence.is_graded:
@@ -272,7 +273,7 @@ class SpaceModel:
         return repeats if is_finite or repeats.highest(SURELY) < QUIET else None
 
     def _rows(self, archive: Archive, case_ids: Sequence[str] | None) -> list[Member]:
-        """Return the members to train on, in the order they were first asked."""
+        """Return the members in the training data, in order of first evaluation."""
         wanted = None if case_ids is None else set(case_ids)
         sums = []  # (member, number of rewards, their sum)
         for member in archive:
@@ -296,9 +297,9 @@ class SpaceModel:
 
 
 _FitInputs: TypeAlias = tuple[SpaceModel, tuple[str, ...] | None, dict[str, float]]
-"""Model, cases and their weights: all that a fit depends on beside the archive."""
+"""Model, cases and case weights: all inputs of a fit except the archive."""
 _LAST: Final[dict[str, tuple[tuple[Archive, _FitInputs, "FittedSpaceModel"], ...]]] = {"fits": ()}
-"""The last fits, replaced whole: threads may lose them to each other, and then fit again."""
+"""Last fits, replaced as a whole: a race between threads only causes another fit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -307,21 +308,21 @@ class FittedEvidence:
 
     process: GaussianProcess
     log_params: np.ndarray
-    """Hyper-parameters that fit this run alone."""
+    """Hyper-parameters fitted to this run alone."""
     agreement: tuple[float, ...] | None
-    """Expected rho of each prior run, 0 where it is ignored; ``None`` means none, or none fits
-    beside this run's candidates."""
+    """Expected rho of each prior run, 0 if ignored; ``None`` if no prior run fits next to this
+    run's candidates."""
     warp: Warp
     effects: CaseEffects
     evidence: Evidence
     row: Mapping[str, int]
     """Candidate → training row."""
     hides_own: bool
-    """Whether the process takes for noise what a candidate has beyond its point."""
+    """Whether the process counts candidates' individual effects as noise."""
 
 
 def repeats_of(warped: WarpedEvidence, evidence: Evidence) -> Repeats | None:
-    """Return the repeats of an only case in units of the targets; ``None`` if nothing was repeated."""
+    """Return the repeats of a single case in units of the targets; ``None`` without repeats."""
     if not evidence.repeat_dof:
         return None
     slope = warped.warp.slope(warped.effects.mean)
@@ -330,33 +331,33 @@ def repeats_of(warped: WarpedEvidence, evidence: Evidence) -> Repeats | None:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FittedSpaceModel:
-    """Fitted surrogate; ``learned`` is ``None`` where there was no reward."""
+    """Fitted surrogate; ``learned`` is ``None`` without any reward."""
 
     model: SpaceModel
     learned: FittedEvidence | None
 
     @property
     def log_params(self) -> np.ndarray | None:
-        """Log hyper-parameters, for the next fit to begin at."""
+        """Log hyper-parameters, the starting point of the next fit."""
         return None if self.learned is None else self.learned.log_params
 
     @property
     def case_ids(self) -> tuple[str, ...]:
-        """Cases whose mean counts; none where there was no reward."""
+        """Cases in the mean; empty without any reward."""
         return () if self.learned is None else self.learned.evidence.case_ids
 
     @property
     def is_exact(self) -> bool:
-        """Whether a repeated case has no noise: by setting, or shown by repeats of the only case."""
+        """Whether repeats have no noise, by setting or shown by repeats of the only case."""
         if self.model.deterministic:
             return True
         return len(self.case_ids) == 1 and bool(self.learned and self.learned.evidence.is_exact)
 
     @property
     def cells_worth_the_prior(self) -> float | None:
-        """Cells whose noise equals the variance of a candidate no one asked; ``None`` if unknown.
+        """Cells whose noise equals the variance of a new candidate; ``None`` if unknown.
 
-        So many leave half of that variance. It takes cells to tell noise from merit.
+        So many cells halve that variance. Noise and merit need measured errors to be separable.
         """
         learned = self.learned
         if learned is None or not learned.effects.is_measured:
@@ -366,19 +367,19 @@ class FittedSpaceModel:
         return of_cell / learned.process.prior_variance
 
     def rows(self, ids: Sequence[str]) -> np.ndarray:
-        """Return which training row each candidate is, -1 for none, (n,)."""
+        """Return the training row of each candidate, -1 if there is none, (n,)."""
         row = {} if self.learned is None else self.learned.row
         return np.array([row.get(name, -1) for name in ids], dtype=np.intp)
 
     def posterior(self, candidates: Sequence[Candidate]) -> WarpedPosterior:
-        """Return the joint posterior of these candidates, seen or unseen."""
+        """Return the joint posterior of these candidates, evaluated or new."""
         return self.posterior_at(*self._places(candidates))
 
     def claimed(self, candidates: Sequence[Candidate]) -> tuple[WarpedPosterior, np.ndarray]:
-        """Return the posterior that claims are made of, and factors by which its intervals widen.
+        """Return the posterior behind claims, and factors that widen its intervals.
 
-        Each candidate has an effect of its own there, also where the search takes it for noise. The
-        factors, at least 1, (n,), hold the doubt about hyper-parameters.
+        Each candidate has an individual effect there, even if the search counts it as noise. The
+        factors, at least 1, (n,), account for uncertain hyper-parameters.
         """
         posterior = self.posterior(candidates)
         points = posterior.points
@@ -392,10 +393,10 @@ class FittedSpaceModel:
         return posterior, np.asarray(np.sqrt(total) / posterior.marginals[1], np.float64)
 
     def as_recorded(self) -> "FittedSpaceModel | None":
-        """Return the fit if cases would repeat their rewards; ``None`` where that is known, or no matter.
+        """Return the fit if cases reproduce their rewards; ``None`` if it changes nothing.
 
-        From one answer of each case no one can tell whether it would be another the next time. If not, a
-        mean over all cases has no error.
+        One answer per case cannot show whether the next one would differ. If it would not, a mean
+        over all cases has no error.
         """
         learned = self.learned
         if learned is None or self.model.deterministic or not learned.effects.is_measured:
@@ -408,24 +409,24 @@ class FittedSpaceModel:
         return replace(self, learned=replace(learned, effects=effects, process=process))
 
     def worth(self, candidates: Sequence[Candidate]) -> WarpedPosterior:
-        """Return the joint posterior of what these candidates are worth; see ``worth_at``."""
+        """Return the joint posterior of these candidates' values; see ``worth_at``."""
         return self.worth_at(*self._places(candidates))
 
     def _places(
         self, candidates: Sequence[Candidate]
     ) -> tuple[tuple[str, ...], Points, np.ndarray]:
-        """Return ids, points and training rows of candidates."""
+        """Return the ids, points and training rows of candidates."""
         ids = tuple(candidate.candidate_id for candidate in candidates)
         points = self.model.encoding.encode([candidate.params for candidate in candidates])
         return ids, points, self.rows(ids)
 
     def worth_at(self, ids: tuple[str, ...], points: Points, rows: np.ndarray) -> WarpedPosterior:
-        """Return the joint posterior of rewards less what texts cost by their length.
+        """Return the joint posterior of rewards minus the price of prompts.
 
         Args:
-            ids: as of ``posterior_at``.
-            points: of the candidates.
-            rows: as of ``posterior_at``.
+            ids: See ``posterior_at``.
+            points: Points of the candidates.
+            rows: See ``posterior_at``.
         """
         posterior, price = self.posterior_at(ids, points, rows), self.model.price
         if price is None:
@@ -438,9 +439,9 @@ class FittedSpaceModel:
         """Return the joint posterior of n candidates at these points.
 
         Args:
-            ids: of the candidates.
-            points: of the candidates.
-            rows: which training row each is, -1 for unseen ones, (n,).
+            ids: Candidate ids.
+            points: Points of the candidates.
+            rows: Training row of each candidate, -1 if unseen, (n,).
         """
         if self.learned is None:
             return WarpedPosterior.of_nothing(ids, self.model.bounds)

@@ -1,16 +1,19 @@
-"""Joint posterior of candidates' mean rewards, by a process on warped rewards.
+"""Joint posterior of candidates' mean rewards, from a process on warped rewards.
 
-A crash or a refusal says "not here" and no more; on a linear scale one reward far below the others
-would bend the whole surface. What is good keeps its scale, since it is good candidates that are
-compared:
+A crash or a refusal only excludes its point; on a linear scale, one reward far below the others
+would bend the whole surface. High rewards keep their scale, since comparisons are between good
+candidates:
 
-    u = (reward - center) / spread,    bend(u) = u above the knee, knee - log(1 + knee - u) below   (1)
-    warped = (bend(u) - mean) / sd                                                                 (2)
+    u = (reward - center) / spread,    bend(u) = u above the knee, knee - log(1 + knee - u) below
+    (1)
+    warped = (bend(u) - mean) / sd
+    (2)
 
-The process works on warped rewards, the noise is that of rewards, so measurements are carried over
+The process models warped rewards, but noise is measured in rewards. So measurements are converted
 along the tangents of the warp:
 
-    z = warped(x),    Cov(z) = slope(x) Cov(x) slope(x)                                            (3)
+    z = warped(x),    Cov(z) = slope(x) Cov(x) slope(x)
+    (3)
 
 Notation: M candidates.
 """
@@ -26,15 +29,15 @@ from convergence_core.posterior.gaussian_process import GaussianProcess, matrix_
 from convergence_core.space.arrays import Points
 
 Bounds = tuple[float, float] | None
-"""Of rewards; ``None`` means anywhere."""
+"""Range of rewards; ``None`` means unbounded."""
 KNEE = -1.5
-"""Where compression begins, in units of the spread of the better half below the median."""
+"""Start of the compression, in units of the better half's spread from the median."""
 PLATEAU = 1e-9
-"""A spread below this share of the range is none: the better half got the same reward."""
+"""Minimum spread as a share of the range; below it, the better half counts as equal."""
 ALIKE = 0.01
-"""The same of all rewards as a share of their error: chance makes no true differences so small."""
+"""Minimum sd of all rewards as a share of their error; below it, they count as equal."""
 ROUNDING = 1e-12
-"""The same as a share of the highest reward."""
+"""Minimum spread as a share of the highest reward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +46,21 @@ class Warp:
 
     center: float
     spread: float
-    """Reward per unit above the knee, before the last two."""
+    """Reward per unit above the knee, before standardization by ``mean`` and ``sd``."""
     mean: float
     sd: float
 
     @classmethod
     def learn(cls, rewards: np.ndarray, *, guess: float = 1.0, least: float = 0.0) -> "Warp":
-        """Return the warp that makes these rewards mean 0 and sd 1.
+        """Return the warp that standardizes these rewards to mean 0 and sd 1.
 
-        Where all of the better half got the same reward, the unit is the sd of all of them; where
-        all got the same, it is ``guess``, and the sd is 0.
+        If the better half is equal, the unit is the sd of all rewards. If all are equal, the unit
+        is ``guess``, and the sd is 0.
 
         Args:
-            rewards: (n,), at least one.
-            guess: spread of rewards before any were seen.
-            least: error of a reward; a spread below it would be read out of noise.
+            rewards: Rewards, (n,), at least one.
+            guess: Prior guess of the spread.
+            least: Error of a reward; a smaller spread would come from noise.
         """
         center = float(np.median(rewards))
         upper = rewards[rewards >= center]
@@ -91,7 +94,7 @@ class Warp:
     def backward(self, warped: np.ndarray) -> np.ndarray:
         """Return the rewards; the inverse of ``forward``."""
         bent = warped * self.sd + self.mean
-        # A draw far below the knee is worthless, however far: keep its exponential finite.
+        # The cap keeps the exponential finite; a draw so far below the knee is worthless anyway.
         below = np.minimum(np.maximum(KNEE - bent, 0.0), 50.0)
         straight = np.where(bent < KNEE, KNEE - np.expm1(below), bent)
         return np.asarray(straight * self.spread + self.center, np.float64)
@@ -112,15 +115,15 @@ class WarpedEvidence:
     targets: np.ndarray
     """z, (M,)."""
     errors: np.ndarray
-    """Their covariance, (M, M); up to a factor where the noise is not measured."""
+    """Covariance of these targets, (M, M); up to a factor if the noise is not measured."""
 
     @classmethod
     def of(cls, effects: CaseEffects, bounds: Bounds) -> "WarpedEvidence":
         """Return the measurements.
 
         Args:
-            effects: evidence per candidate.
-            bounds: of rewards.
+            effects: Estimates per candidate.
+            bounds: Range of rewards.
         """
         low, high = bounds or (-1.0, 1.0)
         error = float(np.median(np.sqrt(np.diag(effects.errors)))) if effects.is_measured else 0.0
@@ -135,23 +138,23 @@ class WarpedEvidence:
 
 
 N_NODES = 11
-"""Of the Gauss-Hermite rule for means and variances of rewards."""
+"""Number of nodes of the Gauss-Hermite rule for means and variances of rewards."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WarpedPosterior:
-    """Normal in warped rewards; n candidates. Methods without "warped" speak of rewards."""
+    """Normal posterior of n warped rewards; methods without "warped" return rewards."""
 
     ids: tuple[str, ...]
     process: GaussianProcess | None
-    """``None`` if nothing was seen, every candidate is the same guess."""
+    """``None`` before any reward; every candidate then has the same guess."""
     warp: Warp
     points: Points | None
     rows: np.ndarray
-    """Training row of each, -1 for unseen ones, (n,)."""
+    """Training row of each candidate, -1 if unseen, (n,)."""
     bounds: Bounds
     moved: np.ndarray | None = None
-    """Added to the means of warped rewards, (n,); see ``less``."""
+    """Shift of the warped means, (n,); see ``less``."""
 
     @classmethod
     def of_nothing(cls, ids: tuple[str, ...], bounds: Bounds) -> "WarpedPosterior":
@@ -167,9 +170,9 @@ class WarpedPosterior:
         )
 
     def less(self, price: np.ndarray) -> "WarpedPosterior":
-        """Return the posterior of rewards less a price each, (n,).
+        """Return the posterior of rewards minus a price each, (n,).
 
-        In warped units a price moves a candidate by what it does at its mean.
+        The shift in warped units is that of the price at the candidate's mean.
         """
         mean = self.marginals[0]
         after = self.warp.forward(self.warp.backward(mean) - price)
@@ -196,7 +199,7 @@ class WarpedPosterior:
 
     @cached_property
     def _root(self) -> np.ndarray:
-        """Root of that covariance, (n, n)."""
+        """Root of the joint covariance, (n, n)."""
         if self.process is None:
             return np.eye(len(self.ids))
         covariance = self._joint[1]
@@ -227,7 +230,7 @@ class WarpedPosterior:
         """Return the ends of central credible intervals, (n,) each.
 
         Raises:
-            ValueError: the level is not within (0, 1).
+            ValueError: The level is not within (0, 1).
         """
         if not 0 < level < 1:
             raise ValueError(f"level must lie within (0, 1), not {level}")
@@ -237,7 +240,7 @@ class WarpedPosterior:
 
     @property
     def widening(self) -> np.ndarray:
-        """Factors of the intervals' widths, at least 1, by the doubt about the mean of all, (n,)."""
+        """Factors of the intervals' widths due to the unknown overall mean, at least 1, (n,)."""
         if self.process is None or self.points is None:
             return np.ones(len(self.ids))
         of_level = self.process.level_variance(self.points, self.rows)
@@ -248,14 +251,14 @@ class WarpedPosterior:
         return self.rewards(self.warped_draws(rng, n))
 
     def warped_draws(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Return joint draws before the warp is undone, which keeps every order, (n, n_members)."""
+        """Return joint draws of warped rewards, in the same order as rewards, (n, n_members)."""
         lots = rng.standard_normal((n, self._root.shape[1]))
         return np.asarray(self._joint[0] + lots @ self._root.T, np.float64)
 
     def probability_above(self, index: int) -> np.ndarray:
-        """Return each member's probability of a higher mean reward than one of them, (n,).
+        """Return each member's probability of a higher mean reward than member ``index``, (n,).
 
-        That of the one itself is 1.
+        The probability of that member itself is 1.
         """
         if self.process is None and self.moved is None:
             above = np.full(len(self.ids), 0.5)
@@ -268,7 +271,7 @@ class WarpedPosterior:
         return np.asarray(above, np.float64)
 
     def changes_from(self, index: int) -> np.ndarray:
-        """Return how far warped rewards lie from one of them, root mean square, (n,)."""
+        """Return root mean square differences of warped rewards from member ``index``, (n,)."""
         mean, covariance = self._joint
         variance = np.diag(covariance)
         of_gap = variance + variance[index] - 2.0 * covariance[index]
@@ -278,12 +281,12 @@ class WarpedPosterior:
     def probability_within(
         self, rng: np.random.Generator, n: int, *, index: int, delta: float
     ) -> float:
-        """Return the share of draws with this member at most ``delta`` below the highest."""
-        drawn = self.warped_draws(rng, n)  # the warp keeps which is the highest
+        """Return the share of draws with member ``index`` at most ``delta`` below the highest."""
+        drawn = self.warped_draws(rng, n)  # the warp preserves the maximum
         highest = self.rewards(drawn.max(axis=1))
         return float(np.mean(self.rewards(drawn[:, index]) >= highest - delta))
 
     def rewards(self, warped: np.ndarray) -> np.ndarray:
-        """Return the rewards of warped ones, any shape."""
+        """Return the rewards at warped values, any shape."""
         rewards = self.warp.backward(warped)
         return rewards if self.bounds is None else np.clip(rewards, *self.bounds)
