@@ -1,16 +1,16 @@
-"""Connection to PostgreSQL that makes itself again and shows no secret.
+"""PostgreSQL connection that reconnects and hides secrets.
 
-The statements are SQLite's: ``translated`` gives tables a prefix, values their place, and rows that
-must be read for a change (``/*lock*/``) a lock on their group.
+Statements are SQLite's. ``translated`` prefixes tables and converts placeholders, and ``execute``
+locks the group of statements that end in ``/*lock*/``.
 
-The journal writes in two round trips: one that locks and reads, one that writes and commits. A
-connection that drops before the second has changed nothing, so all of it is done again on a new
-connection; a drop during the second leaves it unknown whether it was committed.
+The journal writes in two round trips: one locks and reads, one writes and commits. If the
+connection drops before the second, nothing has changed and both are repeated on a new connection.
+A drop during the second leaves it unknown whether the commit happened.
 
-Numbers of the runtime state come from sequences, which are not handed out in the order of commits. So
-its writers hold one lock together while they write, and an export, which must not pass over a number,
-takes it alone for the moment in which it looks for the last one. Rewards of a group wait for each
-other, so theirs are in order.
+Row numbers of the runtime state come from sequences, whose order differs from that of the commits.
+Writers therefore share a lock while they write. An export takes it exclusively while it reads the
+last number, so that it skips none. Rewards of a group wait for each other, so their numbers are in
+order.
 
 ``psycopg`` (the extra ``postgres``) is imported when a database is opened.
 """
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     Driver = psycopg.Connection[tuple[Any, ...]]
 
 LOCKS = "/*lock*/"
-"""Ends a statement whose group no other transaction may change until this one ends."""
+"""End of a statement whose group stays locked until the transaction ends."""
 PREFIX = "convergence_"
 _SCHEMA_LOCK = 0x434F4E56
-"""Held while tables are made; any number that others do not lock: "CONV"."""
+"""Advisory lock held while tables are created; the arbitrary number spells "CONV"."""
 _WRITERS_LOCK = _SCHEMA_LOCK + 1
-"""Held by writers of the runtime state together and by an export alone."""
+"""Advisory lock that writers of the runtime state share and an export holds alone."""
 _BEGIN = ("BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit TO on")
 _SETTINGS = {
     "connect_timeout": 10,
     "application_name": "convergence",
     "client_encoding": "utf8",
-    # A peer that vanished without a word is noticed within a minute.
+    # Detects a silently vanished peer within a minute.
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-"""Settings of a connection whose URL does not say otherwise."""
+"""Connection settings, unless the URL overrides them."""
 _TRIES = 3
 _TYPES = (
     (
@@ -60,25 +60,25 @@ _TYPES = (
     (r"\) WITHOUT ROWID\b", ")"),
     (r"\bINTEGER\b", "BIGINT"),
     (r"\bREAL\b", "DOUBLE PRECISION"),
-    # Text sorts by its bytes, as in SQLite.
+    # Text sorts by bytes, as in SQLite.
     (r"\bTEXT\b", 'TEXT COLLATE "C"'),
 )
 
 _NAMED = re.compile(r"(?<![:\w]):([a-z]\w*)")
-"""A named value, as SQLite has it; no cast of PostgreSQL."""
+"""A named placeholder of SQLite, as opposed to a cast of PostgreSQL."""
 _Locked = TypeVar("_Locked")
 _Result = TypeVar("_Result")
 
 
 @lru_cache(512)
 def translated(sql: str, tables: tuple[str, ...]) -> str:
-    """Return a statement of SQLite, with the names of its schema's tables, as one of PostgreSQL."""
+    """Translate a statement from SQLite to PostgreSQL, given the names of its tables."""
     named = re.sub(rf"\b({'|'.join(tables)})\b", rf"{PREFIX}\1", sql).replace("?", "%s")
     return _NAMED.sub(r"%(\1)s", named)
 
 
 def translated_ddl(sqlite_ddl: str, tables: tuple[str, ...]) -> str:
-    """Return the definition of tables for PostgreSQL."""
+    """Translate table definitions from SQLite to PostgreSQL."""
     ddl = translated(sqlite_ddl, tables)
     for pattern, replacement in _TYPES:
         ddl = re.sub(pattern, replacement, ddl)
@@ -86,7 +86,7 @@ def translated_ddl(sqlite_ddl: str, tables: tuple[str, ...]) -> str:
 
 
 class PostgresConnection:
-    """A connection that takes SQLite's statements."""
+    """PostgreSQL connection that accepts SQLite's statements."""
 
     def __init__(self, driver: "Driver", tables: tuple[str, ...]) -> None:
         self.driver = driver
@@ -94,7 +94,7 @@ class PostgresConnection:
         self._changes = 0
 
     def execute(self, statements: str, bindings: Any = (), /) -> Cursor:
-        """Run a statement; one that locks is run again, to see what was committed meanwhile."""
+        """Run a statement; a locking one runs again to see concurrent commits."""
         sql = translated(statements, self._tables)
         if LOCKS in sql:
             self.driver.execute(f"{sql} FOR UPDATE OF g".encode(), bindings or None)
@@ -103,26 +103,26 @@ class PostgresConnection:
         return cursor
 
     def changes(self) -> int:
-        """Return the rows that the last statement changed."""
+        """Return the number of rows that the last statement changed."""
         return self._changes
 
 
 class PostgresDatabase(Closing):
-    """The tables of one schema. Thread-safe: one connection, made again when it drops."""
+    """Tables of one schema. Thread-safe: one connection, which reconnects after a drop."""
 
     def __init__(self, url: str, schema: Schema) -> None:
-        """Connect, creating the tables if need be.
+        """Connect, creating the tables if they are missing.
 
         Raises:
-            StoreError: the URL is none of Postgres, or ``psycopg`` is not installed.
-            StoreFormatError: the tables are of a newer version, or the database is not UTF-8.
+            StoreError: the URL is not a Postgres URL, or ``psycopg`` is not installed.
+            StoreFormatError: the tables have a newer version, or the database is not UTF-8.
             StoreWriteError: the server cannot be reached or written.
         """
         check_installed(schema.key)
         self._schema = schema
         self._settings = settings_of(url, schema.key)
         password = str(self._settings.get("password") or "")
-        # No message may hold these; the longest first.
+        # Removed from messages, longest first.
         self._secrets = sorted({url, password, quote(password, safe="")} - {""}, key=len)[::-1]
         self._pid = os.getpid()
         self._mutex = threading.Lock()
@@ -138,7 +138,7 @@ class PostgresDatabase(Closing):
             raise
 
     def read(self, work: Callable[[PostgresConnection], _Result]) -> _Result:
-        """Return what SELECTs of ``work`` find: no transaction, no lock."""
+        """Return the result of SELECTs in ``work``, without transaction or lock."""
         return self._attempted(work, is_repeatable=lambda: True)
 
     def write(
@@ -148,13 +148,13 @@ class PostgresDatabase(Closing):
         *,
         is_idempotent: bool = False,
     ) -> _Result:
-        """Return what one durable transaction of two round trips gives.
+        """Run one durable transaction of two round trips and return its result.
 
         Args:
-            lock: sends statements that lock and read, and returns how to fetch what they found.
+            lock: sends statements that lock and read; returns a function that fetches their rows.
             change: sends statements that write; it fetches nothing.
-            is_idempotent: whether doing it twice is harmless, so that it may be done again when
-                the connection dropped while it was committed.
+            is_idempotent: whether a repetition is harmless, so that the transaction is retried
+                after a drop during the commit.
 
         Raises:
             StoreWriteError: nothing of the transaction is kept, or that is unknown.
@@ -181,7 +181,7 @@ class PostgresDatabase(Closing):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[PostgresConnection]:
-        """Give the connection for SELECTs: no transaction, no lock."""
+        """Yield the connection for SELECTs, without transaction or lock."""
         import psycopg  # noqa: PLC0415 - optional
 
         self._check_usable()
@@ -195,17 +195,17 @@ class PostgresDatabase(Closing):
             except psycopg.Error as error:
                 raised = self._failure(self._scrubbed(error))
                 self._drop()
-        raise raised  # outside of the handler: psycopg's error may hold the password
+        raise raised  # outside the handler, since psycopg's error may hold the password
 
     @contextlib.contextmanager
     def transaction(self, *, alone: bool = False) -> Iterator[PostgresConnection]:
-        """Give one transaction, durable when the block has been left.
+        """Yield the connection for one transaction, durable after the block.
 
         Args:
-            alone: wait for all writers, and let none write beside.
+            alone: whether the transaction waits for all writers and excludes new ones.
 
         Raises:
-            StoreWriteError: nothing of it is kept, or that is unknown.
+            StoreWriteError: nothing of the transaction is kept, or that is unknown.
         """
         shared = "" if alone else "_shared"
         lock = f"SELECT pg_advisory_xact_lock{shared}({_WRITERS_LOCK})"
@@ -220,14 +220,14 @@ class PostgresDatabase(Closing):
                 raise
 
     def scrub(self) -> None:
-        """Write the tables again, so that nothing of deleted rows is left in their files."""
+        """Rewrite the tables, so that deleted rows leave no trace in their files."""
         with self.reading() as connection:
             for (name,) in connection.driver.execute(
                 "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname = ANY(%s) "
                 "AND pg_table_is_visible(oid)",
                 ([f"{PREFIX}{name}" for name in self._schema.names],),
             ).fetchall():
-                connection.driver.execute(f"VACUUM FULL {name}".encode())  # a name of ours
+                connection.driver.execute(f"VACUUM FULL {name}".encode())  # a name from the schema
 
     def close(self) -> None:
         """Close the connection; safe to call twice."""
@@ -238,7 +238,7 @@ class PostgresDatabase(Closing):
     def _attempted(
         self, work: Callable[[PostgresConnection], _Result], *, is_repeatable: Callable[[], bool]
     ) -> _Result:
-        """Do the work on a live connection, again if that drops or loses a race for locks."""
+        """Run ``work``, again after a dropped connection or a lost race for locks."""
         import psycopg  # noqa: PLC0415 - optional
 
         self._check_usable()
@@ -255,9 +255,9 @@ class PostgresDatabase(Closing):
                     if not is_race and not (is_dropped and is_repeatable()):
                         break
                 except BaseException:
-                    self._drop()  # the server rolls back what was begun
+                    self._drop()  # the server rolls the transaction back
                     raise
-        raise self._failure(reason)  # outside of the handler, as above
+        raise self._failure(reason)  # outside the handler, as above
 
     def _connected(self) -> PostgresConnection:
         import psycopg  # noqa: PLC0415 - optional
@@ -279,7 +279,7 @@ class PostgresDatabase(Closing):
                 "database with `CREATE DATABASE … ENCODING 'UTF8'`."
             )
         with driver.transaction():
-            # Two at once would create the same table: IF NOT EXISTS alone is a race.
+            # IF NOT EXISTS alone is a race between two processes that create the same table.
             connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
             connection.execute(f"CREATE TABLE IF NOT EXISTS {versions}(version int NOT NULL)")
             updates = schema.updates(
@@ -293,7 +293,7 @@ class PostgresDatabase(Closing):
                 connection.execute(f"INSERT INTO {versions} VALUES (?)", (schema.version,))  # noqa: S608 - a constant
 
     def _version(self, connection: PostgresConnection) -> int:
-        """Return the version of the tables; 0: there are none."""
+        """Return the version of the tables; 0 if there are none."""
         versions = f"SELECT coalesce(max(version), 0) FROM {self._schema.names[0]}"  # noqa: S608 - a constant
         return int(connection.execute(versions).fetchone()[0])
 
@@ -313,7 +313,7 @@ class PostgresDatabase(Closing):
 
     def _scrubbed(self, error: Exception) -> str:
         lines = [line.strip() for line in str(error).splitlines()]
-        # libpq asks whether the server runs; our own message says to check it.
+        # libpq asks whether the server runs; our own message covers that.
         text = " ".join(line for line in lines if line and not line.endswith("?"))
         text = text or type(error).__name__
         for secret in self._secrets:
@@ -322,10 +322,10 @@ class PostgresDatabase(Closing):
 
 
 def check_installed(key: str) -> None:
-    """Refuse to continue without ``psycopg``; ``key`` is what asks for it.
+    """Check that ``psycopg`` is installed; ``key`` is the setting that needs it.
 
     Raises:
-        StoreError: it cannot be imported.
+        StoreError: ``psycopg`` cannot be imported.
     """
     try:
         import psycopg  # noqa: F401, PLC0415 - optional
@@ -337,10 +337,10 @@ def check_installed(key: str) -> None:
 
 
 def settings_of(url: str, key: str) -> dict[str, Any]:
-    """Return what a URL says of a connection; ``key`` is what holds it.
+    """Return the connection settings of a URL; ``key`` is the setting that holds it.
 
     Raises:
-        StoreError: it is no URL of Postgres.
+        StoreError: it is not a Postgres URL.
     """
     import psycopg  # noqa: PLC0415 - optional
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - optional
@@ -349,7 +349,7 @@ def settings_of(url: str, key: str) -> dict[str, Any]:
     if url.startswith(("postgresql://", "postgres://")):
         with contextlib.suppress(psycopg.Error):
             settings = conninfo_to_dict(url)
-    if settings is None:  # raised out here: psycopg's error holds the whole URL
+    if settings is None:  # raised outside, since psycopg's error holds the whole URL
         raise StoreError(
             f"`{key}` must name a variable that holds a Postgres URL, but its value "
             "is not one. Set it to postgresql://USER:PASSWORD@HOST:5432/DATABASE, characters like "

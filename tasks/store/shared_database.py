@@ -1,4 +1,4 @@
-"""Databases of a store, in a file of it or shared in PostgreSQL."""
+"""Databases of a store: a file of its own or a shared PostgreSQL."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -13,10 +13,13 @@ from tasks.store.sqlite import SqliteDatabase
 
 
 class SharedStore(Closing):
-    """What processes of a store share, in a file of it or in PostgreSQL. Thread-safe; blocks."""
+    """Base class of databases that processes share, in a file or in PostgreSQL.
+
+    Thread-safe; blocks.
+    """
 
     file: ClassVar[str]
-    """Name in the store's folder, where it is not shared."""
+    """File name in the store's folder."""
     schema: ClassVar[Schema]
 
     def __init__(
@@ -30,13 +33,13 @@ class SharedStore(Closing):
 
         Args:
             path: root folder of the store.
-            url: ``postgresql://`` URL of a database that several machines share; by default the value
-                of ``CONVERGENCE_RUNTIME``, else a file of the store.
+            url: ``postgresql://`` URL of a database that several machines share; by default the
+                value of ``CONVERGENCE_RUNTIME``, else a file of the store.
             now_us: clock.
 
         Raises:
-            StoreFormatError: the folder is no store, or has a newer format.
-            StoreDamagedError: the file is no database.
+            StoreFormatError: the folder is not a store, or has a newer format.
+            StoreDamagedError: the file is not a database.
             StoreWriteError: the file cannot be created or written.
         """
         self.root = store_root(path)
@@ -67,5 +70,5 @@ class SharedStore(Closing):
 
 
 def has_shared(path: Path | str, file: str) -> bool:
-    """Return whether a store has such a database already, or shares one."""
+    """Return whether a store has this file or shares a database."""
     return bool(os.environ.get(VARIABLE)) or (store_root(path) / file).is_file()

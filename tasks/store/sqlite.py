@@ -1,12 +1,12 @@
-"""SQLite with durable commits that many processes share.
+"""SQLite with durable commits, shared by many processes.
 
-Recipe: take the file lock (a fair queue, which the kernel frees on kill -9), BEGIN IMMEDIATE,
-statements, COMMIT with ``synchronous=NORMAL``, release the lock, then ``fsync`` the ``-wal`` and
-only now return. The commit survives kill -9, the sync adds power loss; as it happens outside the
-lock, others commit meanwhile and one sync serves many.
+Recipe: take the file lock (a fair queue, which the kernel releases on kill -9), BEGIN IMMEDIATE,
+statements, COMMIT with ``synchronous=NORMAL``, release the lock, ``fsync`` the ``-wal``, return.
+The commit survives kill -9, and the sync a power loss. The sync happens outside the lock, so
+others commit meanwhile and one sync serves many.
 
-SQLite comes from apsw, since the one of many systems (3.7.0 to 3.51.2) can lose committed transactions
-in WAL mode when writes and checkpoints race. Such a version is refused.
+SQLite comes from apsw. The versions of many systems (3.7.0 to 3.51.2) can lose committed
+transactions in WAL mode when writes and checkpoints race, so they are rejected.
 """
 
 import contextlib
@@ -34,19 +34,20 @@ _REFUSALS = (
     apsw.PermissionsError,
     apsw.BusyError,
 )
-"""What SQLite raises where a file cannot be written."""
+"""SQLite's errors on files that cannot be written."""
 _BUSY_MS = 30_000
 _CACHE_KIB = 16_384
 _STATEMENTS = 512
-"""Statements kept prepared. The cache is a ring of uses: at its default, 100, what is asked once in ten
-requests is parsed again each time."""
+"""Size of the cache of prepared statements. The cache is a ring: at the default of 100, a
+statement used in one of ten requests is parsed each time.
+"""
 
 
 def checked_version() -> str:
-    """Return the version of the SQLite library in use.
+    """Return the version of the SQLite library.
 
     Raises:
-        StoreError: it can lose committed transactions.
+        StoreError: this version can lose committed transactions.
     """
     version = apsw.sqlite_lib_version()
     if tuple(map(int, version.split("."))) < (3, 51, 3):
@@ -58,16 +59,16 @@ def checked_version() -> str:
 
 
 class SqliteDatabase(Closing):
-    """One connection to a file. Thread-safe; not to be carried across a fork."""
+    """One connection to a file. Thread-safe; must not cross a fork."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
-        """Open the file, creating it if need be.
+        """Open the file, creating it if it is missing.
 
         Raises:
-            StoreDamagedError: the file is no SQLite database.
+            StoreDamagedError: the file is not an SQLite database.
             StoreError: the SQLite library can lose commits.
-            StoreFormatError: a newer version wrote it.
-            StoreWriteError: it cannot be created or written.
+            StoreFormatError: a newer version wrote the file.
+            StoreWriteError: the file cannot be created or written.
         """
         checked_version()
         self.path = path
@@ -82,7 +83,7 @@ class SqliteDatabase(Closing):
         self._explained = _Explained(path, self._schema)
         with writing(path):
             with contextlib.suppress(FileExistsError):
-                # Created by us, so no connection of this process can lose its locks by the close.
+                # The file is new, so closing it releases no lock of this process.
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             self._lock_descriptor = os.open(
                 path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
@@ -122,17 +123,17 @@ class SqliteDatabase(Closing):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """Give the connection for SELECTs: no lock, no commit."""
+        """Yield the connection for SELECTs, without lock or commit."""
         self._check_usable()
         with self._mutex, self._explained:
             yield self._connection
 
     @contextlib.contextmanager
     def transaction(self, *, alone: bool = False) -> Iterator[apsw.Connection]:  # noqa: ARG002
-        """Give the connection for one transaction, durable when the block has been left.
+        """Yield the connection for one transaction, durable after the block.
 
         Args:
-            alone: begun when all others have ended, and none beside it: as every one here.
+            alone: no effect, since every transaction here runs alone.
 
         Raises:
             StoreWriteError: nothing of the transaction is kept, or its durability is unknown.
@@ -140,7 +141,7 @@ class SqliteDatabase(Closing):
         self._check_usable()
         connection = self._connection
         with self._mutex, self._explained:
-            # Not by ``_file_lock``: one generator less for each commit.
+            # Without ``_file_lock``, which would add a generator to each commit.
             fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX)
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -155,12 +156,12 @@ class SqliteDatabase(Closing):
         try:
             self._sync()
         except OSError as error:
-            # The kernel may have dropped the pages: a later sync would succeed and mean nothing.
+            # The kernel may have dropped the pages, so a later sync would succeed without them.
             self._failure = error.strerror or str(error)
             raise write_error(self.path, self._failure) from error
 
     def read(self, work: Callable[[apsw.Connection], _Result]) -> _Result:
-        """Return what SELECTs of ``work`` find."""
+        """Return the result of SELECTs in ``work``."""
         with self.reading() as connection:
             return work(connection)
 
@@ -171,15 +172,15 @@ class SqliteDatabase(Closing):
         *,
         is_idempotent: bool = False,  # noqa: ARG002 - a file's connection does not drop
     ) -> _Result:
-        """Return what one transaction gives; see ``PostgresDatabase.write``."""
+        """Run one transaction and return its result; see ``PostgresDatabase.write``."""
         with self.transaction() as connection:
             return change(connection, lock(connection)())
 
     def scrub(self) -> None:
-        """Write the file anew and empty its log, so that nothing of deleted rows is left in either.
+        """Rewrite the file and empty its log, so that deleted rows leave no trace.
 
         Raises:
-            StoreWriteError: another process reads for too long; ask again.
+            StoreWriteError: another process reads for too long; call again.
         """
         self._check_usable()
         with self._mutex, self._explained, self._file_lock():
@@ -219,11 +220,11 @@ class SqliteDatabase(Closing):
 
     def _sync(self) -> None:
         with self._sync_mutex:
-            # The -wal is made again when the last connection had closed.
+            # The -wal file is new after the last connection was closed.
             try:
                 inode = os.stat(self._wal_path).st_ino  # noqa: PTH116 - for each commit, and a tenth as long
             except FileNotFoundError:
-                return  # nothing was written since it was opened
+                return  # nothing was written since the opening
             if inode != self._wal_inode:
                 if self._wal_descriptor >= 0:
                     os.close(self._wal_descriptor)
@@ -235,13 +236,13 @@ class SqliteDatabase(Closing):
 
 
 class _Explained:
-    """Turns errors of SQLite into ours; kept by a connection and entered for each transaction."""
+    """Context manager that turns SQLite's errors into ours; reusable for each transaction."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
         self._path, self._schema = path, schema
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Enter the block."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Raise our error instead of SQLite's."""
@@ -256,15 +257,15 @@ class _Explained:
 
 
 def rows_read_only(path: Path, sql: str, bindings: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return what a SELECT finds in a file, which is neither made nor written.
+    """Return the rows of a SELECT from a file without creating or writing it.
 
     Raises:
         FileNotFoundError: there is no such file.
-        apsw.Error: it cannot be read, is locked for long, or is of another version.
+        apsw.Error: the file cannot be read, stays locked, or has another version.
     """
     if not path.is_file():
         raise FileNotFoundError(path)
-    # Without a log no process has the file open. SQLite would make one, even to read.
+    # Without a log no process has the file open, and SQLite would create one to read.
     has_log = path.with_name(f"{path.name}-wal").exists()
     uri = path.as_uri() + ("" if has_log else "?immutable=1")
     connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
@@ -276,7 +277,7 @@ def rows_read_only(path: Path, sql: str, bindings: tuple[Any, ...] = ()) -> list
 
 
 def integrity_problem(path: Path) -> str | None:
-    """Return what is wrong with an SQLite file, ``None`` if nothing is."""
+    """Return what is wrong with an SQLite file; ``None`` if it is intact."""
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:

@@ -1,7 +1,7 @@
 """Export of served answers' calls from the journal to ``attempts``.
 
-The answers of a system and a UTC day are one run of the ledger and one file, which is written again until
-the day has been over for another one, and later if it lacks a call of the journal or the end of one.
+The answers of a system and a UTC day are one run of the ledger and one file. The export rewrites
+the file until a day after the day's end, and later if the file lacks a call or the end of a call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,15 +25,17 @@ _EPOCH: Final = date(1970, 1, 1)
 
 
 def export_answers(journal: Journal, root: Path, now_us: int) -> int:
-    """Export the calls of served answers; return how many were written, known ones of a recent day too.
+    """Export the calls of served answers; return the number of rows written.
+
+    The number includes rewritten rows of recent days.
 
     Args:
         journal: the ledger.
         root: folder of the results store.
-        now_us: the time, in microseconds since the epoch.
+        now_us: current time, in microseconds since the epoch.
 
     Raises:
-        StoreDamagedError: a row of the journal is not as it was written.
+        StoreDamagedError: a row of the journal has changed since its writing.
         StoreWriteError: a file could not be written; the next export writes it.
     """
     mirror, n_written = mirror_of(root), 0
@@ -47,7 +49,7 @@ def export_answers(journal: Journal, root: Path, now_us: int) -> int:
             is_recent = now_us < end_us + _DAY_US
             is_whole = written.get(run_id) == days[run_id]
             if (is_recent and mirror is not None) or (is_whole and not is_recent):
-                continue  # what another machine has fetched is not fetched again
+                continue  # other machines do not fetch a file twice
             rows = journal.attempts(run_id, generation=None, all_generations=True)
             files.write(ATTEMPTS, rows, path)
             n_written += len(rows)
@@ -65,7 +67,7 @@ def _path(root: Path, run_id: str) -> Path:
 
 
 def _written(paths: Mapping[str, Path]) -> dict[str, tuple[int, int]]:
-    """Return what ``Journal.service_days`` does, of the files that are there and can be read."""
+    """Return the counts of ``Journal.service_days``, from the readable files."""
     there = [str(path) for path in paths.values() if path.exists()]
     try:
         return _counts(there)

@@ -1,8 +1,8 @@
-"""Export of the rows of a database to the parquet tables, each once.
+"""Export of a database's rows to the parquet tables, each once.
 
-A range of numbers is written down before its files and marked when they are there. A fold that was
-killed in between writes the same rows under the same names again, for a row never changes: files
-appear whole, twice is once. Rows of a range are split by UTC day.
+The export records a range of row numbers before its files and marks it as done after them. An
+export after a kill writes the same rows to the same names again. Rows never change and files
+appear whole, so a repetition has no effect. Rows of a range are split by UTC day.
 """
 
 from collections import defaultdict
@@ -22,26 +22,29 @@ from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.tables import DECISIONS, REWARDS
 
 MOST_ROWS = 100_000
-"""Rows of one range."""
+"""Maximum rows per range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSource:
-    """Rows of a database that go to one parquet table."""
+    """Rows of a database for one parquet table."""
 
     table: Table
-    """Of the same name in the database; its rows are numbered by ``seq`` and never change."""
+    """Parquet table. The table of the same name in the database numbers its immutable rows by
+    ``seq``.
+    """
     select: str = ""
-    """Rows between two numbers, by number: the columns of the parquet table, times as microseconds. Empty:
-    the table has them, times as ``…_us``."""
+    """SELECT of the rows between two numbers, in order: the columns of the parquet table, times in
+    microseconds. Empty if the database's table has them, with times as ``…_us``.
+    """
     time: str = "created_at"
-    """Column whose day says in which folder a row lies."""
+    """Column whose day selects a row's folder."""
     ranges: str = "exports"
-    """Table of the ranges that were exported."""
+    """Table of the exported ranges."""
 
     @property
     def sql(self) -> str:
-        """SELECT of the rows between two numbers, by number."""
+        """SELECT of the rows between two numbers, in order."""
         names = (column.name for column in self.table.columns)
         columns = ", ".join(f"{n[:-3]}_us" if n.endswith("_at") else n for n in names)
         plain = f"SELECT {columns} FROM {self.table.name} WHERE seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608 - a registry's names
@@ -73,7 +76,7 @@ _SOURCES = (
 
 
 def export(store: RuntimeStore, root: Path) -> dict[str, int]:
-    """Export decisions and rewards that are new; return table → rows.
+    """Export new decisions and rewards; return table → number of rows.
 
     Args:
         store: the runtime state.
@@ -86,12 +89,12 @@ def export(store: RuntimeStore, root: Path) -> dict[str, int]:
 
 
 def export_new(database: Database, root: Path, sources: Sequence[ExportSource]) -> dict[str, int]:
-    """Export what is new of a database; return table → rows.
+    """Export new rows of a database; return table → number of rows.
 
     Args:
-        database: where the rows are.
+        database: database with the rows.
         root: folder of the results store.
-        sources: what is exported.
+        sources: tables to export.
 
     Raises:
         StoreWriteError: a file could not be written; the next export continues from there.
@@ -112,7 +115,7 @@ def export_new(database: Database, root: Path, sources: Sequence[ExportSource]) 
 
 
 def _next_range(database: Database, source: ExportSource) -> tuple[int, int] | None:
-    """Return a range that was begun and not done, or begin the next one; ``None``: all is done."""
+    """Return the unfinished range, or record the next one; ``None`` if all rows are exported."""
     table, ranges = source.table.name, source.ranges
     with database.transaction(alone=True) as connection:
         begun: Any = connection.execute(
@@ -164,15 +167,15 @@ def _write(
 
 
 def rewrite(root: Path, table: Table, change: Callable[[Row], Row | None]) -> int:
-    """Replace exported files of a table where rows change; return how many rows did.
+    """Replace the exported files of a table whose rows change; return the number of changed rows.
 
     Args:
         root: folder of the results store.
-        table: of exported rows.
-        change: row → row as it should be; ``None`` if it is removed.
+        table: table of the exported rows.
+        change: row → new row; ``None`` to remove it.
 
     Raises:
-        StoreWriteError: a file could not be written; ask again, what is changed stays so.
+        StoreWriteError: a file could not be written; call again to continue.
     """
     mirror = mirror_of(root)
     files, n_changed = ParquetFiles(mirror), 0
@@ -185,7 +188,7 @@ def rewrite(root: Path, table: Table, change: Callable[[Row], Row | None]) -> in
                 continue
             n_changed += n
             if mirror is not None:
-                mirror.drop(path)  # what is published there is not replaced
+                mirror.drop(path)  # published files are immutable
             if kept := [row for row in changed if row is not None]:
                 files.write(table, kept, path)
             else:
@@ -194,7 +197,7 @@ def rewrite(root: Path, table: Table, change: Callable[[Row], Row | None]) -> in
 
 
 def anonymize_rows(root: Path, user_id: str, name: str) -> int:
-    """Take a user out of exported decisions; return how many there were."""
+    """Anonymize a user in exported decisions; return the number of decisions."""
 
     def anonymous(row: Row) -> Row:
         if row["user_id"] != user_id:

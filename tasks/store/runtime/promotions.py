@@ -1,4 +1,4 @@
-"""Champions and looks of gates in the runtime state."""
+"""Champions and gate looks in the runtime state."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from tasks.store.runtime.schema import CHAMPIONS, LOOKS
 
 
 def save_look(store: RuntimeStore, look: GateLook) -> bool:
-    """Store a look durably; a run's look at the same cases is stored once. Return whether it was new."""
+    """Store a look durably unless its run has one at the same cases; return whether it is new."""
     if look.run_id is not None and any(
         _is_same(look, earlier) for earlier in looks(store, look.system)
     ):
@@ -20,7 +20,7 @@ def save_look(store: RuntimeStore, look: GateLook) -> bool:
 
 
 def looks_before(store: RuntimeStore, look: GateLook) -> Counter[str]:
-    """Return how many looks at held-out cases came before, by the marks of the cases."""
+    """Return the number of earlier looks at each held-out case, by the hash of the case."""
     n_looks: Counter[str] = Counter()
     for earlier in looks(store, look.system):
         if _is_same(look, earlier):
@@ -30,7 +30,7 @@ def looks_before(store: RuntimeStore, look: GateLook) -> Counter[str]:
 
 
 def _is_same(look: GateLook, other: GateLook) -> bool:
-    """Whether both are a run's look at the same two candidates on the same cases, as after a resume."""
+    """Return whether both are a run's look at the same candidates and cases, as after a resume."""
     return (look.run_id, look.kind, look.candidate_id, look.champion_id) == (
         other.run_id,
         other.kind,
@@ -40,7 +40,7 @@ def _is_same(look: GateLook, other: GateLook) -> bool:
 
 
 def looks(store: RuntimeStore, system: str | None = None) -> list[GateLook]:
-    """Return all looks, or those at one system, oldest first."""
+    """Return all looks or those at one system, oldest first."""
     return store.find(LOOKS, "ORDER BY seq", system=system)
 
 
@@ -51,12 +51,12 @@ def set_champion(store: RuntimeStore, champion: Champion) -> None:
 
 
 def champions(store: RuntimeStore, system: str) -> list[Champion]:
-    """Return every champion that a system had, in order; the last one is in production."""
+    """Return all champions of a system in order; the last one is in production."""
     return store.find(CHAMPIONS, "ORDER BY seq", system=system)
 
 
 def champion_runs(store: RuntimeStore) -> frozenset[str]:
-    """Return the ids of all runs that a champion of any system came from."""
+    """Return the ids of all runs with a champion of any system."""
     rows = store.fetch("SELECT DISTINCT run_id FROM champions WHERE run_id IS NOT NULL")
     return frozenset(str(run_id) for (run_id,) in rows)
 
@@ -68,15 +68,15 @@ def champion_of(store: RuntimeStore, system: str) -> Champion | None:
 
 
 def previous_champion(store: RuntimeStore, system: str) -> Champion | None:
-    """Return the champion that a rollback brings back: the one before that in production.
+    """Return the champion that a rollback restores, i.e. the one before the current.
 
-    A rollback makes a champion too, so going back twice goes back two steps.
+    A rollback also creates a champion, so two rollbacks go back two steps.
     """
     line: list[Champion] = []
     for champion in champions(store, system):
         if line and champion.reason.startswith("rollback"):
             line.pop()
-            # Others were promoted during a ramp, and never confirmed; none left: to the defaults.
+            # Champions of an unconfirmed ramp are skipped. If none is left, the defaults return.
             while line and not same_params(line[-1].params, champion.params):
                 line.pop()
         else:

@@ -27,7 +27,7 @@ class ArmOffer:
     arm_id: str
     params: Mapping[str, Json]
     prior: "NightlyPrior | None" = None
-    """``None`` without a prior."""
+    """Prior of a nightly run; ``None`` if there is none."""
     cost: float | None = None
     """Cost of a request until rewards report costs; ``None`` if unknown."""
 
@@ -81,9 +81,9 @@ class Group:
     n: int
     """Number of rewards behind the posteriors."""
     version: int
-    """Latest policy; 0 before the first."""
+    """Version of the latest policy; 0 before the first."""
     revision: int
-    """Increases when arms change for any other reason than a reward."""
+    """Revision of the arms; increases with each change other than a reward."""
     explore_until: int
     """Number of rewards up to which exploration is raised."""
     trust: float
@@ -117,7 +117,9 @@ class LoggedDecision:
     context_json: str | None
     created_us: int
     expires_us: int | None
-    """First moment that is too late for its reward; ``None`` means never, and 0 that none is awaited."""
+    """First moment, in microseconds, at which a reward is too late. ``None`` means never, 0 that
+    none is awaited.
+    """
     is_fresh: bool
     """Whether this request sampled the arm; false if its user or session kept it."""
 
@@ -160,7 +162,7 @@ class Reward:
     engagement_score: Score | None = None
     grading_score: Score | None = None
     metadata: Annotated[Mapping[str, Any], AfterValidator(storable)] | None = None
-    """Stored beside the reward."""
+    """Further data, stored with the reward."""
     cost: Amount | None = None
     """Cost of the request, in the system's unit."""
 
@@ -195,7 +197,7 @@ class RewardTally:
     version: int
     arm_id: str
     reward: float | None
-    """``None``: it can still come."""
+    """Reward; ``None`` if it can still arrive."""
     n: int
 
 
@@ -240,9 +242,9 @@ class StoredAlarm:
     arm_id: str | None
     """``None`` for all arms together."""
     before: float
-    """Approximate mean reward before the change; share of the decisions or rewards that was expected."""
+    """Approximate mean reward before the change, or expected share of decisions or rewards."""
     after: float
-    """Mean reward since the change; realised share."""
+    """Mean reward since the change, or realised share."""
     n: int
     """Rewards of the arm or of all arms, or decisions, between the start of monitoring and the alarm."""
     created_us: int
@@ -250,7 +252,7 @@ class StoredAlarm:
 
     @property
     def sentence(self) -> str:
-        """The alarm in words."""
+        """Sentence on the alarm."""
         arm = "all arms" if self.arm_id is None else f"arm {self.arm_id}"
         where = f"of {self.system}/{self.agent_type}"
         if self.kind == "drift":
@@ -289,17 +291,17 @@ class StoredGuard:
     decision: str
     """``watching``, ``rollback``, ``confirmed`` or ``ended``."""
     steps: tuple[float, ...] = ()
-    """Shares of the promoted arm before the last step, the present one first."""
+    """Remaining shares of the promoted arm before the last step, the current one first."""
     guardrails: tuple[Guardrail, ...] = ()
-    """Numbers watched beside the reward."""
+    """Metrics monitored in addition to the reward."""
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Shares of the promoted arm that are left, the present one first."""
+        """Remaining shares of the promoted arm, the current one first."""
         return (*self.steps, 1.0 - self.holdback)
 
     def sentence(self, names: Mapping[str, str]) -> str:
-        """Return its state in words, with these names of arms."""
+        """Return a sentence on the guard's state, with these names of arms."""
         promoted, champion = (names.get(arm, arm) for arm in (self.promoted, self.champion))
         if self.decision != "watching":
             return f"{promoted} against {champion}: {self.decision}."

@@ -1,8 +1,8 @@
-"""Runtime state shared between processes, durable before acknowledged.
+"""Runtime state shared between processes.
 
-Every write is one transaction with the journal's recipe (``sqlite``): commit under a fair lock,
-sync outside it. One transaction stores a reward and its posterior update. After any kill, the
-posterior therefore equals the base plus the acknowledged rewards, each counted once.
+Every write is one durable transaction with the journal's recipe (``sqlite``): commit under a fair
+lock, sync outside it. One transaction stores a reward and its posterior update. After any kill,
+the posterior therefore equals the base plus the acknowledged rewards, each counted once.
 """
 
 import json
@@ -50,7 +50,7 @@ _TALLIES = (
 _WITHOUT_REWARD = (
     "SELECT d.version, d.arm_id, {}, count(*) FROM decisions d WHERE d.fresh = 1 AND d.group_id = ? "
     "AND {} AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
-    "AND r.status IN ('ok', 'late') AND r.status = 'ok') "  # the first makes SQLite use `one_reward`
+    "AND r.status IN ('ok', 'late') AND r.status = 'ok') "  # the first condition makes SQLite use `one_reward`
     "GROUP BY d.version, d.arm_id ORDER BY d.version, d.arm_id"
 )
 _OPEN = _WITHOUT_REWARD.format("NULL", "(d.expires_us IS NULL OR d.expires_us > ?)")
@@ -139,11 +139,11 @@ class RuntimeStore(SharedStore):
         return policies[0]
 
     def policies(self, group_id: int) -> list[StoredPolicy]:
-        """Return all versions, by number."""
+        """Return all versions of a group's policy, by number."""
         return self.find(POLICIES, "ORDER BY version", group_id=group_id)
 
     def save_policy(self, group_id: int, policy: StoredPolicy) -> bool:
-        """Store a policy as the next version; ``False`` if another process was first."""
+        """Store a policy as the next version; return ``False`` if another process was first."""
         with self.database.transaction() as connection:
             connection.execute(
                 "UPDATE groups SET version = ? WHERE id = ? AND version = ?",
@@ -155,7 +155,7 @@ class RuntimeStore(SharedStore):
         return True
 
     def save_settings(self, system: str, settings: Mapping[str, Json]) -> None:
-        """Store the settings of a system; every process that serves it follows them."""
+        """Store the settings of a system for all processes that serve it."""
         with self.database.transaction() as connection:
             connection.execute(
                 "INSERT INTO systems VALUES (?, ?) ON CONFLICT (system) DO UPDATE SET "
@@ -195,9 +195,9 @@ class RuntimeStore(SharedStore):
         """Return the outcomes of fresh decisions, counted by version, arm and value.
 
         Args:
-            group_id: whose decisions.
-            missing_reward: of a decision without a reward whose window has passed; ``None`` leaves it
-                out.
+            group_id: id of the group.
+            missing_reward: reward of a decision whose window has passed without one; ``None``
+                leaves such decisions out.
         """
         now = self.now_us()
         rows = self.fetch(_TALLIES, (group_id,)) + self.fetch(_OPEN, (group_id, now))
@@ -206,20 +206,20 @@ class RuntimeStore(SharedStore):
         return [RewardTally(version=v, arm_id=arm, reward=r, n=n) for v, arm, r, n in rows]
 
     def reward_missing(self, system: str, group_id: int) -> None:
-        """Give decisions whose window has passed the reward stated for them; see ``writes``."""
+        """Give expired decisions without a reward the stated one; see ``writes``."""
         while True:
             with self.database.transaction() as connection:
                 if reward_missing(connection, system, group_id, self.now_us()) < MOST_MISSING:
                     return
 
     def void(self, decision_id: str) -> None:
-        """Take back a decision whose request its arm did not answer; see ``writes``."""
+        """Void a decision whose arm did not answer the request; see ``writes``."""
         with self.database.transaction() as connection:
             void_decision(connection, decision_id)
 
 
 def has_runtime(path: Path | str) -> bool:
-    """Return whether a store has a runtime state, or shares one."""
+    """Return whether a store has a runtime state or shares a database."""
     return has_shared(path, RUNTIME_FILE)
 
 

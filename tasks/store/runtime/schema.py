@@ -1,14 +1,15 @@
 """Tables of the runtime state.
 
-A *group* is one system and one agent type: it shares its arms and its posterior. ``arms.alpha`` and
-``beta`` are ``base_alpha`` and ``base_beta`` plus the sum over the ``ok`` rewards after
-``base_seq``, at every moment; the base is the prior, until a drift alarm moves it.
-``policies`` keeps every version of the propensities, so that a decision needs to name its version
-only. ``exports`` holds the ranges that went to parquet, each written down before its files. ``fresh``
-decisions drew their arm; the others repeat the arm that a user or a session has. ``cost`` is what a request of the arm is said to cost,
-``costs`` the sum of ``n_costs`` that came with rewards; ``state_json`` holds what contextual arms had learned after
-the reward ``state_seq``, so that a process need not begin at the first, and what a night knew. A row of ``guards`` watches a
-promotion since the policy version ``since``; ``steps_json`` are the shares of its ramp that are left.
+A *group* is one system and one agent type; it shares its arms and its posterior. ``arms.alpha``
+and ``beta`` always equal ``base_alpha`` and ``base_beta`` plus the sum over the ``ok`` rewards
+after ``base_seq``. The base is the prior until a drift alarm moves it. ``policies`` keeps every
+version of the propensities, so a decision stores only the version. ``exports`` holds the ranges
+exported to parquet; a range precedes its files. ``fresh`` decisions sampled their arm; the others
+repeat the arm of a user or session. ``arms.cost`` is the stated cost of a request, ``costs`` the
+sum of the ``n_costs`` costs reported with rewards. ``state_json`` holds what contextual arms have
+learned up to the reward ``state_seq``, including a nightly state, so that a process need not start
+at the first reward. A row of ``guards`` monitors a promotion since the policy version ``since``;
+``steps_json`` holds the remaining shares of its ramp.
 """
 
 from typing import Final
@@ -27,7 +28,7 @@ from tasks.store.runtime.rows import (
 
 RUNTIME_FILE = "runtime.sqlite"
 VARIABLE = "CONVERGENCE_RUNTIME"
-"""Environment variable that may hold a ``postgresql://`` URL of the runtime state."""
+"""Environment variable with an optional ``postgresql://`` URL of the runtime state."""
 
 GROUPS = RecordTable(
     "groups",

@@ -26,7 +26,7 @@ _DETAILS = (
     "SELECT d.version, d.arm_id, r.details_json FROM rewards r "
     "JOIN decisions d ON d.decision_id = r.decision_id WHERE d.group_id = ? AND d.arm_id IN (?, ?) "
     "AND d.version > ? AND d.fresh = 1 AND r.status = 'ok' "
-    "AND (d.expires_us IS NULL OR r.received_us <> d.expires_us - 1) "  # without `missing_reward`
+    "AND (d.expires_us IS NULL OR r.received_us <> d.expires_us - 1) "  # excludes `missing_reward`
     "ORDER BY r.seq DESC LIMIT ?"
 )
 _BEGIN = (
@@ -45,17 +45,17 @@ _REIGNS = (
 
 
 def alarms(store: RuntimeStore, system: str | None = None) -> list[StoredAlarm]:
-    """Return all alarms, or those of one system, oldest first."""
+    """Return all alarms or those of one system, oldest first."""
     return store.find(ALARMS, "ORDER BY seq", system=system)
 
 
 def unreported_alarms(store: RuntimeStore) -> list[StoredAlarm]:
-    """Return the alarms that were not reported outside yet, oldest first."""
+    """Return the alarms that have not been reported, oldest first."""
     return store.find(ALARMS, "ORDER BY seq", is_told=0)
 
 
 def mark_reported(store: RuntimeStore, reported: Sequence[StoredAlarm]) -> None:
-    """Remember that these alarms were reported outside."""
+    """Mark alarms as reported."""
     with store.database.transaction() as connection:
         for alarm in reported:
             connection.execute("UPDATE alarms SET is_told = 1 WHERE seq = ?", (alarm.seq,))
@@ -73,7 +73,7 @@ def begin_guard(
     steps: Sequence[float] = (),
     guardrails: Sequence[Guardrail] = (),
 ) -> None:
-    """Watch a promotion from the next policy version on; the watch before it ends."""
+    """Monitor a promotion from the next policy version on; end the group's previous guard."""
     rails = canonical_json([asdict(rail) for rail in guardrails])
     with store.database.transaction() as connection:
         connection.execute(
@@ -89,7 +89,7 @@ def begin_guard(
 
 
 def active_guard(store: RuntimeStore, group_id: int) -> StoredGuard | None:
-    """Return the guard that watches a group, ``None`` if none does."""
+    """Return the active guard of a group; ``None`` if there is none."""
     with store.database.reading() as connection:
         return GUARDS.first(
             connection, "ORDER BY seq DESC", group_id=group_id, decision="watching"
@@ -110,16 +110,19 @@ def move_guard(
     look: GateLook | None = None,
     restored: Champion | None = None,
 ) -> bool:
-    """Store a guard's verdict and what follows, all or nothing; ``False`` if another process was first.
+    """Store a guard's verdict and its effects in one transaction.
 
     Args:
         store: the runtime state.
-        group_id: whose guard.
-        guard: as it was judged.
-        decision: ``advance`` takes the next step; any other one ends the watch.
-        look: the look behind it.
-        restored: champion of a rollback, which retires the promoted arm; it takes the place of the
-            promoted one only, not of a later champion.
+        group_id: id of the group.
+        guard: state of the guard at the verdict.
+        decision: ``advance`` takes the next step; any other value ends the guard.
+        look: the look behind the decision.
+        restored: champion of a rollback, which retires the promoted arm. It replaces the promoted
+            champion only, not a later one.
+
+    Returns:
+        ``False`` if another process was first.
     """
     steps = canonical_json(list(guard.steps))
     left = canonical_json(list(guard.steps[decision == "advance" :]))
@@ -140,7 +143,7 @@ def move_guard(
 
 
 def save_fences(store: RuntimeStore, guard: StoredGuard, rails: Sequence[Guardrail]) -> None:
-    """Keep the fences of a guard's guardrails, unless another process was first."""
+    """Store the fences of a guard's guardrails unless another process was first."""
     known = canonical_json([asdict(rail) for rail in guard.guardrails])
     with store.database.transaction() as connection:
         connection.execute(
@@ -152,14 +155,14 @@ def save_fences(store: RuntimeStore, guard: StoredGuard, rails: Sequence[Guardra
 def numbers_of(
     store: RuntimeStore, group_id: int, arms: tuple[str, str], *, after: int, most: int = 2**31
 ) -> list[tuple[int, str, dict[str, float]]]:
-    """Return version, arm, and numbers with each reward that came of two arms, latest first.
+    """Return version, arm and metrics of each reported reward of two arms, latest first.
 
     Args:
         store: the runtime state.
-        group_id: whose.
-        arms: both.
-        after: only decisions of later policy versions.
-        most: rewards to return, at most.
+        group_id: id of the group.
+        arms: ids of the two arms.
+        after: policy version; only decisions of later versions are included.
+        most: maximum number of rewards.
     """
     rows = []
     for version, arm_id, text in store.fetch(_DETAILS, (group_id, *arms, after, most)):
@@ -172,9 +175,9 @@ def numbers_of(
 def counts_since_alarm(
     store: RuntimeStore, group_id: int, kind: AlarmKind
 ) -> list[tuple[int, str, int]]:
-    """Return fresh decisions by version and arm since the last alarm of a kind.
+    """Return counts of fresh decisions by version and arm since the last alarm of a kind.
 
-    ``missing_rewards`` counts those that got a reward in their window, which has passed.
+    ``missing_rewards`` counts the decisions that received a reward within their window, now past.
     """
     ((since,),) = store.fetch(_LATEST, (group_id, kind))
     rewarded, values = (_REWARDED, (store.now_us(),)) if kind == "missing_rewards" else ("", ())
@@ -191,7 +194,7 @@ def save_alarm(
     shares: tuple[float, float],
     n: int,
 ) -> None:
-    """Store an alarm of shares, expected and realised."""
+    """Store an alarm on shares, given as (expected, realised)."""
     with store.database.transaction() as connection:
         connection.execute(_ALARM, (group_id, arm_id, *shares, n, store.now_us(), kind))
 
@@ -199,7 +202,10 @@ def save_alarm(
 def requests_after(
     store: RuntimeStore, group_id: int, seq: int
 ) -> list[tuple[int, str, str, str | None, float]]:
-    """Return number, arm, user, context and reward of what contextual arms learn from next, at most 10,000."""
+    """Return the next rewards for contextual arms: number, arm, user, context and reward.
+
+    At most 10,000 rows are returned.
+    """
     return store.fetch(
         "SELECT r.seq, d.arm_id, d.user_id, d.context_json, r.reward FROM rewards r "
         "JOIN decisions d ON d.decision_id = r.decision_id "
@@ -209,7 +215,7 @@ def requests_after(
 
 
 def contextual_state(store: RuntimeStore, group_id: int) -> tuple[str | None, int]:
-    """Return what contextual arms had learned, as JSON, and after which reward."""
+    """Return the learned state of contextual arms as JSON, and the number of its last reward."""
     ((state_json, seq),) = store.fetch(
         "SELECT state_json, state_seq FROM groups WHERE id = ?", (group_id,)
     )
@@ -219,7 +225,7 @@ def contextual_state(store: RuntimeStore, group_id: int) -> tuple[str | None, in
 def save_contextual_state(
     store: RuntimeStore, group: Group, state: Mapping[str, Json], seq: int
 ) -> None:
-    """Keep what contextual arms have learned after a reward, unless more is kept or the group was revised."""
+    """Store the learned state of contextual arms unless a later one or a revision exists."""
     with store.database.transaction() as connection:
         connection.execute(
             "UPDATE groups SET state_json = ?, state_seq = ? WHERE id = ? AND state_seq < ? "
@@ -229,7 +235,7 @@ def save_contextual_state(
 
 
 def begin_contextual(store: RuntimeStore, group_id: int, state: Mapping[str, Json]) -> None:
-    """Begin contextual arms at a night's state; all rewards are learned after it."""
+    """Set the initial state of contextual arms; they learn all rewards again."""
     with store.database.transaction() as connection:
         connection.execute(
             "UPDATE groups SET state_json = ?, state_seq = 0 WHERE id = ?",

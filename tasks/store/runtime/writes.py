@@ -1,7 +1,7 @@
 """Writes of decisions and rewards: functions of one open transaction.
 
-Several of them may share a transaction, so that many requests cost one commit; each checks what it
-was given before it writes anything, so a request that is refused leaves the others unharmed.
+Several of them may share a transaction, so that many requests cost one commit. Each validates its
+arguments before it writes, so a rejected request leaves the others intact.
 """
 
 import json
@@ -62,42 +62,42 @@ _ABSENT = (
     "AND r.status IN ('ok', 'late')) ORDER BY d.seq LIMIT ?"
 )
 MOST_MISSING: Final = 1_000
-"""Decisions without a reward that one transaction closes."""
+"""Maximum unrewarded decisions that one transaction closes."""
 EXPLORE_FOR: Final = 100
-"""Rewards for which an alarm raises exploration."""
+"""Number of rewards for which an alarm raises exploration."""
 
 
 @lru_cache(256)
 def _settings(settings_json: str | None) -> dict[str, Any]:
-    """Return the settings of a system that say how it takes in rewards."""
+    """Parse the settings of a system; empty if it has none."""
     settings: dict[str, Any] = {} if settings_json is None else json.loads(settings_json)
     return settings
 
 
 def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_at: float) -> bool:
-    """Return whether decisions by a policy must not be logged any more.
+    """Return whether a policy is outdated, so that its decisions must not be logged.
 
     Args:
         connection: an open transaction.
-        group_id: whose policy.
-        revision: of the arms that it was made for; with any other one it is outdated.
-        stale_at: number of rewards with which it is outdated too.
+        group_id: id of the group.
+        revision: revision of the arms behind the policy; any other one outdates it.
+        stale_at: number of rewards from which the policy is outdated.
     """
     stored_revision, n = connection.execute(_STATE, (group_id,)).fetchone()
     return bool(stored_revision != revision or n >= stale_at)
 
 
 def log_decision(connection: Connection, group_id: int, new: NewDecision) -> LoggedDecision:
-    """Log a decision; a unit that has an arm on offer keeps it.
+    """Log a decision; a unit with an active arm keeps that arm.
 
     Returns:
-        The decision as it is logged: another one where this request was answered before.
+        The logged decision; the earlier one if the request is a repetition.
 
     Raises:
-        RequestReusedError: the key of the request belongs to another one; nothing is logged.
+        RequestReusedError: the request key belongs to another request; nothing is logged.
     """
     if new.request_key is not None or new.unit is not None:
-        # Of two at once one has to see what the other wrote.
+        # Of two concurrent requests, one has to see the other's rows.
         connection.execute(_WAIT, (group_id,))
     if new.request_key is not None:
         before = _answered_before(connection, group_id, new)
@@ -112,14 +112,14 @@ def log_decision(connection: Connection, group_id: int, new: NewDecision) -> Log
 def take_reward(
     connection: Connection, system: str, new: Reward, value: float, now: int
 ) -> tuple[Receipt, Alarm | None]:
-    """Take in a reward: see ``bandit.arms.receive`` for what becomes of it.
+    """Store a reward and update its arm; see ``bandit.arms.receive`` for the rules.
 
     Args:
         connection: an open transaction.
-        system: whose decision it should be; another system's counts as unknown.
+        system: expected system of the decision; a decision of another one counts as unknown.
         new: the reward, with a decision.
-        value: what it is worth, in [0, 1].
-        now: when it arrived, in microseconds.
+        value: value of the reward, in [0, 1].
+        now: time of arrival, in microseconds.
 
     Raises:
         ValueError: the reward is not in [0, 1]; nothing is stored.
@@ -149,7 +149,7 @@ def take_reward(
     if new.cost is not None:
         connection.execute(_COST, (new.cost, group_id, arm_id))
     connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
-    # A unit that kept its arm is no new observation.
+    # A decision that repeats its unit's arm is no new observation.
     rate = settings.get("rewards_per_false_alarm")
     if rate is None or not row[7]:
         return receipt, None
@@ -160,16 +160,16 @@ def take_reward(
 
 
 def reward_missing(connection: Connection, system: str, group_id: int, now: int) -> int:
-    """Give decisions that got no reward in time the one that the settings state for them.
+    """Give expired decisions without a reward the ``missing_reward`` of the settings.
 
     Args:
         connection: an open transaction.
-        system: whose settings state it.
-        group_id: whose decisions.
-        now: in microseconds.
+        system: system with the setting.
+        group_id: id of the group.
+        now: current time, in microseconds.
 
     Returns:
-        How many decisions got it; at most ``MOST_MISSING``.
+        Number of these decisions, at most ``MOST_MISSING``.
     """
     row = connection.execute(_SETTINGS, (system,)).fetchone()
     missing = _settings(None if row is None else row[0]).get("missing_reward")
@@ -184,7 +184,7 @@ def reward_missing(connection: Connection, system: str, group_id: int, now: int)
 
 
 def void_decision(connection: Connection, decision_id: str) -> None:
-    """Close a decision whose request its arm did not answer: its window is empty, and no reward is missing."""
+    """Void a decision whose arm did not answer the request, so that it awaits no reward."""
     connection.execute(_VOID, (decision_id,))
 
 
@@ -197,7 +197,7 @@ def retire(connection: Connection, group_id: int, arm_id: str, now: int) -> bool
 
 
 def revise(connection: Connection, group_id: int) -> None:
-    """Tell all processes that arms or settings of a group have changed."""
+    """Increase a group's revision, so that all processes reload its arms and settings."""
     connection.execute("UPDATE groups SET revision = revision + 1 WHERE id = ?", (group_id,))
 
 
@@ -209,7 +209,7 @@ def _watched(
     *,
     rewards_per_false_alarm: float,
 ) -> Alarm | None:
-    """Show a reward to the group's watch."""
+    """Update the group's drift monitor with a reward."""
     names = _arms(connection, group_id)
     (watched,) = connection.execute(_WATCH, (group_id,)).fetchone()
     watch = DriftWatch() if watched is None else DriftWatch.from_json(watched)
@@ -220,7 +220,7 @@ def _watched(
 
 
 def _reopen(connection: Connection, group_id: int, alarm: Alarm, now: int) -> None:
-    """Store an alarm; its arm begins again with what is known since, and exploration is raised."""
+    """Store an alarm, restart its arm from the rewards since the change, raise exploration."""
     arm_id = _arms(connection, group_id)[alarm.arm]
     connection.execute(_ALARM, (group_id, arm_id, alarm.before, alarm.after, alarm.n, now))
     total = alarm.after * alarm.n_after
@@ -231,7 +231,7 @@ def _reopen(connection: Connection, group_id: int, alarm: Alarm, now: int) -> No
 
 
 def _arms(connection: Connection, group_id: int) -> list[str]:
-    """Return the group's arms by their position, those retired included."""
+    """Return the group's arms by position, including retired ones."""
     return [arm_id for (arm_id,) in connection.execute(_ARM_IDS, (group_id,)).fetchall()]
 
 
@@ -250,7 +250,10 @@ def _answered_before(
 
 
 def _is_repeat(before: LoggedDecision, new: NewDecision) -> bool:
-    """Whether user and context are the same; a text's vector counts unless an embedder was late or another."""
+    """Return whether user and context match.
+
+    Hashed features of texts are ignored if the keys differ, since an embedder may be late or new.
+    """
     one, other = (json.loads(decision.context_json or "{}") for decision in (before, new))
     if one.keys() != other.keys():
         one, other = (
@@ -260,7 +263,7 @@ def _is_repeat(before: LoggedDecision, new: NewDecision) -> bool:
 
 
 def _kept(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
-    """Return the decision with the unit's own arm, if it has one; else it takes the new one."""
+    """Return the decision with the unit's stored arm; without one, store the new arm."""
     row = connection.execute(_KEPT, (group_id, new.unit)).fetchone()
     if row is not None:
         return replace(new, arm_id=row[0], version=row[1], propensity=row[2], is_fresh=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 ColumnType = Literal["text", "i32", "i64", "f64", "bool", "ts", "map", "text[]"]
-"""``ts`` is microseconds since the epoch, UTC; ``map`` holds numbers by name."""
+"""``ts`` is microseconds since the epoch, UTC; ``map`` maps names to numbers."""
 
 SQL_TYPES: Mapping[ColumnType, str] = {
     "text": "VARCHAR",
@@ -21,7 +21,7 @@ SQL_TYPES: Mapping[ColumnType, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. All are nullable: NULL means unknown, never zero."""
+    """Column of a table. All are nullable: NULL means unknown, never zero."""
 
     field_id: int
     name: str
@@ -37,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table: its key is kept by file names and by the writer, not by an index."""
+    """Table of the store. File names and the writer keep its key unique, not an index."""
 
     name: str
     meaning: str
@@ -48,7 +48,7 @@ class Table:
         """Return a column by name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such column.
         """
         for column in self.columns:
             if column.name == name:
@@ -56,12 +56,12 @@ class Table:
         raise KeyError(f"table {self.name} has no column {name!r}")
 
     def field_ids_sql(self) -> str:
-        """Return the value of COPY's ``FIELD_IDS``."""
+        """Return the value of ``FIELD_IDS`` for COPY."""
         ids = ", ".join(f'"{column.name}": {_field_id_sql(column)}' for column in self.columns)
         return "{" + ids + "}"
 
     def schema_sql(self) -> str:
-        """Return the value of ``read_parquet``'s ``schema``: columns by field id."""
+        """Return the value of ``schema`` for ``read_parquet``: columns by field id."""
         entries = ", ".join(
             f"{column.field_id}: {{name: '{column.name}', type: '{column.sql_type}', "
             "default_value: NULL}"
@@ -70,14 +70,14 @@ class Table:
         return f"map {{{entries}}}"
 
     def empty_sql(self) -> str:
-        """Return a SELECT with these columns and no row."""
+        """Return a SELECT of these columns without rows."""
         columns = ", ".join(
             f'NULL::{column.sql_type} AS "{column.name}"' for column in self.columns
         )
         return f"SELECT {columns} WHERE false"
 
     def files_sql(self, files: Sequence[str]) -> str:
-        """Return a SELECT over parquet files of this table, oldest schema or newest."""
+        """Return a SELECT over parquet files of this table, of any schema version."""
         if not files:
             return self.empty_sql()
         names = ", ".join(quoted(file) for file in files)
@@ -85,11 +85,11 @@ class Table:
 
 
 def table(text: str) -> Table:
-    """Return a table from its description.
+    """Parse a table from its description.
 
     Args:
-        text: name, key in parentheses and meaning of a row; then the columns, one to a line: id, name
-            (old name in parentheses), type, unit and meaning, with bars between.
+        text: name, key in parentheses and meaning of a row. Then one line per column: id, name
+            (old name in parentheses), type, unit and meaning, separated by bars.
     """
     lines = text.strip().splitlines()
     rows = [[cell.strip() for cell in line.split("|", 4)] for line in lines if "|" in line]
@@ -104,7 +104,7 @@ def table(text: str) -> Table:
 
 
 def quoted(text: str) -> str:
-    """Return a text as an SQL string literal."""
+    """Return a string as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -1,8 +1,8 @@
-"""Damaged files of the store, and their names in errors.
+"""Detection of damaged files in the store.
 
-Each file carries the SHA-256 of its own bytes, taken with zeros in the digest's place. A commit marker,
-``generations`` of an unfinished run and ``runs`` of a finished one, carries those of the files that it
-makes visible as well.
+Each file carries the SHA-256 of its bytes, computed with zeros in the digest's place. A commit
+marker (``generations`` of an unfinished run, ``runs`` of a finished one) also carries the digests
+of the files that it makes visible.
 """
 
 import contextlib
@@ -27,27 +27,29 @@ _T = TypeVar("_T")
 _OFFLINE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 _KEY = "convergence_sha256"
 _BLANK = "0" * 64
-# In Thrift's compact protocol a text of 64 characters follows these two bytes.
+# In Thrift's compact protocol these two bytes precede a string of 64 characters.
 _DIGEST_MARK = _KEY.encode() + b"\x18\x40"
 _COMMITTED = re.compile(_KEY.encode() + rb"_(\w+)\x18\x40([0-9a-f]{64})")
 _TAIL = struct.Struct("<I4s")
 FLIPPED = "its content changed after it was written"
 MOST_CHECKED = 24 << 20
-"""Bytes of the files of one question whose digests are computed: 30 ms, where a command takes at least 0.75 s."""
+"""Maximum total bytes of a query's files for which digests are checked. This takes 30 ms; a
+command takes at least 0.75 s.
+"""
 
 
 def digests_sql(committed: Mapping[str, str]) -> str:
     """Return the entries of COPY's ``KV_METADATA`` that ``seal`` completes.
 
     Args:
-        committed: table → digest of the file that this one, a commit marker, makes visible.
+        committed: table → digest of the file that this commit marker makes visible.
     """
     keys = {_KEY: _BLANK} | {f"{_KEY}_{name}": digest for name, digest in committed.items()}
     return ", ".join(f"{key}: '{digest}'" for key, digest in keys.items())
 
 
 def seal(path: Path) -> None:
-    """Write the digest of a new file into its place."""
+    """Write the digest of a new file into its reserved place."""
     with path.open("r+b") as stream:
         data = stream.read()
         stream.seek(data.rfind(_DIGEST_MARK) + len(_DIGEST_MARK))
@@ -55,14 +57,14 @@ def seal(path: Path) -> None:
 
 
 def digest_in(path: Path | str) -> str | None:
-    """Return the digest that a file carries; ``None`` means none."""
+    """Return the digest stored in a file; ``None`` if it has none."""
     footer = _footer(path)
     at = _place(footer)
     return None if at is None else footer[at : at + len(_BLANK)].decode("ascii", "replace")
 
 
 def is_flipped(path: Path | str) -> bool:
-    """Return whether a file's bytes differ from those of its digest."""
+    """Return whether a file's bytes differ from its digest."""
     data = Path(path).read_bytes()
     at = _place(data)
     if at is None:
@@ -77,11 +79,11 @@ def is_flipped(path: Path | str) -> bool:
 def missing_files(
     files: Mapping[str, Sequence[str]], tables: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Return (path, reason) of each file of these tables that a commit marker names and is not there.
+    """Return (path, reason) of each committed file that is missing.
 
     Args:
-        files: visible paths by table, markers among them.
-        tables: those that matter.
+        files: visible paths by table, including markers.
+        tables: tables to check.
     """
     visible = {file for name in tables for file in files[name]}
     missing = [
@@ -93,7 +95,7 @@ def missing_files(
 
 
 def committed_files(files: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """Yield (table, path) of the files that visible commit markers name, and of earlier markers."""
+    """Yield (table, path) of the files that visible commit markers name, and earlier markers."""
     for marker in (*files["runs"], *files["generations"]):
         folder, _, name = marker.rpartition("/")
         stage, _, run = folder.rpartition("/")
@@ -106,7 +108,7 @@ def committed_files(files: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, s
 
 
 def committed(marker: str) -> tuple[tuple[str, str], ...]:
-    """Return (table, digest) of each file that a commit marker makes visible; none if it is gone."""
+    """Return (table, digest) of each file of a commit marker; empty if the marker is gone."""
     return tuple(
         entry
         for file, inode, time_ns, _ in _versions([marker])
@@ -120,10 +122,10 @@ def _committed(marker: str, inode: int, time_ns: int) -> tuple[tuple[str, str], 
 
 
 def check_files(files: Mapping[str, Sequence[str]], tables: Collection[str]) -> None:
-    """Make sure that the files of these tables are there and, if they are small, as written.
+    """Check that the files of these tables exist and, if they are small, are unchanged.
 
     Raises:
-        StoreDamagedError: one is missing or was changed.
+        StoreDamagedError: a file is missing or has changed.
     """
     if missing := missing_files(files, tables):
         raise _error(missing)
@@ -133,10 +135,10 @@ def check_files(files: Mapping[str, Sequence[str]], tables: Collection[str]) -> 
 
 
 def check_written(files: Iterable[str]) -> None:
-    """Make sure that files have the bytes that were written; each is read once in a process.
+    """Check that files are unchanged since their writing; a process reads each once.
 
     Raises:
-        StoreDamagedError: one has not.
+        StoreDamagedError: a file has changed.
     """
     flipped = [
         (file, FLIPPED)
@@ -148,9 +150,9 @@ def check_written(files: Iterable[str]) -> None:
 
 
 def _versions(files: Iterable[str]) -> Iterator[tuple[str, int, int, int]]:
-    """Yield path, inode, time and size of the files that are there."""
+    """Yield path, inode, modification time and size of the existing files."""
     for file in files:
-        with contextlib.suppress(FileNotFoundError):  # swept since it was listed
+        with contextlib.suppress(FileNotFoundError):  # swept since the listing
             stat = os.stat(file)  # noqa: PTH116 - for each file of the store, and half the time
             yield file, stat.st_ino, stat.st_mtime_ns, stat.st_size
 
@@ -161,17 +163,17 @@ def _is_flipped(file: str, inode: int, time_ns: int) -> bool:  # noqa: ARG001 - 
 
 
 def in_memory(*, threads: int | None = 1) -> duckdb.DuckDBPyConnection:
-    """Return a connection of DuckDB that never reaches for the network."""
+    """Return a DuckDB connection that never uses the network."""
     limit: dict[str, Any] = {} if threads is None else {"threads": threads}
     return duckdb.connect(":memory:", config={**_OFFLINE, **limit})
 
 
 def past_signals(action: Callable[[], _T], connection: duckdb.DuckDBPyConnection) -> _T:
-    """Run an action on DuckDB so that what a signal's handler raises meanwhile reaches the caller.
+    """Run an action on DuckDB so that exceptions of signal handlers reach the caller.
 
-    In the main thread DuckDB runs the handlers itself and turns whatever they raise into
-    ``RuntimeError: Query interrupted``, so that a cancelled flow run would count as failed. There the
-    action runs in another thread; a signal ends the query.
+    In the main thread DuckDB runs the handlers itself and turns their exceptions into
+    ``RuntimeError: Query interrupted``, so a cancelled flow run would count as failed. The action
+    therefore runs in another thread, and a signal interrupts the query.
     """
     if threading.current_thread() is not threading.main_thread():
         return action()
@@ -185,7 +187,7 @@ def past_signals(action: Callable[[], _T], connection: duckdb.DuckDBPyConnection
 
 
 def find_damaged(files: Iterable[str]) -> list[tuple[str, str]]:
-    """Return (path, reason) of each file that was changed or cannot be read to its last page."""
+    """Return (path, reason) of each file that has changed or cannot be read completely."""
     damaged = []
     with in_memory() as connection:
         for file in files:
@@ -202,7 +204,7 @@ def find_damaged(files: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def damaged_error(files: Sequence[str]) -> StoreDamagedError | None:
-    """Return the error that names the damaged ones among these files, ``None`` if all are whole."""
+    """Return the error that names the damaged files; ``None`` if all are intact."""
     damaged = find_damaged(files)
     return _error(damaged) if damaged else None
 
@@ -216,7 +218,7 @@ def _error(damaged: Sequence[tuple[str, str]]) -> StoreDamagedError:
 
 
 def _footer(path: Path | str) -> bytes:
-    """Return the metadata at the end of a file; nothing of one that is no parquet file."""
+    """Return the metadata at the end of a file; empty if it is not a parquet file."""
     with Path(path).open("rb") as stream:
         end = stream.seek(0, os.SEEK_END) - _TAIL.size
         if end < 0:
@@ -230,6 +232,6 @@ def _footer(path: Path | str) -> bytes:
 
 
 def _place(data: bytes) -> int | None:
-    """Return where the digest stands in a file's bytes; ``None`` if it has none."""
+    """Return the position of the digest in a file's bytes; ``None`` if there is none."""
     at = data.rfind(_DIGEST_MARK)
     return None if at < 0 else at + len(_DIGEST_MARK)

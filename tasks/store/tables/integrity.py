@@ -1,6 +1,6 @@
 """Integrity check of every visible file.
 
-Digests find any changed bit.
+The digests detect any changed bit.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from tasks.store.tables.tables import GENERATIONS, RUNS, TABLES
 
 
 def check_store(root: Path) -> dict[Path, str]:
-    """Return each file that is torn, changed, empty, foreign or missing, with what is wrong with it."""
+    """Return each torn, changed, empty, foreign or missing file with its problem."""
     resolution = resolve(root)
     damaged: dict[Path, str] = {}
     with in_memory() as connection:

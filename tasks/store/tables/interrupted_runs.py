@@ -1,7 +1,7 @@
-"""Interrupted runs: ``running`` in their row, while their process is gone.
+"""Interrupted runs: ``running`` in their row although their process is gone.
 
-A running process holds the lease of its system. A run that is ``running`` in its row while no
-process holds that lease was interrupted; a process that has just taken the lease knows it of all others.
+A running process holds the lease of its system, so a ``running`` run without such a process was
+interrupted. A process that has just taken the lease knows this of all other runs.
 """
 
 import logging
@@ -20,11 +20,11 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def with_current_status(store: ParquetStore, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the records, those of runs whose process is gone as ``interrupted``.
+    """Return the records, with ``interrupted`` for runs whose process is gone.
 
-    Nothing is written. Where that cannot be known, the records are returned as they are: the store has
-    no journal, or it cannot be read; or the run may be another machine's, which publishes at the same
-    address of object storage and holds its lease in its own folder.
+    Nothing is written. The records stay unchanged if the state is unknown: the journal is missing
+    or unreadable, or the run may belong to another machine. That machine publishes to the same
+    object storage and holds its lease in its own folder.
     """
     if not any(record.status == "running" for record in records):
         return list(records)
@@ -33,7 +33,7 @@ def with_current_status(store: ParquetStore, records: Sequence[RunRecord]) -> li
         held, left = systems_of(journal)
     except (FileNotFoundError, apsw.Error):
         return list(records)
-    # A run that ended since has freed its lease, but has written before how it ended.
+    # A run that has ended since has released its lease after writing its status.
     latest = {record.run_id: record for record in store.runs()}
     return [
         _interrupted(now)
@@ -46,10 +46,10 @@ def with_current_status(store: ParquetStore, records: Sequence[RunRecord]) -> li
 
 
 def settle_interrupted(store: ParquetStore) -> None:
-    """Write what `with_current_status` finds into the rows, so that queries show it.
+    """Write the result of `with_current_status` into the rows, so that queries show it.
 
-    A process that is about to take a lease waits meanwhile. Nothing is written at an address of object
-    storage, where the row may be another machine's, nor where the store can only be read.
+    Processes cannot take the system's lease meanwhile. Nothing is written on object storage, where
+    the row may belong to another machine, or if the store is read-only.
     """
     if store.mirror is not None:
         return
@@ -70,13 +70,14 @@ def settle_interrupted(store: ParquetStore) -> None:
 
 
 def mark_interrupted(store: ParquetStore, holder: RunRecord) -> list[str]:
-    """Write ``interrupted`` into the rows of the system's other runs that are ``running``.
-
-    The ids of all its interrupted runs are returned, also of those marked before.
+    """Write ``interrupted`` into the rows of a system's other ``running`` runs.
 
     Args:
         store: the store.
         holder: a run whose process holds the lease of its system.
+
+    Returns:
+        The ids of all interrupted runs of the system, including earlier ones.
 
     Raises:
         StoreWriteError: a row cannot be written.

@@ -32,8 +32,9 @@ GAMES_TAG = "games"
 OFFLINE = "offline"
 """Tag and system suffix of runs with the mock's answers."""
 PARTS = frozenset({TEST_TAG, GAMES_TAG, "policy"})
-"""Tags of runs that are no search, one of them of an earlier version. Each is a separate system, so that no
-search counts it as its predecessor."""
+"""Tags of runs that are not searches; ``policy`` is from an earlier version. Each is a separate
+system, so that no search treats it as its predecessor.
+"""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (
   SELECT candidate_id, case_id, replicate, role FROM evaluations WHERE run_id = $run
@@ -120,14 +121,14 @@ def check_missing(store: ParquetStore, record: RunRecord) -> None:
 
 
 def inherit(store: ParquetStore, record: RunRecord) -> None:
-    """Publish the inherited generations of a run, unless an earlier process did.
+    """Publish the inherited generations of a run, unless an earlier process has done so.
 
     Raises:
         StoreError: a file cannot be read or written.
     """
     if _is_begun(store.checkpoint(record.run_id), record):
         return
-    store.save_run(record)  # first, since rows need their run
+    store.save_run(record)  # first, because rows need their run
     store.continue_run(ancestors(record)[0], record.run_id)
 
 

@@ -1,20 +1,20 @@
 """Tables on object storage: S3, Google Cloud Storage or Azure.
 
-A folder that is bound to an address is the working copy of the store there. Every file that is
-published goes to the address first, then gets its name here, so what is seen here is there. PUT is
-atomic, and with If-None-Match it never replaces.
+A folder that is bound to an address is the working copy of the store at that address. A published
+file goes to the address before it gets its local name, so every visible local file exists at the
+address. PUT is atomic, and with If-None-Match it never replaces.
 
-A file of a generation has its content's SHA-256 in its name there, so it cannot be replaced, however
-late. The generation is committed by one small object, ``live/generations/<run>/g00012.json``, that names
-those files and is written last: readers take what it names and nothing else. A process that finds it
-there with other files has lost the run to another one, and stops. Of a finished run the files in ``final``
-are replaced only until its row there is written. A live run's row is replaced as it continues.
+The remote name of a generation's file contains its SHA-256, so no late write can replace it. A
+small object, ``live/generations/<run>/g00012.json``, names these files and is written last: it
+commits the generation, and readers take only the files that it names. A process that finds it with
+other files has lost the run to another process and stops. The files of a finished run in ``final``
+may be replaced until its row is written there. A live run's row is replaced as the run continues.
 
-Journal, runtime state and leases are files that are locked and changed in place, which object storage
-cannot do: they stay in the folder, or go to PostgreSQL.
+Journal, runtime state and leases need locks and changes in place, which object storage lacks. They
+stay in the folder, or go to PostgreSQL.
 
-Credentials are those of the environment (``AWS_ACCESS_KEY_ID``, ``GOOGLE_SERVICE_ACCOUNT``,
-``AZURE_STORAGE_ACCOUNT_NAME`` and so on), read by ``obstore``; none is stored.
+``obstore`` reads the credentials from the environment (``AWS_ACCESS_KEY_ID``,
+``GOOGLE_SERVICE_ACCOUNT``, ``AZURE_STORAGE_ACCOUNT_NAME`` and so on). None is stored.
 """
 
 import contextlib
@@ -46,19 +46,19 @@ _ENDPOINTS: Final = {
     "gs://": ("GOOGLE_BASE_URL",),
     "az://": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-"""Scheme → variables that name a private endpoint."""
+"""URL scheme → variables with a private endpoint."""
 BINDING: Final = "remote.json"
-"""File of a store's folder that names the address it is the working copy of."""
+"""File in a store's folder with the address whose working copy it is."""
 _STAGES: Final = ("live/", "final/")
 _PARQUET: Final = ".parquet"
 _COMMIT: Final = ".json"
 
 
 def bind(root: Path, url: str) -> None:
-    """Make a store's folder the working copy of an address; done already, it does nothing.
+    """Make a store's folder the working copy of an address, unless it is already.
 
     Raises:
-        StoreFormatError: it is the working copy of another one.
+        StoreFormatError: it is the working copy of another address.
         StoreWriteError: the folder cannot be written.
     """
     address = bound_to(root)
@@ -75,10 +75,10 @@ def bind(root: Path, url: str) -> None:
 
 
 def bound_to(root: Path) -> str | None:
-    """Return the address that a store's folder is the working copy of; ``None`` for none.
+    """Return the address whose working copy a store's folder is; ``None`` if there is none.
 
     Raises:
-        StoreFormatError: the file that says so cannot be read.
+        StoreFormatError: the file with the address cannot be read.
     """
     path = root / BINDING
     try:
@@ -92,13 +92,13 @@ def bound_to(root: Path) -> str | None:
 
 
 def mirror_of(root: Path) -> "Mirror | None":
-    """Return what carries a store's files to its address; ``None`` if it has none."""
+    """Return the mirror of a store's address; ``None`` if it has none."""
     url = bound_to(root)
     return None if url is None else Mirror(root, url)
 
 
 class Mirror:
-    """Carries the files of one folder to its address and back. Thread-safe."""
+    """Transfer of files between a folder and its address. Thread-safe."""
 
     def __init__(self, root: Path, url: str) -> None:
         self.url = url
@@ -109,11 +109,12 @@ class Mirror:
         """Publish a file at the address.
 
         Args:
-            written: where its bytes are.
-            final: the name that it will have in the folder.
+            written: path of its content.
+            final: final path in the folder.
 
         Raises:
-            StoreWriteError: it may not be there, or another process has committed instead.
+            StoreWriteError: the file may be missing there, or another process has committed
+                instead.
         """
         data = written.read_bytes()
         with self._talking(self._key(final)):
@@ -127,10 +128,10 @@ class Mirror:
                     self._commit(final, _digest(data))
 
     def drop(self, path: Path) -> None:
-        """Delete a file at the address; harmless if it is not there.
+        """Delete a file at the address if it exists.
 
         Raises:
-            StoreWriteError: it may still be there.
+            StoreWriteError: it may still exist there.
         """
         key = self._key(path)
         with self._talking(key):
@@ -142,17 +143,17 @@ class Mirror:
                 self._delete([key])
 
     def drop_folder(self, folder: Path) -> None:
-        """Delete all that the address holds of a folder, also what was never committed.
+        """Delete all objects of a folder at the address, including uncommitted ones.
 
         Raises:
-            StoreWriteError: some of it may still be there.
+            StoreWriteError: some may still exist there.
         """
         key = self._key(folder)
         with self._talking(key):
             self._delete(self._below(key))
 
     def pull(self) -> int:
-        """Fetch what is committed at the address and not here, markers last; return how many files.
+        """Fetch committed files that are missing here, markers last; return their number.
 
         Raises:
             StoreWriteError: the address cannot be read, or the folder cannot be written.
@@ -167,10 +168,10 @@ class Mirror:
                     n_fetched += self._fetch(key, self._root / key)
         return n_fetched
 
-    # -- a generation there
+    # -- generations at the address
 
     def _commit(self, marker: Path, digest: str) -> None:
-        """Write the object that makes a generation visible: which files it has."""
+        """Write the object that commits a generation by naming its files."""
         run = marker.parent.name
         files = {marker.parent.parent.name: digest}
         for table in (self._root / "live").iterdir():
@@ -181,7 +182,7 @@ class Mirror:
         self._create(self._committed_as(marker), text.encode())
 
     def _fetch_generation(self, commit: str) -> int:
-        """Fetch the files of a committed generation that is not here, its marker last."""
+        """Fetch the files of a missing committed generation, its marker last."""
         marker = self._root / (commit.removesuffix(_COMMIT) + _PARQUET)
         if marker.exists() or self._is_final(marker.parent.name):
             return 0
@@ -193,23 +194,23 @@ class Mirror:
                 path = self._root / "live" / str(table) / marker.parent.name / marker.name
                 fetched.append((path, self._get(self._named(path, str(digest)))))
         except FileNotFoundError:
-            return 0  # swept since it was listed
+            return 0  # swept since the listing
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{commit} names no files") from error
         return sum(self._write(path, data) for path, data in fetched)
 
     def _named(self, path: Path, digest: str) -> str:
-        """Return the key of a live run's file with this content."""
+        """Return the key of a live run's file with this digest."""
         return f"{self._key(path).removesuffix(_PARQUET)}.{digest}{_PARQUET}"
 
     def _committed_as(self, marker: Path) -> str:
         return self._key(marker).removesuffix(_PARQUET) + _COMMIT
 
     def _create(self, key: str, data: bytes) -> None:
-        """Publish an object that may not be replaced.
+        """Publish an object that must not be replaced.
 
         Raises:
-            StoreWriteError: another one is there.
+            StoreWriteError: a different object exists.
         """
         import obstore.exceptions  # noqa: PLC0415 - an extra
 
@@ -231,11 +232,11 @@ class Mirror:
                 return
             if self._is_marker(path) or self._has_ended(path):
                 raise _outrun(f"{self.url}/{key}") from error
-            # Of an earlier try that did not get as far as the run's row: it has not been read.
+            # Left by an earlier attempt that did not reach the run's row, so nobody has read it.
             self._store.put(key, data, use_multipart=False)
 
     def _has_ended(self, path: Path) -> bool:
-        """Whether the run of a file in ``final`` is finished at the address."""
+        """Return whether the run of a file in ``final`` is finished at the address."""
         row = self._root / "final" / RUNS.name / path.parent.name / PART_FILE
         try:
             self._store.head(self._key(row))
@@ -246,7 +247,7 @@ class Mirror:
     # -- helpers
 
     def _greet(self) -> None:
-        """Make sure that a store lies at the address that this version reads; begin one there."""
+        """Check that this version can read the store at the address, or create one there."""
         import obstore.exceptions  # noqa: PLC0415 - an extra
 
         marker = (self._root / MARKER_FILE).read_bytes()
@@ -274,7 +275,7 @@ class Mirror:
             yield from (str(entry["path"]) for entry in batch)
 
     def _delete(self, keys: Iterable[str]) -> None:
-        """Delete objects, those that make others visible first."""
+        """Delete objects, commit markers first."""
         for key in sorted(keys, key=lambda key: (not key.endswith(_COMMIT), key)):
             with contextlib.suppress(FileNotFoundError):
                 self._store.delete(key)
@@ -283,17 +284,17 @@ class Mirror:
         return bytes(self._store.get(key).bytes())
 
     def _fetch(self, key: str, path: Path) -> bool:
-        """Fetch a file that is not here, or a run's row that is another one there."""
+        """Fetch a missing file, or a run's row that has changed there."""
         if path.exists() and (path.name != RUN_FILE or self._is_final(path.parent.name)):
             return False
         try:
             data = self._get(key)
         except FileNotFoundError:
-            return False  # swept since it was listed
+            return False  # swept since the listing
         return self._write(path, data)
 
     def _write(self, path: Path, data: bytes) -> bool:
-        """Write a file here, whole or not at all; return whether it was another one before."""
+        """Write a local file atomically; return whether its content is new."""
         if path.exists() and path.read_bytes() == data:
             return False
         with writing(path):
@@ -309,13 +310,13 @@ class Mirror:
         return path.parent.parent.name in {GENERATIONS.name, RUNS.name}
 
     def _order(self, key: str) -> tuple[int, str]:
-        """Sort tables before generations, and those before runs: what makes the others visible."""
+        """Sort tables before generations and generations before runs: commit markers last."""
         table = key.split("/")[1] if key.count("/") > 1 else ""
         return ({GENERATIONS.name: 1, RUNS.name: 2}.get(table, 0), key)
 
     @contextmanager
     def _talking(self, key: str) -> Iterator[None]:
-        """Turn an error of the client into ours, which shows no credential."""
+        """Turn a client error into ours, which shows no credential."""
         import obstore.exceptions  # noqa: PLC0415 - an extra
 
         try:
@@ -345,7 +346,7 @@ def _outrun(where: str) -> StoreWriteError:
 
 
 def check_installed() -> None:
-    """Make sure that object storage can be used.
+    """Check that object storage can be used.
 
     Raises:
         StoreError: the extra is not installed.
@@ -371,5 +372,5 @@ def _connect(url: str) -> Any:
 
 
 def _error_line(error: BaseException) -> str:
-    """Return the first line of an error, without queries of addresses, which may hold a signature."""
+    """Return the first line of an error, without URL queries, which may hold a signature."""
     return re.sub(r"\?[^\s)\"']+", "", str(error).split("\n", 1)[0])

@@ -1,9 +1,9 @@
-"""Parquet files written and read through DuckDB.
+"""Parquet files, written and read through DuckDB.
 
-A file is written under a temporary name, synced, renamed and its folder synced, since ``COPY``
-itself neither syncs nor replaces whole files. Rows reach DuckDB as one JSON text, exact for every
-type here, at a fortieth of what ``executemany`` costs (lists per column are a little quicker on
-DuckDB 2 and a hundred times slower on 1.5).
+A file is written under a temporary name, synced and renamed, and its folder is synced, because
+``COPY`` neither syncs nor replaces whole files. Rows reach DuckDB as one JSON string. It is exact
+for every type here, at a fortieth of the time of ``executemany``. Lists per column are a little
+faster on DuckDB 2 and a hundred times slower on 1.5.
 """
 
 import json
@@ -33,10 +33,10 @@ from tasks.store.tables.object_storage import Mirror
 
 
 class _QuietEnd:
-    """Closes standard error when the interpreter clears its modules, after every exit handler.
+    """Redirection of standard error to the null device after every exit handler.
 
-    All that follows are lists of DuckDB's bindings, some forty lines, because threads that still run hold
-    connections or the contexts that they began in.
+    It hides some forty lines of leak reports from DuckDB's bindings: running threads still hold
+    connections or the contexts that they started in.
     """
 
     def __init__(self) -> None:
@@ -46,15 +46,15 @@ class _QuietEnd:
         self._point_to(self._nowhere, 2)
 
 
-# Python clears this module last and for certain; threads can keep the globals of any other one alive.
+# Python always clears this module last; threads can keep the globals of others alive.
 vars(sys)["_convergence_quiet_end"] = _QuietEnd()
 
 
 class ParquetFiles:
-    """Writes and reads single files of the registry's tables. Thread-safe.
+    """Writer and reader of single files of the registry's tables. Thread-safe.
 
     Args:
-        mirror: where each file goes before it gets its name here; ``None`` means nowhere else.
+        mirror: receives each file before it gets its local name; ``None`` if there is no mirror.
     """
 
     def __init__(self, mirror: Mirror | None = None) -> None:
@@ -73,13 +73,13 @@ class ParquetFiles:
         """Write rows, in order, to a file that appears whole or not at all.
 
         Args:
-            table: its registry entry.
-            rows: by column.
-            final: the file.
-            committed: of a commit marker: table → digest of the file that it makes visible.
+            table: registry entry of the table.
+            rows: values by column.
+            final: path of the file.
+            committed: table → digest of the files that a commit marker makes visible.
 
         Raises:
-            ValueError: a row has a column the table lacks, or a value that is none of its column.
+            ValueError: a row has an unknown column, or a value of the wrong type.
             StoreWriteError: the file cannot be written.
         """
         columns = ", ".join(_column_sql(column) for column in table.columns)
@@ -90,7 +90,7 @@ class ParquetFiles:
         self._copy(table, select, parameters, (), final, committed=committed or {})
 
     def merge(self, table: Table, sources: Sequence[str], final: Path) -> None:
-        """Concatenate files of one table into one; payloads keep one row per key.
+        """Concatenate files of one table; payloads keep one row per key.
 
         Raises:
             StoreDamagedError: a source cannot be read.
@@ -106,11 +106,11 @@ class ParquetFiles:
         self._copy(table, select, {}, sources, final, committed={})
 
     def read(self, table: Table, files: Sequence[str], tail: str = "") -> list[dict[str, object]]:
-        """Return rows as they were given to ``write``: times in microseconds.
+        """Return rows in the format of ``write``, with times in microseconds.
 
         Args:
-            table: whose files these are.
-            files: in the order to read them.
+            table: table of the files.
+            files: paths, in reading order.
             tail: SQL after the FROM, e.g. an ORDER BY.
 
         Raises:
@@ -133,16 +133,16 @@ class ParquetFiles:
 
     @staticmethod
     def forget(path: Path) -> None:
-        """Delete a file here, which need not exist; no commit names it, so it stays there unread.
+        """Delete a local file if it exists; an uncommitted remote copy stays unread.
 
         Raises:
-            StoreWriteError: it may still be here.
+            StoreWriteError: it may still exist.
         """
         with writing(path):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Free DuckDB's memory; the next call opens it again."""
+        """Free DuckDB's memory; the next call reopens it."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -212,7 +212,7 @@ def _value(column: Column, value: object) -> object:
 
 
 def _text(value: object) -> object:
-    # Parquet text is UTF-8, which has no lone surrogates.
+    # Parquet strings are UTF-8, which excludes lone surrogates.
     is_plain = not isinstance(value, str) or value.isascii()
     return value if is_plain else str(value).encode("utf-8", "replace").decode("utf-8")
 

@@ -1,9 +1,10 @@
 """Immutable results as parquet files, read through views.
 
-A published generation is a function of the run's settings, its seed and the journal alone, and
-its ``generations`` file is written last: what has no such file is invisible, so a process killed
-while publishing leaves nothing half done, and publishing again writes the same rows under the
-same names. The final re-estimation (generation -1) has an empty ``generations`` file as marker.
+A published generation depends only on the run's settings, its seed and the journal. Its
+``generations`` file is written last, and a generation without it is invisible. A process killed
+while publishing therefore leaves nothing half done, and publishing again writes the same rows
+under the same names. The final re-estimation (generation -1) has an empty ``generations`` file as
+marker.
 """
 
 import json
@@ -50,46 +51,49 @@ from tasks.store.tables.tables import (
 
 _LOGGER = logging.getLogger(__name__)
 _COLUMNS = {"started_us": "started_at", "ended_us": "ended_at", "tags": "tags_json"}
-"""Field of a ``RunRecord`` → its column, where that has another name."""
+"""Field of a ``RunRecord`` → its column, if the names differ."""
 
 
 class ParquetStore(Reader):
-    """Immutable tables of runs on a local disk. The folder is created by the first write. Thread-safe."""
+    """Immutable tables of runs on a local disk.
+
+    The first write creates the folder. Thread-safe.
+    """
 
     def __init__(self, path: Path | str) -> None:
-        """Open the store at ``path``, or prepare to create it there.
+        """Open the store at ``path``, or prepare to create it.
 
         Raises:
-            StoreFormatError: the path holds `*`, `?` or `[`, or something else lies there.
-            StoreWriteError: a file lies there, or the folder cannot be read.
+            StoreFormatError: the path holds `*`, `?` or `[`, or is not a store.
+            StoreWriteError: the path is a file, or the folder cannot be read.
         """
         super().__init__(store_root(path))
         self._exists = check_format(self.path)
         self.mirror = mirror_of(self.path)
-        """What carries the tables to object storage; ``None`` if they stay here."""
+        """Mirror of the tables on object storage; ``None`` if there is none."""
         self._files = ParquetFiles(self.mirror)
 
     @property
     def exists(self) -> bool:
-        """Whether anything was ever written here."""
+        """Whether the store has been created."""
         self._exists = self._exists or check_format(self.path)
         return self._exists
 
     # -- writing
 
     def publish(self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:
-        """Publish a generation durably, the commit marker last; again is harmless.
+        """Publish a generation durably, the commit marker last.
 
-        A committed generation is never written a second time.
+        A committed generation is never written a second time, so a repetition is harmless.
 
         Args:
-            run_id: the run.
-            generation: from 0, or -1 for the final re-estimation.
+            run_id: id of the run.
+            generation: number from 0, or -1 for the final re-estimation.
             tables: rows by table name; ``generations`` holds exactly one row, none for -1.
 
         Raises:
             ValueError: rows belong to another run or generation, or the marker is missing.
-            StoreWriteError: nothing of this generation is visible then.
+            StoreWriteError: the write failed; nothing of this generation is visible.
         """
         name = generation_file(generation)
         late = [table for table in GENERATION_TABLES if table not in AHEAD_TABLES]
@@ -112,23 +116,24 @@ class ParquetStore(Reader):
             elif rows:
                 self._files.write(table, rows, path)
             else:
-                self._files.forget(path)  # left by an earlier try that had such rows
+                self._files.forget(path)  # left by an earlier attempt with such rows
 
     def write_ahead(
         self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]
     ) -> None:
-        """Write what is fixed before a generation is evaluated; it is visible with the generation.
+        """Write rows that are fixed before a generation's evaluation; they appear with it.
 
-        A generation that is planned again is written again, until it is published.
+        Planning a generation again replaces them until it is published.
 
         Args:
-            run_id: the run.
-            generation: from 0; it is not committed yet.
+            run_id: id of the run.
+            generation: number from 0, not yet committed.
             tables: rows by table name, of ``AHEAD_TABLES``.
 
         Raises:
-            ValueError: another table, or rows of another run or generation.
-            StoreWriteError: the earlier file is unchanged then.
+            ValueError: the table is not in ``AHEAD_TABLES``, or a row belongs to another run or
+                generation.
+            StoreWriteError: the write failed; the earlier file is unchanged.
         """
         _check_rows(check_run_id(run_id), generation, tables, AHEAD_TABLES)
         self._ensure()
@@ -137,11 +142,11 @@ class ParquetStore(Reader):
             self._files.write(TABLES[name], rows, folder / generation_file(generation))
 
     def save_run(self, record: RunRecord) -> None:
-        """Create or replace the run's row, atomically; a run's begin and end sweep what is due.
+        """Create or replace the run's row atomically; sweep old files at a run's start and end.
 
         Raises:
             ValueError: the run is finished.
-            StoreWriteError: the old row is unchanged then.
+            StoreWriteError: the write failed; the old row is unchanged.
         """
         self._ensure()
         if final_row(self.path, check_run_id(record.run_id)).exists():
@@ -157,12 +162,12 @@ class ParquetStore(Reader):
 
         Args:
             table: one of ``ADDED_TABLES``.
-            rows: none: nothing is written.
-            now_us: when, in microseconds since the epoch.
+            rows: rows to add; without any, nothing is written.
+            now_us: current time, in microseconds since the epoch.
 
         Raises:
-            KeyError: another table.
-            StoreWriteError: nothing is added then.
+            KeyError: the table is not in ``ADDED_TABLES``.
+            StoreWriteError: the write failed; nothing is added.
         """
         added = {added.name: added for added in ADDED_TABLES}[table]
         if not rows:
@@ -176,11 +181,11 @@ class ParquetStore(Reader):
         """Save a ``done`` run's row and compact its generations into one file per table.
 
         The run's file in ``final`` is written last and decides which set of files is read. Live
-        files stay a day for readers that have listed them.
+        files stay for a day, for readers that have listed them.
 
         Raises:
             ValueError: the run is not done.
-            StoreWriteError: the run is unfinished then, and all its rows are visible.
+            StoreWriteError: the write failed; the run is unfinished, and all its rows are visible.
         """
         if record.status != "done":
             raise ValueError(f"only a done run is finished, but got status {record.status!r}")
@@ -197,17 +202,18 @@ class ParquetStore(Reader):
         self._tidy(record)
 
     def continue_run(self, source_id: str, run_id: str) -> None:
-        """Publish a finished run's generations under a new run's id; again is harmless.
+        """Publish a finished run's generations under the id of a new run.
 
-        The finished run stays as it is. Its final re-estimation is not copied.
+        The finished run stays unchanged. Its final re-estimation is not copied. A repetition is
+        harmless.
 
         Args:
-            source_id: a finished run.
-            run_id: a run that is not finished and has a row.
+            source_id: id of a finished run.
+            run_id: id of an unfinished run with a row.
 
         Raises:
             StoreDamagedError: a file of the finished run cannot be read.
-            StoreWriteError: the generations before that one are visible.
+            StoreWriteError: a write failed; the generations before it are visible.
         """
         folder = folder_of(self.path, "live", GENERATIONS.name, check_run_id(run_id))
         ahead = {table.name for table in AHEAD_TABLES}
@@ -221,7 +227,7 @@ class ParquetStore(Reader):
             self.publish(run_id, generation, late)
 
     def sweep(self, now_us: int, grace_us: int = GRACE_US) -> int:
-        """Delete live files of runs finished longer ago than the grace; return how many."""
+        """Delete live files of runs that finished before the grace period; return their number."""
         if not self.exists:
             return 0
         return sweep(self.path, now_us, grace_us, self.mirror)
@@ -232,7 +238,7 @@ class ParquetStore(Reader):
         """Find one run by id, label or unambiguous part of its id.
 
         Raises:
-            RunNotFoundError: none, or several.
+            RunNotFoundError: no run matches, or several do.
         """
         records = self.runs()
         exact = [r for r in records if r.run_id == name] or [r for r in records if r.label == name]
@@ -251,7 +257,7 @@ class ParquetStore(Reader):
         )
 
     def runs(self, system: str | None = None) -> list[RunRecord]:
-        """Return all runs, or those of one optimized system, latest first.
+        """Return all runs or those of one optimized system, latest first.
 
         Raises:
             StoreDamagedError: a file cannot be read.
@@ -262,7 +268,7 @@ class ParquetStore(Reader):
         return [record for record in records if system is None or record.name == system]
 
     def checkpoint(self, run_id: str) -> Checkpoint | None:
-        """Return the last committed generation's checkpoint, or ``None`` before the first.
+        """Return the last committed generation's checkpoint; ``None`` before the first.
 
         Raises:
             StoreDamagedError: its file cannot be read.
@@ -280,11 +286,11 @@ class ParquetStore(Reader):
         return Checkpoint(**values)
 
     def check(self) -> dict[Path, str]:
-        """Read every visible file and the journal; return what is wrong with each damaged one."""
+        """Read every visible file and the journal; return each damaged one with its problem."""
         return check_store(self.path) if self.exists else {}
 
     def close(self) -> None:
-        """Free DuckDB's memory; safe to call twice, and the store can be used again."""
+        """Free DuckDB's memory; safe to call twice, and the store stays usable."""
         self._files.close()
         super().close()
 
@@ -296,14 +302,14 @@ class ParquetStore(Reader):
             self._exists = True
 
     def _tidy(self, record: RunRecord) -> None:
-        """Sweep what is due: useful, but no reason for a run to fail."""
+        """Sweep old files; a failure must not stop the run."""
         try:
             sweep(self.path, record.ended_us or record.started_us, GRACE_US, self.mirror)
         except StoreError as error:
             _LOGGER.warning("%s", error)
 
     def _digests(self, marker: Path) -> dict[str, str]:
-        """Return table → digest of the files that a commit marker is about to make visible."""
+        """Return table → digest of the files that a commit marker will make visible."""
         digests = {}
         for table in GENERATION_TABLES:
             path = marker.parents[2] / table.name / marker.parent.name / marker.name
@@ -357,19 +363,19 @@ _NOTHING = {
     "maybe_usd": 0.0,
     "maybe_tokens": 0,
 }
-"""Tokens and cost of an answer that is used again."""
+"""Tokens and cost of a reused answer."""
 
 Generations = Mapping[int, Mapping[str, list[Row]]]
 
 
 def generations_for(root: Path, files: ParquetFiles, source_id: str, run_id: str) -> Generations:
-    """Return what a finished run has committed, as rows of another run.
+    """Return the committed rows of a finished run, as rows of another run.
 
     Args:
         root: folder of the store.
-        files: reads single files.
-        source_id: a finished run.
-        run_id: the run whose rows these are to be.
+        files: reader of single files.
+        source_id: id of a finished run.
+        run_id: id of the run that receives the rows.
 
     Raises:
         StoreDamagedError: a file cannot be read.
@@ -381,7 +387,7 @@ def generations_for(root: Path, files: ParquetFiles, source_id: str, run_id: str
             continue
         has_generation = any(column.name == "generation" for column in table.columns)
         for row in files.read(table, [str(part)]):
-            # Payloads are kept once per run, so the first generation may hold them all.
+            # Payloads are stored once per run, so the first generation may hold them all.
             generation = row["generation"] if has_generation else 0
             if not isinstance(generation, int):
                 continue  # the final re-estimation
@@ -394,7 +400,7 @@ def generations_for(root: Path, files: ParquetFiles, source_id: str, run_id: str
 
 
 def _used_again(row: Row, source_id: str, run_id: str) -> Row | None:
-    """Return an attempt as a use of its answer; ``None``: it has none, and another run's books."""
+    """Return an attempt as a cache hit of the new run; ``None`` if it has no answer."""
     if row["state"] not in {"done", "cached"}:
         return None
     return {

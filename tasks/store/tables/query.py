@@ -1,8 +1,8 @@
 """Read-only SQL over the views.
 
-Three walls keep a query from the store's files and from the rest of the disk: the statement must
-be one SELECT, its plan must not write (DuckDB 2 accepts ``WITH x AS (COPY … TO …)``), and the
-connection may touch nothing but the parquet folders.
+Three checks protect the store's files and the rest of the disk from a query. The statement must be
+one SELECT, its plan must not write (DuckDB 2 accepts ``WITH x AS (COPY … TO …)``), and the
+connection has access to the parquet folders only.
 """
 
 import itertools
@@ -29,7 +29,7 @@ _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
 _LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 _WRITING_PLAN = re.compile(r'"name":\s*"[^"]*(COPY|INSERT|UPDATE|DELETE|EXPORT)[^"]*"')
 _CHECKED_SQL: set[str] = set()
-"""SQL that only reads; the store repeats a few queries of its own."""
+"""SQL that has passed the check, since the store repeats a few queries."""
 _MOST_CHECKED_SQL = 1_000
 _T = TypeVar("_T")
 
@@ -45,22 +45,22 @@ class QueryResult:
 
 
 class Reader:
-    """Runs queries over the store as it is at each call. Thread-safe."""
+    """Reader that runs queries over the current store. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        """Root folder of the store, absolute."""
+        """Absolute root folder of the store."""
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._resolution: Resolution | None = None
         self._views: set[str] = set()
-        """Those that the connection has: a query that reads two tables needs no others."""
+        """Views of the connection, created as queries need them."""
 
     def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
         """Run one SELECT over the views; return column names, types and rows.
 
         Raises:
-            QueryError: the SQL is wrong or is no SELECT.
+            QueryError: the SQL is wrong or not a SELECT.
             StoreDamagedError: a file of the store cannot be read.
         """
         return self._run(sql, parameters, _fetched)
@@ -75,7 +75,7 @@ class Reader:
     def columns(
         self, sql: str, parameters: Mapping[str, object] | None = None
     ) -> dict[str, "np.ndarray"]:
-        """Run one SELECT and return its columns as arrays, masked where they hold NULL; see ``query``."""
+        """Run one SELECT and return its columns as arrays, masked at NULL; see ``query``."""
         return self._run(sql, parameters, lambda result: result.fetchnumpy())
 
     def _run(
@@ -104,12 +104,12 @@ class Reader:
         path: Path | str,
         parameters: Mapping[str, object] | None = None,
     ) -> None:
-        """Write the result of one SELECT to a parquet file, which appears whole or not at all.
+        """Write the result of one SELECT to a parquet file atomically.
 
         Raises:
-            QueryError: the SQL is wrong or is no SELECT.
+            QueryError: the SQL is wrong or not a SELECT.
             StoreDamagedError: a file of the store cannot be read.
-            StoreWriteError: the file cannot be written, or would lie within the store.
+            StoreWriteError: the file cannot be written, or lies within the store.
         """
         path = Path(path).absolute()
         if path.resolve().is_relative_to(self.path.resolve()):
@@ -142,7 +142,7 @@ class Reader:
             path.chmod(mode & 0o777)
 
     def close(self) -> None:
-        """Free DuckDB's memory; the next query opens it again."""
+        """Free DuckDB's memory; the next query reopens it."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -150,7 +150,7 @@ class Reader:
             self._resolution = None
 
     def _cursor(self, views: frozenset[str]) -> tuple[duckdb.DuckDBPyConnection, Resolution]:
-        """Return a cursor that has these views."""
+        """Return a cursor with these views, and the files behind them."""
         resolution = resolve(self.path)
         with self._lock:
             if self._connection is None or self._resolution != resolution:
@@ -164,7 +164,7 @@ class Reader:
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names of columns, repeated ones with ``_1``, ``_2`` … as DuckDB names them elsewhere."""
+    """Return unique column names: repeated ones get ``_1``, ``_2`` …, as elsewhere in DuckDB."""
     distinct: list[str] = []
     for name in names:
         if name not in distinct:
@@ -192,21 +192,22 @@ def open_views(
     writable: Path | None = None,
     memory: str | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory connection with these views, which may read the store and nothing else.
+    """Return an in-memory connection with these views and access to the store only.
 
     Args:
         root: folder of the store.
         resolution: its files.
-        views: those made now, with all that they use.
+        views: names of the views to create, including those that they use.
         writable: one file outside the store that the connection may also write.
-        memory: what its queries may take, e.g. ``200MB``; ``None`` means most of the machine's.
+        memory: memory limit, e.g. ``200MB``; ``None`` means DuckDB's default, most of the
+            machine's.
 
     Raises:
-        StoreDamagedError: a file is gone. Others are opened by queries only.
+        StoreDamagedError: a file is gone. Only queries open the others.
     """
     connection = in_memory(threads=None)
     try:
-        # GLOBAL, since each cursor is a session of its own.
+        # GLOBAL, since each cursor is a separate session.
         connection.execute("SET GLOBAL TimeZone = 'UTC'")
         create_views(connection, resolution, views)
     except BaseException:
@@ -226,15 +227,15 @@ def open_views(
 def create_views(
     connection: duckdb.DuckDBPyConnection, resolution: Resolution, views: Set[str]
 ) -> None:
-    """Create views that the connection does not have yet.
+    """Create views that the connection lacks.
 
     Args:
-        connection: an open one.
+        connection: an open connection.
         resolution: the store's files.
-        views: their names, with those of all that they use and the connection lacks.
+        views: their names, including missing views that they use.
 
     Raises:
-        StoreDamagedError: a file is gone or was changed.
+        StoreDamagedError: a file is gone or has changed.
     """
     check_files(resolution.files, views & resolution.files.keys())
 
@@ -250,10 +251,10 @@ def check_reads_only(
     sql: str,
     parameters: Mapping[str, object] | None,
 ) -> None:
-    """Raise unless the SQL is one statement that only reads.
+    """Check that the SQL is one statement that only reads.
 
     Raises:
-        QueryError: it is not.
+        QueryError: the statement is not.
     """
     inner = _EXPLAIN.sub("", sql, count=1)
     statements = duckdb.extract_statements(inner)
@@ -269,7 +270,7 @@ def check_reads_only(
             "`--format` writes a result to a file."
         )
     try:
-        # On a line of its own, so that marks below the lines of an error stand where they should.
+        # On a separate line, so that the markers below an error's lines stay aligned.
         plan = connection.execute(
             f"EXPLAIN (FORMAT json)\n{inner}", dict(parameters) if parameters else None
         ).fetchall()
@@ -283,14 +284,14 @@ def check_reads_only(
 
 
 def _line_before(match: re.Match[str]) -> str:
-    """Return ``LINE 2:`` as ``LINE 1:``, as long as before."""
+    """Replace ``LINE 2:`` by ``LINE 1:`` at the same width."""
     return f"LINE {int(match[1]) - 1}:".ljust(len(match[0]))
 
 
 def _translated(
     action: Callable[[], _T], connection: duckdb.DuckDBPyConnection, resolution: Resolution
 ) -> _T:
-    """Run an action on DuckDB; its errors become ours."""
+    """Run an action on DuckDB and turn its errors into ours."""
     try:
         return past_signals(action, connection)
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
@@ -305,7 +306,7 @@ def _translated(
 def _advice(error: Exception) -> str:
     text = str(error)
     if "does not exist" in text and "Table" in text:
-        # DuckDB's own suggestion may be one of its system tables.
+        # DuckDB may suggest one of its system tables.
         lines = [line for line in text.splitlines() if not line.startswith("Did you mean")]
         return "\n".join(lines).rstrip() + f"\nThere are: {', '.join(VIEW_NAMES)}."
     return text

@@ -1,8 +1,8 @@
-"""Visible files of the store: one explicit list for each table.
+"""Visible files of the store, as an explicit list per table.
 
 Markers are listed first: runs in ``final/runs``, then generations in ``live/generations``, then
-the tables. A generation without its marker stays invisible; listing final before live leaves
-neither gap nor duplicate while a run is being compacted.
+the tables. A generation without its marker is invisible. Listing ``final`` before ``live`` avoids
+gaps and duplicates while a run is being compacted.
 """
 
 import os
@@ -16,16 +16,18 @@ from tasks.store.tables.tables import RUNTIME_TABLES, TABLES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """The store at one moment. Files are never changed, but live ones go in the end."""
+    """The store at one moment. Files never change, but live ones are deleted eventually."""
 
     files: Mapping[str, tuple[str, ...]]
     """Paths by table, in the order of runs and generations."""
     stamps: tuple[tuple[int, int], ...]
-    """(inode, mtime in ns) of each live run's row. Day files of answers' attempts are replaced, too."""
+    """(inode, mtime in ns) of each live run's row, which is replaced. Day files of answers'
+    attempts are also replaced.
+    """
 
 
 def resolve(root: Path) -> Resolution:
-    """Return the files of all tables that are visible now."""
+    """Return the visible files of all tables."""
     final_runs = [run for run in runs_in(root / "final" / "runs") if final_row(root, run).exists()]
     committed = {
         run: _names(folder_of(root, "live", "generations", run))
@@ -43,7 +45,7 @@ def resolve(root: Path) -> Resolution:
             for run, names in committed.items():
                 folder = folder_of(root, "live", table, run)
                 final_files.extend(f"{folder}{os.sep}{name}" for name in names & _names(folder))
-        served = _by_day(root / "final" / table)  # answers of a service, which belong to no run
+        served = _by_day(root / "final" / table)  # a service's answers, which belong to no run
         files[table] = (*sorted(final_files, key=_order), *served)
     rows = [
         live_row(root, run) for run in runs_in(root / "live" / "runs") if run not in final_runs
@@ -55,7 +57,7 @@ def resolve(root: Path) -> Resolution:
 
 
 def committed_generations(root: Path, run_id: str) -> list[str]:
-    """Return the paths of an unfinished run's commit markers, first generation first."""
+    """Return the paths of an unfinished run's commit markers, in order of generation."""
     folder = folder_of(root, "live", "generations", run_id)
     paths = [f"{folder}{os.sep}{name}" for name in _names(folder) if name[0] == "g"]
     return sorted(paths, key=_order)
@@ -75,7 +77,7 @@ def _final_files(root: Path, table: str, runs: list[str]) -> list[str]:
 
 
 def _by_day(folder: Path) -> tuple[str, ...]:
-    """Return the files of a table of the runtime state, by day and number."""
+    """Return the files of a table in folders by day, sorted."""
     days = sorted(name for name in names_in(folder) if name.startswith("day="))
     return tuple(
         f"{folder}{os.sep}{day}{os.sep}{name}"
@@ -90,5 +92,5 @@ def _names(folder: Path) -> set[str]:
 
 def _order(path: str) -> tuple[str, bool, int, str]:
     folder, _, name = path.rpartition(os.sep)
-    # Generation 100000 has one digit more than 99999, and `final` comes last.
+    # Generation 100000 has one more digit than 99999, and `final` comes last.
     return folder.rpartition(os.sep)[2], name.startswith("final"), len(name), name

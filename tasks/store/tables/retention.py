@@ -1,8 +1,8 @@
-"""Retention of runs: which may go, their removal, the sweep of live files.
+"""Retention of runs: expired runs, their removal, and the sweep of live files.
 
-A run's row in ``runs`` decides whether readers see it, so it goes first; what a kill leaves behind
-is invisible then and is removed by the next maintenance. Decisions, rewards, the state of production
-and the journal are never touched: an answer that was paid for stays known.
+Readers see a run if it has a row in ``runs``, so that row is deleted first. Files left by a kill
+are invisible, and the next maintenance removes them. Decisions, rewards, the state of production
+and the journal stay untouched, so paid answers remain known.
 """
 
 import contextlib
@@ -17,19 +17,19 @@ from tasks.store.tables.object_storage import Mirror, mirror_of
 from tasks.store.tables.tables import TABLES
 
 KEPT_OF_EACH_SYSTEM = 2
-"""Latest finished runs that stay whatever their age: what a warm start reads."""
+"""Latest finished runs per system that stay at any age, since warm starts read them."""
 _STAGES = ("live", "final")
 
 
 def due(
     records: Sequence[RunRecord], *, before_us: int, protected: frozenset[str] = frozenset()
 ) -> list[RunRecord]:
-    """Return the runs that may go: finished before a time, and not among their system's latest.
+    """Return the finished runs that may be deleted, except their system's latest.
 
     Args:
         records: all runs of a store, latest first.
-        before_us: runs that began earlier are old.
-        protected: ids of runs that stay, e.g. those that champions come from.
+        before_us: microseconds since the epoch; runs that started earlier are old.
+        protected: ids of runs that stay, e.g. those of champions.
     """
     kept: Counter[str] = Counter()
     due_files = []
@@ -47,7 +47,7 @@ def remove(root: Path, run_id: str) -> None:
     """Delete all files of a run's tables.
 
     Raises:
-        StoreWriteError: a file cannot be deleted; the run may be invisible already.
+        StoreWriteError: a file cannot be deleted; the run may already be invisible.
     """
     mirror = mirror_of(root)
     with writing(root):
@@ -62,11 +62,12 @@ def remove(root: Path, run_id: str) -> None:
 
 
 def orphans(root: Path, *, before_us: int) -> list[str]:
-    """Return ids of runs whose row is gone and whose other files are not: half removed ones.
+    """Return the ids of partly removed runs, which have files but no row.
 
     Args:
         root: folder of the store.
-        before_us: files that changed later are left: they may be written right now.
+        before_us: microseconds since the epoch; a process may still be writing later files, so
+            they are skipped.
     """
     newest: dict[str, int] = {}
     for stage in _STAGES:
@@ -92,20 +93,20 @@ def _folders(root: Path, run_id: str) -> Iterator[Path]:
 
 
 GRACE_US = 24 * 3600 * 1_000_000
-"""How long live files outlast their run, for readers that have listed them."""
+"""Microseconds for which live files outlast their run, for readers that have listed them."""
 
 _LEFTOVER_US = 3600 * 1_000_000
-"""A ``.tmp`` file older than this has no writer any more."""
+"""Age in microseconds from which a ``.tmp`` file has no writer."""
 
 
 def sweep(root: Path, now_us: int, grace_us: int, mirror: Mirror | None = None) -> int:
-    """Delete what is due; return the number of live files deleted.
+    """Delete expired live files and leftovers; return the number of live files deleted.
 
     Args:
         root: folder of the store.
-        now_us: the time it is.
-        grace_us: how long live files outlast their run.
-        mirror: where they are deleted as well.
+        now_us: current time, in microseconds since the epoch.
+        grace_us: microseconds for which live files outlast their run.
+        mirror: object storage to delete from as well.
 
     Raises:
         StoreWriteError: a file cannot be deleted.
@@ -117,7 +118,7 @@ def sweep(root: Path, now_us: int, grace_us: int, mirror: Mirror | None = None) 
                 run_id = marker.parent.name.removeprefix("run_id=")
                 n_deleted += sum(_delete_live(root, table, run_id, mirror) for table in TABLES)
         for leftover in _leftovers(root):
-            with contextlib.suppress(FileNotFoundError):  # its writer has just renamed it
+            with contextlib.suppress(FileNotFoundError):  # its writer may have just renamed it
                 if leftover.stat().st_mtime_ns // 1_000 + _LEFTOVER_US <= now_us:
                     leftover.unlink()
     return n_deleted
@@ -134,10 +135,10 @@ def _delete_live(root: Path, table: str, run_id: str, mirror: Mirror | None) -> 
         return 0
     n_deleted = 0
     if mirror is not None:
-        mirror.drop_folder(folder)  # first: while the folder is here, it is tried again
+        mirror.drop_folder(folder)  # first, since the local folder triggers a retry
     for file in folder.iterdir():
         file.unlink(missing_ok=True)
         n_deleted += 1
-    with contextlib.suppress(FileNotFoundError):  # another process sweeps as well
+    with contextlib.suppress(FileNotFoundError):  # another process may sweep, too
         folder.rmdir()
     return n_deleted

@@ -1,4 +1,4 @@
-"""Records as rows of tables."""
+"""Conversion of records to rows of tables."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 MAX_ESTIMATES = 500
-"""Ranks whose posterior a generation keeps; the end of a run keeps all."""
+"""Ranks whose posterior a generation stores; the end of a run stores all."""
 _EVALUATION = (
     *("generation", "eval_id", "attempt", "status", "fault", "error_type", "error", "model"),
     *(
@@ -42,7 +42,7 @@ _CHECKPOINT = ("rng_state_json", "sampler_state_json", "progress_json")
 def candidate_rows(
     run_id: str, generation: int | None, candidates: Iterable[Candidate]
 ) -> list[Row]:
-    """Return the rows of candidates first evaluated in a generation; ``None``: in a test."""
+    """Return the rows of candidates first evaluated in a generation, ``None`` for a test."""
     return [
         {
             "run_id": run_id,
@@ -58,7 +58,7 @@ def candidate_rows(
 
 
 def evaluation_row(run_id: str, evaluation: Evaluation, *, weight: float | None = None) -> Row:
-    """Return one row of ``evaluations``; ``weight`` is that of its case, by default 1."""
+    """Return one row of ``evaluations``; ``weight`` is the weight of its case, 1 if ``None``."""
     cell, usage = evaluation.cell, evaluation.usage
     return {
         "run_id": run_id,
@@ -79,7 +79,7 @@ def evaluation_row(run_id: str, evaluation: Evaluation, *, weight: float | None 
 
 
 def payload_rows(run_id: str, evaluations: Iterable[Evaluation]) -> list[Row]:
-    """Return each distinct request, response and thinking once, ordered by its hash."""
+    """Return a row per distinct request, response and thinking, ordered by hash."""
     kinds = {
         text: kind
         for evaluation in evaluations
@@ -102,15 +102,16 @@ def posterior_rows(
     baseline_id: str | None = None,
     recommended_id: str | None = None,
 ) -> list[Row]:
-    """Return what the evidence says of the candidates, best first; none without a recommendation.
+    """Return the posteriors of the candidates, best first; none without a recommendation.
 
     Args:
-        run_id: the run.
-        generation: after which it was made; ``None``: at the run's end, which keeps all candidates.
-        recommendation: by this evidence.
+        run_id: id of the run.
+        generation: generation before the recommendation; ``None`` at the run's end, which stores
+            all candidates.
+        recommendation: recommendation with the ranking.
         n_generations: committed generations behind it.
-        baseline_id: the default, which is kept wherever it stands.
-        recommended_id: the candidate handed over; ``None`` means the recommendation's.
+        baseline_id: id of the defaults, which are stored at any rank.
+        recommended_id: id of the resulting candidate; ``None`` means the recommendation's.
     """
     if recommendation is None:
         return []
@@ -140,7 +141,7 @@ def measured_row(
     n_generations: int,
     recommended: bool,
 ) -> Row:
-    """Return what the re-estimation measured of a candidate on the cells of a role."""
+    """Return a candidate's re-estimated mean on the cells of a role."""
     return {
         "run_id": run_id,
         "generation": None,
@@ -165,9 +166,9 @@ def generation_row(
 ) -> Row:
     """Return the commit marker of a generation.
 
-    Its times are those of its first and last call, so that a generation published twice reads
-    the same; ``fallback_us`` stands in where no call was made. ``recommendation`` is the one after
-    it; ``None`` if nothing was answered yet.
+    Its times are those of its first and last call, so that publishing twice gives the same row;
+    without calls they are ``fallback_us``. ``recommendation`` is the one after the generation,
+    ``None`` if there is no answer yet.
     """
     per_candidate: dict[str, list[float]] = {}
     for evaluation in evaluations:
@@ -197,7 +198,7 @@ def generation_row(
 def _mean_of_evaluated(
     evaluations: Sequence[Evaluation], recommendation: "Recommendation | None"
 ) -> float | None:
-    """Return the mean of the posterior means of those evaluated; ``None`` if none is known."""
+    """Return the average posterior mean of the evaluated candidates; ``None`` if none is known."""
     candidate_ids = {evaluation.cell.candidate_id for evaluation in evaluations}
     ranking = () if recommendation is None else recommendation.ranking
     means = [ranked.mean for ranked in ranking if ranked.candidate_id in candidate_ids]

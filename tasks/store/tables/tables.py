@@ -1,9 +1,10 @@
 """Registry of tables: names, types and meanings of all columns.
 
-Field ids are the contract between versions: a parquet column is found by its id, so columns may
-be added (new id, NULL in old files), renamed and widened (i32 → i64 → f64) without a new
-format. A name that says all has no meaning beside it. An id is never used twice; the ids missing below belong to columns of tables as designed
-that nothing fills yet. A renamed column has its old name in parentheses: views give it under both.
+Field ids are the contract between versions. Parquet columns are found by id, so columns may be
+added (new id, NULL in old files), renamed and widened (i32 → i64 → f64) without a new format. A
+column with a self-explanatory name has no meaning. An id is never used twice; missing ids belong
+to designed columns that nothing fills yet. A renamed column has its old name in parentheses, and
+views provide it under both.
 """
 
 from collections.abc import Mapping
@@ -371,19 +372,19 @@ FEEDBACK_TABLES: tuple[Table, ...] = (
     *(INTERACTIONS, RATINGS, COMPARISONS),
     *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS),
 )
-"""Tables that a fold fills from the feedback of people and what was trained on it."""
+"""Tables that a fold fills from the feedback and from trained adapters."""
 
 POLICY_TABLES: tuple[Table, ...] = (POLICY_EXPERIENCES, POLICY_VERSIONS)
-"""Tables that a fold fills from the policy of prompt changes."""
+"""Tables that a fold fills from the edit policy."""
 
 ADDED_TABLES: tuple[Table, ...] = (TASK_AUDITS,)
-"""Tables to which commands add rows, a file each time."""
+"""Tables to which commands add rows, one file per command."""
 
 RUNTIME_TABLES: tuple[Table, ...] = (
     *(DECISIONS, REWARDS),
     *(*FEEDBACK_TABLES, *POLICY_TABLES, *ADDED_TABLES),
 )
-"""Tables that a fold or a command fills; they belong to no run."""
+"""Tables of a fold or a command, which belong to no run."""
 
 GENERATION_TABLES: tuple[Table, ...] = (
     *(PAYLOADS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS),
@@ -392,7 +393,7 @@ GENERATION_TABLES: tuple[Table, ...] = (
     *(GAME_ROUNDS, GAME_COINS, GAME_PLAYS),
     GENERATIONS,
 )
-"""Tables published per generation, in the order of publishing: the commit marker last."""
+"""Tables published per generation, in order of publishing, the commit marker last."""
 
 AHEAD_TABLES: tuple[Table, ...] = (COMMITMENTS,)
-"""Of these, those that are written before the generation is evaluated, and never again with it."""
+"""Tables of these that are written before the evaluation, and not again with the generation."""

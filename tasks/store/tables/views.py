@@ -1,9 +1,9 @@
-"""Views for queries: the tables, and what follows from them.
+"""Views for queries: the tables and derived views.
 
-Money comes from ``attempts`` alone: adding up evaluations would count twice. Means that compare
-candidates come from ``estimates`` alone, where the run itself wrote them. Raw means, called so, are
-over the cases that each candidate was asked, by cases first, since repeats of one case are not
-independent, and then by the cases' weights: candidates were asked different cases.
+Costs come from ``attempts`` alone, since a sum over evaluations would count twice. Means that
+compare candidates come from ``estimates`` alone, which the run wrote. Raw means do not compare
+candidates, which ran on different cases. They average each case first, since repeats of a case are
+not independent, and then weight the cases.
 """
 
 import re
@@ -15,8 +15,9 @@ from tasks.store.tables.tables import TABLES
 LAST_OF_CELL = """QUALIFY row_number() OVER (
   PARTITION BY run_id, candidate_id, role, case_id, replicate
   ORDER BY status = 'skipped', generation DESC) = 1"""
-"""Of evaluations: a cell that was skipped or failed, and then repeated, has the later outcome alone.
-A skip is the outcome of a cell that nothing else was done for."""
+"""Filter on evaluations that keeps the last outcome of a repeated cell. A skip is kept only if the
+cell has no other outcome.
+"""
 
 _PER_CASE = f"""per_case AS (
           SELECT run_id, candidate_id, role, case_id, avg(reward) AS reward,
@@ -24,7 +25,7 @@ _PER_CASE = f"""per_case AS (
                  count(*) AS n, count(*) FILTER (WHERE status <> 'ok') AS n_failed,
                  avg(latency_ms) AS latency_ms, coalesce(max(weight), 1.0) AS weight
           FROM (SELECT * FROM evaluations WHERE status <> 'skipped' {LAST_OF_CELL}) GROUP BY ALL)"""  # noqa: S608 - constants
-"""Rewards by case; a case without any weighs nothing."""
+"""Mean rewards per case; a case without any has weight 0."""
 
 _MEANS = """means AS (
           SELECT run_id, candidate_id, role,
@@ -244,7 +245,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
 }
-"""Views beyond the tables: name → (meaning, SELECT). A view uses only those before it."""
+"""Derived views: name → (meaning, SELECT). A view uses only earlier ones."""
 
 _SELECTS = {name: select for name, (_, select) in DERIVED.items()}
 
@@ -260,11 +261,11 @@ _CATALOG = re.compile(
 def view_statements(
     files: Mapping[str, Sequence[str]], names: Collection[str] = VIEW_NAMES
 ) -> dict[str, str]:
-    """Return the statement that creates each of these views, in an order in which they can run.
+    """Return the statements that create these views, in executable order.
 
     Args:
         files: paths by table.
-        names: of views, with all that they use.
+        names: names of the views, including those that they use.
     """
     tables = {name: table.files_sql(files.get(name, ())) for name, table in TABLES.items()}
     selects = {**tables, **_SELECTS}
@@ -276,10 +277,10 @@ def view_statements(
 
 
 def views_for(sql: str) -> frozenset[str]:
-    """Return the views that a text may read: those it names, and what they use.
+    """Return the views that a query may read: those it names and those that they use.
 
-    A word in a string or a comment counts too, which costs a view and changes nothing. A text that
-    names none may look them up in DuckDB's catalog, and gets all.
+    A word in a string or comment also counts, which costs only an extra view. A query without a
+    view's name, or with DuckDB's catalog, gets all views.
     """
     named = _views_named(sql)
     if not named or _CATALOG.search(sql):
