@@ -1,6 +1,6 @@
-"""Adoption of what the promotion gate promotes: once, whoever says yes first.
+"""Adoption of a candidate that the promotion gate promotes, at most once.
 
-The first is read once when the run begins, so that a resumed run has the same.
+The champion is read once when a run begins, so that a resumed run has the same.
 """
 
 import json
@@ -27,18 +27,20 @@ from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 from tasks.store.tables.parquet_store import ParquetStore
 
 Obstacle = Literal["is_champion", "changed"]
-"""``is_champion``: it is the champion already; ``changed``: it was not compared with the champion."""
+"""``is_champion``: the candidate is already the champion. ``changed``: it was not compared with
+the current champion.
+"""
 
 
 def awaits_adoption(record: RunRecord, result: RunResult) -> bool:
-    """Return whether a person has to adopt a run's candidate: the gate promotes it, and asks first."""
+    """Return whether a run's promoted candidate waits for adoption by the user."""
     if result.gate is None or result.gate.decision != "promote":
         return False
     return parse_stored(record.config_json).promotion.require_adoption
 
 
 def runs_of_flow(path: Path, flow_run_id: str | None) -> list[RunRecord]:
-    """Return the runs of a store that a flow run was the last to work on, newest first."""
+    """Return the runs of a store last worked on by a flow run, newest first."""
     if flow_run_id is None:
         return []
     records = ParquetStore(path).runs()
@@ -48,15 +50,16 @@ def runs_of_flow(path: Path, flow_run_id: str | None) -> list[RunRecord]:
 def concluded_by(
     config: str | None, run_id: str | None, flow_run_id: str | None
 ) -> tuple[RunRecord, Path] | None:
-    """Return the run that a flow run has ended, and its store; ``None`` if it has ended none.
+    """Return the run that a flow run has finished, with its store; ``None`` if there is none.
 
-    Prefect runs a flow run again from its first line when a person has answered it, or when it
-    crashed; what it has finished is not begun again.
+    Prefect restarts a flow run from its first line after an answer or a crash. Work that it has
+    finished is not repeated.
 
     Args:
         config: path of the configuration.
-        run_id: the run among its parameters; one that this process holds open has not ended.
-        flow_run_id: the flow run.
+        run_id: run among the flow run's parameters; if this process holds it open, it has not
+            ended.
+        flow_run_id: id of the flow run.
     """
     if config is None or flow_run_id is None or (run_id is not None and is_open(run_id)):
         return None
@@ -68,7 +71,7 @@ def concluded_by(
 
 
 def obstacle(store: RuntimeStore, result: RunResult) -> Obstacle | None:
-    """Return why a run's candidate cannot become the champion now; ``None`` if it can."""
+    """Return why a run's candidate cannot become the champion; ``None`` if it can."""
     best, gate = result.best, result.gate
     assert best is not None and gate is not None  # noqa: S101, PT018 - they were compared
     champion = champion_of(store, result.system)
@@ -81,7 +84,7 @@ def obstacle(store: RuntimeStore, result: RunResult) -> Obstacle | None:
 
 
 def describe_obstacle(why: Obstacle, result: RunResult) -> str:
-    """Return an obstacle in words."""
+    """Return a sentence on an obstacle."""
     name = "" if result.best is None else result.best.label
     if why == "is_champion":
         return f"{name} is the champion of {result.system} already."
@@ -103,23 +106,23 @@ def adopt(
     tolerance: float = 0.0,
     ramp: Sequence[float] = RAMP,
 ) -> tuple[str | None, str | None]:
-    """Make the search's best the champion; there must be no obstacle.
+    """Make the search's best candidate the champion; there must be no obstacle.
 
     Args:
         store: the runtime state.
-        result: of the run.
-        reason: for the list of champions.
-        serve: put it on offer to requests, under a ramp.
-        agent_type: whose requests.
-        holdback: as ``put_on_offer``.
-        tolerance: as ``put_on_offer``.
-        ramp: as ``put_on_offer``.
+        result: result of the run.
+        reason: reason for the list of champions.
+        serve: whether to activate it for requests, under a ramp.
+        agent_type: agent type of the requests.
+        holdback: see ``put_on_offer``.
+        tolerance: see ``put_on_offer``.
+        ramp: see ``put_on_offer``.
 
     Returns:
-        As ``put_on_offer``; twice ``None`` where it is not served.
+        Result of ``put_on_offer``; ``(None, None)`` if the candidate is not served.
     """
     best = result.best
-    assert best is not None  # noqa: S101 - there is no promotion without
+    assert best is not None  # noqa: S101 - a promotion has a candidate
     arms: tuple[str | None, str | None] = (None, None)
     if serve:
         arms = put_on_offer(
@@ -143,10 +146,10 @@ def adopt(
 
 
 def previous_of(store: RuntimeStore, system: str) -> tuple[Champion, Champion]:
-    """Return the present champion and the one before it; before the first, the defaults.
+    """Return the current champion and the previous one, or the defaults before the first.
 
     Raises:
-        ConfigurationError: there is none before the current one.
+        ConfigurationError: there is no previous champion.
     """
     present, former = champion_of(store, system), former_of(store, system)
     if present is None or former is None:
@@ -157,9 +160,9 @@ def previous_of(store: RuntimeStore, system: str) -> tuple[Champion, Champion]:
 
 
 def former_of(store: RuntimeStore, system: str) -> Champion | None:
-    """Return the champion that a rollback restores, before the first the defaults of its run.
+    """Return the champion that a rollback restores, or the defaults of the first one's run.
 
-    ``None``: they are in production, or the run is gone.
+    ``None`` if the defaults are in production, or the run is gone.
     """
     former, first = previous_champion(store, system), champion_of(store, system)
     if former is not None or first is None:
@@ -173,10 +176,10 @@ def former_of(store: RuntimeStore, system: str) -> Champion | None:
 
 
 def roll_back(store: RuntimeStore, system: str) -> Champion:
-    """Put the champion before the current one back into production, and return it.
+    """Restore the previous champion in production and return it.
 
     Raises:
-        ConfigurationError: there is none before the current one.
+        ConfigurationError: there is no previous champion.
     """
     present, former = previous_of(store, system)
     offer_champion(store, system, former)
@@ -188,12 +191,14 @@ def roll_back(store: RuntimeStore, system: str) -> Champion:
 TAG = "champion"
 """Tag of a run that holds the champion's parameters, as JSON."""
 ID_TAG = "champion_id"
-"""Tag of a run that holds the id of the champion in production: another space may give another id."""
+"""Tag of a run with the id of the champion in production, since another space may give it another
+id.
+"""
 CHAMPION_TAGS = (TAG, ID_TAG, LACK_TAG)
 
 
 def champion_tags(path: Path, system: str, space: Space) -> dict[str, str]:
-    """Return the tags of a run that begins now; empty without a champion."""
+    """Return the champion's tags for a new run; empty without a champion."""
     if not has_runtime(path):
         return {}
     with RuntimeStore(path) as store:
@@ -208,13 +213,13 @@ def champion_tags(path: Path, system: str, space: Space) -> dict[str, str]:
 
 
 def champion_now(loaded: Loaded) -> Candidate | None:
-    """Return the champion that a run of this configuration would meet; ``None``: there is none."""
+    """Return the champion for a run of this configuration; ``None`` if there is none."""
     system, space = loaded.configuration.api.name, loaded.space
     return tagged_champion(champion_tags(store_path(loaded), system, space), space)
 
 
 def stored_result(record: RunRecord, path: Path) -> RunResult:
-    """Return the result of a finished run, which knows whether its candidate is in production now."""
+    """Return the result of a finished run, with whether its candidate is in production now."""
     result = RunResult.from_json(record.summary_json or "")
     if not has_runtime(path):
         return result
@@ -223,7 +228,7 @@ def stored_result(record: RunRecord, path: Path) -> RunResult:
 
 
 def with_champion(result: RunResult, champion: Champion | None) -> RunResult:
-    """Return a result whose verdict says whether its candidate is the present champion."""
+    """Return a result with whether its candidate is the current champion."""
     if result.gate is None or result.best is None:
         return result
     is_adopted = champion is not None and champion.candidate_id == result.best.candidate_id
@@ -231,21 +236,21 @@ def with_champion(result: RunResult, champion: Champion | None) -> RunResult:
 
 
 def tagged_champion(tags: Mapping[str, str], space: Space) -> Candidate | None:
-    """Return the champion of a run's tags; ``None`` if there was none when it began."""
+    """Return the champion in a run's tags; ``None`` if there was none at its start."""
     text = tags.get(TAG)
     if text is None:
         return None
     try:
         return _within(space, json.loads(text))
     except ValueError:
-        return None  # a run of an earlier version, whose space lacked a value of it
+        return None  # a run of an earlier version, whose space lacked one of its values
 
 
 def _within(space: Space, params: Params) -> Candidate:
-    """Return a champion as a space holds it, with the default of each new parameter.
+    """Return a champion as a candidate of a space, with defaults for new parameters.
 
     Raises:
-        ValueError: the space does not hold one of its parameters or values.
+        ValueError: the space lacks one of its parameters or values.
     """
     if lacking := [f"`{name}`" for name in params if name not in space.parameters]:
         raise ValueError(f"{', '.join(lacking)} is no parameter of the search space")
@@ -257,5 +262,5 @@ def _within(space: Space, params: Params) -> Candidate:
 
 
 def champion_of_run(run: Run) -> Candidate | None:
-    """Return the champion when a run was opened; ``None``: there was none, or the space lacks it."""
+    """Return the champion at a run's opening; ``None`` if there was none or the space lacks it."""
     return tagged_champion(run.record.tags, run.loaded.space)

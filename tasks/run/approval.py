@@ -1,7 +1,7 @@
-"""Approval by a person, for which a flow run is suspended on Prefect's page.
+"""Approval of a promotion on Prefect's page, for which a flow run is suspended.
 
-A suspended flow run holds no process, no worker's slot and no lease. When it is answered, Prefect
-runs it again from its first line; what it has finished is found (``concluded_by``), not repeated.
+A suspended flow run holds no process, worker slot or lease. After the answer, Prefect restarts it
+from its first line; finished work is found (``concluded_by``), not repeated.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ KEY = "adoption"
 
 
 class Approval(RunInput):
-    """What Prefect's page asks."""
+    """Form on Prefect's page."""
 
     adopt: bool = Field(
         default=True, description="Make the candidate the champion, and activate it for requests."
@@ -32,9 +32,10 @@ class Approval(RunInput):
 
 
 def await_adoption(record: RunRecord, path: Path) -> RunResult:
-    """Ask a person to adopt what the gate promotes, if the configuration requires it; return the result.
+    """Ask for the adoption of a promoted candidate if it is required; return the result.
 
-    Only a flow run of a deployment can wait; any other one leaves it to `convergence promote`.
+    Only the flow run of a deployment can wait; otherwise `convergence promote` adopts the
+    candidate.
 
     Args:
         record: a finished run.
@@ -65,9 +66,9 @@ def await_adoption(record: RunRecord, path: Path) -> RunResult:
 
 
 def release(flow_run_id: str) -> bool:
-    """Let a flow run go on that waits for an adoption which has happened; False: it does not wait.
+    """Resume a flow run that waits for an adoption already made; return whether it waited.
 
-    Needs a Prefect server; raises what its client raises.
+    Needs a Prefect server; raises its client's errors.
     """
     with get_client(sync_client=True) as client:
         run = client.read_flow_run(UUID(flow_run_id))
@@ -78,7 +79,7 @@ def release(flow_run_id: str) -> bool:
 
 
 def _rename(label: str) -> None:
-    """Name the flow run after its run: Prefect names it again each time that it begins."""
+    """Name the flow run after its run; Prefect resets the name at each start."""
     flow_run_id = runtime.flow_run.id
     if flow_run_id and runtime.flow_run.name != label:
         with get_client(sync_client=True) as client:

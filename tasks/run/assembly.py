@@ -1,4 +1,4 @@
-"""Assembly of a run: what evaluates, what decides, and what is known so far."""
+"""Assembly of a run: targets, metrics, samplers, learners and earlier evidence."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ OnNotice: TypeAlias = Callable[[RunNotice], None]
 
 
 AGENT_CALLS: Final = 4
-"""Two tools one after the other, or three, and the answer."""
+"""Typical model calls of an agent: two or three sequential tool calls and the answer."""
 
 
 LEARNERS: Final[tuple[Callable[[LearnerParts], Learner | None], ...]] = (
@@ -63,19 +63,21 @@ LEARNERS: Final[tuple[Callable[[LearnerParts], Learner | None], ...]] = (
     make_prompts,
     make_rlp,
 )
-"""Each advises upon those before it: texts of preferences and prompts first, then thoughts."""
+"""Factories of learners. Each learner adds to the advice of those before it: prompts first, then
+thoughts.
+"""
 
 
 class Caller(TypedDict, total=False):
-    """What the program that opens a run puts in place of parts of its configuration; its listeners."""
+    """Listeners and replacements of configured parts, from the program that opens a run."""
 
     mock_url: str | None
-    """Server that answers in place of all chat models."""
+    """URL of a server that answers in place of all chat models."""
     local_function: Callable[..., Any] | None
     evaluator: Callable[..., Any] | None
     on_event: Listener | None
     on_notice: OnNotice | None
-    """Listens to notices of budget and providers alone; ``None``: ``on_event`` does."""
+    """Listener to notices of budget and providers only; ``None`` means ``on_event``."""
 
 
 def notify_of(caller: Caller) -> OnNotice | None:
@@ -84,7 +86,7 @@ def notify_of(caller: Caller) -> OnNotice | None:
 
 
 def _on_cell_of(caller: Caller) -> Callable[[Evaluation], None] | None:
-    """Return what turns each evaluation into an event."""
+    """Return a function that emits an event per evaluation; ``None`` without a listener."""
     tell = caller.get("on_event")
     if tell is None:
         return None
@@ -104,18 +106,18 @@ def assemble(
     """Take the lease of a run's system, open store and journal, and return the run.
 
     Args:
-        record: the run's row, new or of a run that continues.
+        record: row of a new run, or of one that continues.
         loaded: the configuration and its files.
-        caller: gives functions, and listens.
-        retry_missing: ask the cells without a reward once more before anything else.
-        is_raised: whether a limit that had ended the run was raised.
+        caller: functions and listeners.
+        retry_missing: whether to repeat the cells without a reward first.
+        is_raised: whether the limit that ended the run was raised.
 
     Raises:
-        ConfigurationError: something that the configuration names cannot be used.
+        ConfigurationError: an object that the configuration names cannot be used.
         LeaseHeldError: another process optimizes this system.
         StoreError: the store cannot be used.
     """
-    # First what fails for reasons that the user has to mend, then the lease.
+    # Check what the user has to fix before taking the lease.
     deps = _deps(loaded, caller)
     price_warning = check_priced(loaded, deps.target, deps.environment.prices)
     store = ParquetStore(store_path(loaded))
@@ -147,7 +149,7 @@ def assemble(
 
 
 def _add_learners(run: Run, deps: EvaluationDeps, caller: Caller) -> None:
-    """Add who advises the sampler, in the order of ``LEARNERS``; from then on the run holds its resources."""
+    """Add the learners in the order of ``LEARNERS``; the run then owns its resources."""
     notify = notify_of(caller)
     parts = LearnerParts(
         **fields_of(run, "record", "loaded", "session", "store", "state", "held"),
@@ -165,7 +167,7 @@ def _add_learners(run: Run, deps: EvaluationDeps, caller: Caller) -> None:
 
 
 def _listeners(record: RunRecord, deps: EvaluationDeps, held: ExitStack) -> ListenerThreads | None:
-    """Return the configuration's listeners to a search; other kinds of runs have none."""
+    """Return the configuration's listeners to a search; ``None`` for other runs."""
     if not deps.telemetry.listeners or lineage.PARTS & {*record.tags}:
         return None
     listeners = open_listeners(deps.telemetry, deps.loaded.base_dir, redact=deps.redact)
@@ -174,7 +176,7 @@ def _listeners(record: RunRecord, deps: EvaluationDeps, held: ExitStack) -> List
 
 
 def _heard(caller: Caller, listeners: ListenerThreads | None) -> Caller:
-    """Return a caller whose events and notices the listeners hear as well."""
+    """Return a caller whose events and notices also reach the listeners."""
     if listeners is None:
         return caller
     on_event, on_notice = caller.get("on_event"), notify_of(caller)
@@ -186,7 +188,7 @@ def _heard(caller: Caller, listeners: ListenerThreads | None) -> Caller:
 
 
 def _unsent(loaded: Loaded, deps: EvaluationDeps) -> str | None:
-    """Return what is not sent because the run is offline, in words; ``None``: nothing is left out."""
+    """Return a sentence on exports left out offline; ``None`` if there are none."""
     keys = remote_exports(loaded.configuration.telemetry)
     if deps.environment.mock_url is None or not keys:
         return None
@@ -196,7 +198,7 @@ def _unsent(loaded: Loaded, deps: EvaluationDeps) -> str | None:
 def _warn(
     notify: OnNotice | None, warnings: Sequence[str | None], study: Study, record: RunRecord
 ) -> None:
-    """Tell what the user should know before the run begins."""
+    """Send the user's warnings before the run begins."""
     is_search = not lineage.PARTS & {*record.tags}
     shortage = study.schedule.final_shortage() if is_search else None
     for text in (*warnings, shortage):
@@ -213,7 +215,7 @@ def _deps(loaded: Loaded, caller: Caller) -> EvaluationDeps:
 
 
 def _with_variants(loaded: Loaded, checkpoint: Checkpoint | None) -> Loaded:
-    """Return the files with the texts that learners had added by a checkpoint."""
+    """Return the configuration with the prompts that learners had added by a checkpoint."""
     if checkpoint is None:
         return loaded
     variants = StudyState.from_checkpoint(checkpoint).variants
@@ -234,7 +236,7 @@ def _opening_state(
     is_freed = is_raised or lineage.begins_at(record, state.next_generation)
     is_cut = (
         is_freed and state.limit is not None
-    )  # the cells that it kept from being asked come first
+    )  # evaluate the cells that the limit had cut first
     return replace(
         state,
         limit=None if is_freed else state.limit,
@@ -250,14 +252,14 @@ def open_resources(
     store: ParquetStore,
     caller: Caller,
 ) -> RunResources:
-    """Take the lease of a run's system, and open what the run works with.
+    """Take the lease of a run's system and open the run's resources.
 
     Args:
-        held: frees what is opened.
+        held: closes the resources.
         record: the run's row.
         deps: target and metrics.
-        store: of the run.
-        caller: listens.
+        store: store of the run.
+        caller: listeners.
 
     Raises:
         LeaseHeldError: another process optimizes this system.
@@ -316,7 +318,7 @@ def open_resources(
 def _sweep(
     held: ExitStack, record: RunRecord, deps: EvaluationDeps, interrupted: Sequence[str]
 ) -> None:
-    """Release sessions that killed processes left open: before the first call, and after the last."""
+    """Release sessions left open by killed processes, now and at the end."""
     if isinstance(deps.target, SessionTarget):
         deps.target.sweep((record.run_id, *interrupted))
         held.callback(deps.target.sweep, (record.run_id,))
@@ -336,7 +338,7 @@ def _spec(record: RunRecord, deps: EvaluationDeps, store: ParquetStore) -> RunSp
 
 
 def _champions(configuration: Configuration) -> tuple[int, int]:
-    """Return how many candidates pairwise judges compare with, and how many are not the defaults."""
+    """Return the number of champions of pairwise judges, and of those other than the defaults."""
     pairwise = [m for m in configuration.evaluation.judges.values() if m.mode == "pairwise"]
     written = [m.champion for m in pairwise if isinstance(m.champion, dict)]
     n_apart = sum(params not in written[:i] for i, params in enumerate(written))
@@ -344,18 +346,20 @@ def _champions(configuration: Configuration) -> tuple[int, int]:
 
 
 def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
-    """Return the plan of a run of this configuration, in numbers of cells.
+    """Return the schedule of a run of this configuration, in cells.
 
     Args:
-        loaded: the configuration with what it names.
-        champion: who is in production; looked at in the end beside winner and defaults.
+        loaded: the configuration with its files.
+        champion: candidate in production, which the final test compares with winner and defaults.
     """
     configuration = loaded.configuration
     n_champions, n_apart = _champions(configuration)
-    # Retries left out; what a champion answers comes beside them, once for each case.
+    # Without retries. The champion's answers are additional, one per case.
     n_judge_calls = sum(call_count(metric) for metric in configuration.evaluation.judges.values())
     is_agent, most = configuration.api.kind == "agno", configuration.api.agent.max_model_calls
-    n_agent_calls = min(AGENT_CALLS, most) if is_agent else 0  # how many it makes, it decides
+    n_agent_calls = (
+        min(AGENT_CALLS, most) if is_agent else 0
+    )  # the agent decides on the exact number
     baseline = loaded.space.baseline()
     return Schedule(
         n_generations=configuration.optimization.evolution.generations,

@@ -42,7 +42,7 @@ BUDGET_REACHED = "the budget was reached before all cases ran"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One condition of a test that is passed."""
+    """Condition for passing a test."""
 
     name: str
     passed: bool
@@ -51,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """What the test cases say of the current settings."""
+    """Result of a test of the current settings."""
 
     label: str
     system: str
@@ -60,31 +60,32 @@ class Assessment:
     present: Candidate
     """The defaults of the configuration."""
     champion: Candidate | None
-    """Earlier test to compare with; ``None`` without one."""
+    """The champion to compare with; ``None`` without a comparison."""
     estimate: Estimate | None
     """Mean reward over all test cases; ``None`` if no case has a reward."""
     of_champion: Estimate | None
     difference: Estimate | None
-    """Present settings less champion, paired by case."""
+    """Current settings minus champion, paired by case."""
     cases: tuple[CaseAnswers, ...]
-    """The champion's answers first, the current settings' second, lowest first."""
+    """Answers per case: the champion's first, the current settings' second; the lowest case first.
+    """
     unasked: tuple[str, ...]
     n_missing: int
-    """Cases of which an evaluation has no reward."""
+    """Cases with an evaluation without a reward."""
     limit: str | None
-    """Limit of the budget that was reached, in words; ``None`` means none."""
+    """Reached limit of the budget, in words; ``None`` if no limit was reached."""
     n_calls: int
-    """Of this test."""
+    """Calls of this test."""
     cost_usd: float | None
-    """Of this test; ``None`` if no price is known."""
+    """Cost of this test; ``None`` if no price is known."""
     n_unpriced: int
-    """Its calls whose price is unknown."""
+    """Calls of this test with an unknown price."""
 
     def checks(self, fail_under: float | None) -> tuple[Check, ...]:
-        """Return what has to hold for the test to pass.
+        """Return the conditions for passing the test.
 
         Args:
-            fail_under: least mean reward; ``None`` means any.
+            fail_under: minimum mean reward; ``None`` means no minimum.
         """
         n_cases = len(self.cases) + len(self.unasked)
         problems = [
@@ -139,17 +140,17 @@ def open_assessment(
     budget: Limits | None = None,
     **caller: Unpack[Caller],
 ) -> Run:
-    """Open a test of the current settings; one that was interrupted continues.
+    """Open a test of the current settings, or continue an interrupted one.
 
     Args:
         loaded: the configuration and its files.
-        against_champion: whether there must be a champion to evaluate on the same cases.
-        budget: limits, in place of the configuration's.
+        against_champion: whether to evaluate the champion, which must exist, on the same cases.
+        budget: limits that replace the configuration's.
         caller: see ``Caller``.
 
     Raises:
-        ConfigurationError: the configuration gives no defaults, there is no champion, or something
-            that it names is wrong.
+        ConfigurationError: the configuration has no defaults, there is no champion, or a named
+            object is wrong.
         LeaseHeldError: another process tests this system.
         StoreError: the store cannot be used.
     """
@@ -169,14 +170,15 @@ def open_assessment(
 
 
 def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
-    """Open the latest run of a part of a system if it was left unfinished with these very settings.
+    """Open the latest run of a part of a system if it is unfinished and has these settings.
 
-    One that has reached its budget continues with another one: with the same it would ask nothing.
+    A run that has reached its budget continues only with another budget; with the same it would
+    make no call.
 
     Args:
         loaded: the configuration and its files.
         caller: see ``Caller``.
-        part: end of the system's name, one of ``lineage.PARTS``.
+        part: suffix of the system's name, one of ``lineage.PARTS``.
     """
     name = loaded.configuration.api.name
     if caller.get("mock_url") is not None:
@@ -188,7 +190,7 @@ def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
     before, after = json.loads(latest.config_json), json.loads(config_json)
     same_budget = before.pop("budget", None) == after.pop("budget", None)
     for stopper in (before, after):
-        stopper.pop("output", None)  # offline runs write elsewhere; it shapes no answer
+        stopper.pop("output", None)  # offline runs write elsewhere; it affects no answer
     then = (before, latest.cases_sha256, latest.search_space_json)
     now = (after, loaded.cases_sha256, canonical_json(loaded.space.to_json()))
     facts_hold = all(latest.tags.get(key) == value for key, value in loaded.facts.items())
@@ -199,13 +201,13 @@ def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
 
 
 def assess(run: Run, *, against_champion: bool = False) -> Assessment:
-    """Ask all test cases of the current settings, publish the answers, and return what they say.
+    """Evaluate the current settings on all test cases and publish the evaluations.
 
     Raises:
-        RunInterruptedError: it was asked to stop; what was answered is kept for the next test.
+        RunInterruptedError: the run was asked to stop; the next test reuses its answers.
     """
     present = run.study.baseline
-    assert present is not None  # noqa: S101 - checked when it was opened
+    assert present is not None  # noqa: S101 - checked at the opening
     champion = champion_of_run(run) if against_champion else None
     subjects = {
         candidate.candidate_id: candidate
@@ -295,7 +297,7 @@ def _assessment(
         cases=worst_first(cases),
         n_missing=len({e.cell.case_id for e in evaluations if e.reward is None}),
         unasked=tuple(c.case_id for c in run.loaded.cases if c.case_id not in known),
-        # Without the advice to resume, which is a search's.
+        # Without the advice to resume, which applies to searches.
         limit=None if reached is None else reached.partition(" Raise it")[0],
         n_calls=totals.n_attempts,
         cost_usd=totals.cost_usd,

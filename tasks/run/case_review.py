@@ -1,8 +1,8 @@
 """Review of proposed test cases: approval into a file, or rejection.
 
-Proposed are plays of games that feed ``hard_cases`` in which the system itself was the incumbent and the critic
-scored: the executed reference solved the input, the check accepted its answer and refused the system's. Nothing
-is a test case before a person says so.
+Games that feed ``hard_cases`` propose plays with the system as incumbent in which the critic
+scored: the executed reference solved the input, and the check accepted its answer but rejected the
+system's. Only a reviewer's approval creates a test case.
 """
 
 import json
@@ -27,15 +27,15 @@ _KEY = "evaluation.test_cases.approved"
 
 
 def input_of(prompt: str, cases: Sequence[Case], field: str | None) -> Json:
-    """Return the input of a new case: the prompt where the other cases have theirs.
+    """Return the input of a new case: the prompt in the other cases' shape.
 
     Args:
-        prompt: the logged one.
-        cases: those that there are.
-        field: of the input that holds the prompt; ``None`` means as the other cases show.
+        prompt: logged prompt.
+        cases: existing cases.
+        field: field of the input for the prompt; ``None`` infers it from the other cases.
 
     Raises:
-        ConfigurationError: they do not show it.
+        ConfigurationError: the field cannot be inferred.
     """
     if field is not None:
         return {field: prompt}
@@ -50,13 +50,14 @@ def input_of(prompt: str, cases: Sequence[Case], field: str | None) -> Json:
 
 
 def append_case(loaded: Loaded, case: dict[str, Json]) -> Path:
-    """Append a case to the file of those that were approved, durably; return the file.
+    """Append a case to the file of approved cases, durably; return the file.
 
-    One that is there already, by its id, is not appended again. Where the configuration with it would be
-    refused, the file stays as it was.
+    A case with a known id is not appended again. If the configuration would be invalid with the
+    case, the file stays unchanged.
 
     Raises:
-        ConfigurationError: the configuration names no such file, or would be refused with the case.
+        ConfigurationError: the configuration names no such file, or would be invalid with the
+            case.
     """
     name = loaded.configuration.evaluation.test_cases.approved
     if name is None or loaded.config_path is None:
@@ -84,7 +85,7 @@ def append_case(loaded: Loaded, case: dict[str, Json]) -> Path:
 
 CRITIC, INCUMBENT = "critic", "incumbent"
 MOST: Final = 200
-"""Hard cases that are proposed at a time, the oldest first."""
+"""Maximum number of hard cases proposed at a time, oldest first."""
 _HARD: Final = f"""
     SELECT p.play_id, p.game, p.turns_json, p.round, epoch_us(g.started_at) AS at_us
     FROM game_plays p JOIN runs r USING (run_id) JOIN generations g USING (run_id, generation)
@@ -98,12 +99,12 @@ _HARD: Final = f"""
 def hard_cases(
     store: ParquetStore, system: str, decided: Iterable[str] = ()
 ) -> list[ProposedCase]:
-    """Return the hard cases of a system's games that no one has decided about; one of each prompt.
+    """Return the undecided hard cases of a system's games, one per prompt.
 
     Args:
-        store: holds the plays.
+        store: store with the plays.
         system: name of the optimized system.
-        decided: ids of what was decided.
+        decided: ids of decided proposals.
     """
     cases: dict[str, ProposedCase] = {}
     gone, known = set(decided), set()
@@ -115,13 +116,13 @@ def hard_cases(
             continue
         ((prompt, answer),) = answers
         if row["play_id"] in gone:
-            known.add(prompt)  # decided for all plays that found it
+            known.add(prompt)  # decided for all plays with this prompt
         cases.setdefault(prompt, _proposed(system, row, prompt, answer, _right(turns)))
     return [case for prompt, case in cases.items() if prompt not in known][:MOST]
 
 
 def _right(turns: list[list[str]]) -> str | None:
-    """Return the reference's answer, as it was executed; ``None`` means the reports hold none."""
+    """Return the executed reference's answer; ``None`` if the reports hold none."""
     reports = [json.loads(reply) for role, _, reply in turns if role == SANDBOX]
     value = reports[0].get("value") if reports else None
     if value is None or isinstance(value, str):
@@ -150,7 +151,10 @@ def _proposed(system: str, row: Any, prompt: str, answer: str, right: str | None
 
 
 def proposed_for(loaded: Loaded, feedback: FeedbackStore) -> list[ProposedCase]:
-    """Return the test cases that are proposed for a configuration: by ratings, then by games, oldest first."""
+    """Return a configuration's proposed test cases: from ratings, then from games.
+
+    Both are sorted by age, oldest first.
+    """
     name = loaded.configuration.api.name
     store = ParquetStore(store_path(loaded))
     return [*proposed_cases(feedback, name), *hard_cases(store, name, reviewed(feedback))]
@@ -167,15 +171,15 @@ def approve_case(
     """Make a proposed answer's prompt a test case, durably; return its id and a sentence.
 
     Args:
-        loaded: whose file of approved cases it is appended to.
-        feedback: of its store.
-        interaction_id: the answer.
-        expected: the answer that would be right; ``None``: that of a game's reference, else the case has
-            none.
-        field: of the input that holds the prompt; ``None`` means the only one.
+        loaded: configuration with the file of approved cases.
+        feedback: feedback of its store.
+        interaction_id: id of the answer.
+        expected: the right answer; ``None`` means that of a game's reference, or no expected
+            answer.
+        field: field of the input for the prompt; ``None`` means the only one.
 
     Raises:
-        ConfigurationError: it names no such file, or would be refused with the case.
+        ConfigurationError: it names no such file, or would be invalid with the case.
         InteractionNotFoundError: the answer is not proposed.
     """
     proposal = _proposed_case(loaded, feedback, interaction_id)
@@ -196,7 +200,7 @@ def approve_case(
 
 
 def reject_case(loaded: Loaded, feedback: FeedbackStore, interaction_id: str) -> tuple[str, str]:
-    """Decide that an answer is not proposed again, durably; return its case id and a sentence.
+    """Reject a proposed answer durably; return its case id and a sentence.
 
     Raises:
         InteractionNotFoundError: the answer is not proposed.

@@ -38,7 +38,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.rows import measured_row, posterior_rows
 
 _DETAILS = ("opponent", "mean", "low", "high", "alpha", "level", "left", "min_effect")
-"""Of a verdict, beside the columns of its own."""
+"""Fields of a verdict without columns of their own."""
 
 
 def judge(
@@ -51,19 +51,22 @@ def judge(
     n_looks: Mapping[str, int] = MappingProxyType({}),
     forecasts: bool = True,
 ) -> GateReport | None:
-    """Return what the held-out cases say about replacing the opponent; ``None``: nothing to compare.
+    """Judge on held-out cases whether the candidate may replace the opponent.
 
-    The mean difference of each group of cases that are alike is one bet.
+    The mean difference of each group of similar cases is one bet.
 
     Args:
-        promotion: of the configuration.
+        promotion: settings of the gate.
         final: the final test.
-        candidate: handed over.
-        opponent: the champion, or the defaults; ``None`` means neither exists.
-        is_champion: which of both.
+        candidate: the winner.
+        opponent: the champion, or the defaults; ``None`` if neither exists.
+        is_champion: whether the opponent is the champion.
         n_looks: earlier looks at each case, by its ``case_mark``.
-        forecasts: whether it is said how many more cases a verdict takes, which takes up to half a
-            second.
+        forecasts: whether to estimate how many more cases a verdict needs, which takes up to half
+            a second.
+
+    Returns:
+        The verdict; ``None`` if there is nothing to compare.
     """
     if opponent is None or opponent.candidate_id == candidate.candidate_id:
         return None
@@ -111,12 +114,12 @@ def judge(
 
 
 def case_mark(case_id: str) -> str:
-    """Return what the ledger of looks knows a case by."""
+    """Return a case's short hash in the ledger of looks."""
     return sha256_hex(case_id)[:8]
 
 
 def _look(run: Run, final: Final, candidate: Candidate, opponent: Candidate) -> GateLook:
-    """Return the look at held-out cases that both have a reward on, before its verdict."""
+    """Return the look at held-out cases with a reward for both, before its verdict."""
     cases = sorted(
         final.rewards(candidate.candidate_id, "holdout").keys()
         & final.rewards(opponent.candidate_id, "holdout").keys()
@@ -140,13 +143,13 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook
     """Store a verdict; without required approval, make the candidate champion and serve it.
 
     Args:
-        run: that ends.
-        result: of it.
+        run: the ending run.
+        result: its result.
         gate: the verdict.
-        look: that it is about.
+        look: the look behind the verdict.
 
     Returns:
-        Whether it was made champion.
+        Whether the candidate is now the champion.
     """
     look = replace(
         look,
@@ -169,7 +172,7 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook
 
 
 def choose_finalists(run: Run) -> list[Assignment]:
-    """Return the winner, with the user's defaults and the champion beside it, and their cells.
+    """Return the assignments of the final test: winner, defaults and champion.
 
     Raises:
         RunInterruptedError: the run was asked to stop.
@@ -187,7 +190,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     """Publish the final evaluations, write the result files and mark the run as done.
 
     Raises:
-        RunInterruptedError: the run was asked to stop; resuming it takes the final test again.
+        RunInterruptedError: the run was asked to stop; resuming it repeats the final test.
     """
     run.check_stop()
     loaded, study = run.loaded, run.study
@@ -231,7 +234,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
 
 
 def _one_difference(difference: Estimate | None, gate: GateReport) -> Estimate | None:
-    """Return the difference from the defaults with the gate's interval: one quantity, one number."""
+    """Return the difference from the defaults with the gate's interval, so that both agree."""
     if difference is None or gate.opponent != "default" or gate.level is None:
         return difference
     return replace(difference, low=gate.low, high=gate.high, level=1.0 - 2.0 * gate.level)
@@ -240,7 +243,7 @@ def _one_difference(difference: Estimate | None, gate: GateReport) -> Estimate |
 def _judged(
     run: Run, recommendation: Recommendation | None, final: Final
 ) -> tuple[Candidate | None, GateReport | None, Candidate | None, GateLook | None]:
-    """Return the search's best, what the gate says of it, its opponent if that is kept, the look."""
+    """Return the search's best, its verdict, its opponent if that is kept, and the look."""
     if recommendation is None:
         return None, None, None, None
     candidate = run.state.search.archive.members[recommendation.candidate_id].candidate
@@ -259,7 +262,7 @@ def _judged(
         is_champion=champion is not None,
         n_looks=n_looks,
     )
-    if gate is None:  # what was not compared with the champion replaces it no more than what lost
+    if gate is None:  # without a comparison, the candidate cannot replace the champion
         is_other = champion is not None and champion.candidate_id != candidate.candidate_id
         return candidate, None, champion if is_other else None, look
     if gate.opponent == "champion":
@@ -279,7 +282,7 @@ def _publish(
     *,
     recommended: Candidate | None,
 ) -> None:
-    """Publish the evaluations of the final test, and what is known of all candidates after it."""
+    """Publish the evaluations of the final test and the final posteriors."""
     evaluations = [evaluation for trial in final.trials for evaluation in trial.evaluations]
     n_generations = run.next_generation
     recommended_id = None if recommended is None else recommended.candidate_id

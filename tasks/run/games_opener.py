@@ -23,7 +23,7 @@ GAMES: Final = "games"
 
 
 def share_of_round(configuration: Configuration) -> tuple[float | None, int | None]:
-    """Return the dollars and the calls that one round may use; ``None``: there is no such limit."""
+    """Return the dollars and calls that one round may use; ``None`` means no limit."""
     share, budget = configuration.society.games.max_share_usd, configuration.budget
     usd, calls = budget.max_usd, budget.max_calls
     return (
@@ -36,15 +36,15 @@ def share_of_round(configuration: Configuration) -> tuple[float | None, int | No
 def open_games_round(
     loaded: Loaded, *, seed: int | None = None, mock_url: str | None = None
 ) -> Iterator[GamesRound]:
-    """Open a round; one that was interrupted continues.
+    """Open a round of games, or continue an interrupted one.
 
     Args:
         loaded: the configuration and its files.
-        seed: in place of ``optimization.seed``.
-        mock_url: server that answers in place of chat models.
+        seed: replaces ``optimization.seed``.
+        mock_url: URL of a server that answers in place of chat models.
 
     Raises:
-        ConfigurationError: a game cannot be played as it is configured.
+        ConfigurationError: a game cannot be played as configured.
         LeaseHeldError: another process plays a round of this system.
         StoreError: the store cannot be used.
     """
@@ -73,10 +73,10 @@ def open_games_round(
 
 
 def listed_games(loaded: Loaded, *, mock_url: str | None = None) -> list[dict[str, Any]]:
-    """Return a configuration's games and their players, without a call.
+    """Return a configuration's games and their players without a call.
 
     Raises:
-        ConfigurationError: a game cannot be played as it is configured.
+        ConfigurationError: a game cannot be played as configured.
     """
     world = Environment.of(loaded.configuration, mock_url=mock_url)
     games = configured_games(loaded, world, world.redactor(loaded.configuration))
@@ -95,11 +95,11 @@ def listed_games(loaded: Loaded, *, mock_url: str | None = None) -> list[dict[st
 
 
 def play_games(opened: GamesRound, tell: Callable[[str], None] | None = None) -> GamesReport:
-    """Take an open round to its end, as the flow ``games`` does; return what it did.
+    """Play an open round to its end, as the flow ``games`` does; return its report.
 
     Args:
         opened: the round.
-        tell: called with each step.
+        tell: called with a line on each step.
     """
     say = tell or (lambda _: None)
     if not opened.is_finished:

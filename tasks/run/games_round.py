@@ -1,7 +1,8 @@
 """Round of language games: a plan, then plays.
 
-The run's row fixes number and plays of each game before the first play. All plays are published at once; after a
-kill the round continues with the same plan and reads paid answers from the journal.
+The run's row stores the round's number and each game's number of plays before the first play. All
+plays are published together. After a kill the round continues with the same plan and reads paid
+answers from the journal.
 """
 
 import json
@@ -50,11 +51,11 @@ class GamesRound:
     """A round in progress; ``tasks.run.games_opener`` opens one.
 
     Args:
-        run: its limits, ledger and journal.
-        games: that may be played.
-        calls: of the models that play.
-        redact: keeps secrets out of what is stored.
-        incumbent: who plays as the system; ``None`` if no one.
+        run: run with limits, ledger and journal.
+        games: configured games.
+        calls: calls of the players' models.
+        redact: removes secrets before storage.
+        incumbent: candidate that plays as the system; ``None`` if there is none.
     """
 
     def __init__(
@@ -72,10 +73,10 @@ class GamesRound:
         system = system_of(run.record)
         past = round_rows(run.store, system)
         self.is_finished = any(row["run_id"] == run.run_id for row in past)
-        """Whether its plays are published: it was killed after that."""
+        """Whether its plays are published, as after a late kill."""
         text = run.record.tags.get(COINS_TAG)
         self._fixed: dict[str, Any] | None = None if text is None else json.loads(text)
-        """What the round had fixed before it was killed."""
+        """Plan of the round before it was killed; ``None`` for a new round."""
         self.number = (
             1 + max((row["round"] for row in past if row["run_id"] != run.run_id), default=-1)
             if self._fixed is None
@@ -98,21 +99,21 @@ class GamesRound:
 
     @property
     def run_id(self) -> str:
-        """Of the run that holds the round."""
+        """Id of the run that holds the round."""
         return self.run.run_id
 
     @property
     def planned(self) -> list[CoinRecord]:
-        """Games that were given plays."""
+        """Games with plays."""
         return [coin for coin in self.coins if coin.n_plays]
 
-    # -- the story
+    # -- course of the round
 
     def plan(self) -> tuple[CoinRecord, ...]:
-        """Fix how often the round plays each game; what a killed round had fixed stays.
+        """Plan the plays of each game; a resumed round keeps its plan.
 
         Raises:
-            StoreError: nothing may be played then.
+            StoreError: the plan cannot be stored, so no game may be played.
         """
         run = self.run
         if self._fixed is None:
@@ -135,7 +136,7 @@ class GamesRound:
         return self.coins
 
     def play(self, name: str) -> int:
-        """Play a game as often as it was given; return how many plays ended.
+        """Play a game its planned number of times; return the number of finished plays.
 
         Raises:
             RunInterruptedError: the run was asked to stop.
@@ -151,10 +152,10 @@ class GamesRound:
         return len(played)
 
     def finish(self) -> GamesReport:
-        """Publish the round and return what it did.
+        """Publish the round and return its report.
 
         Raises:
-            StoreWriteError: nothing of it is visible then; the round goes on with the next command.
+            StoreWriteError: the round is not visible; the next command continues it.
         """
         run = self.run
         if not self.is_finished:
@@ -165,12 +166,13 @@ class GamesRound:
     # -- parts
 
     def _system_call(self) -> Callable[[Ask], PaidCall] | None:
-        """Return what makes a call of the system, asked as one of its test cases asks it.
+        """Return a function that calls the system as one of its test cases does.
 
-        ``None`` means that it plays no role.
+        ``None`` if the system plays no role.
 
         Raises:
-            ConfigurationError: its test cases do not show how it is asked a text, or there is no incumbent.
+            ConfigurationError: its test cases do not show where the prompt belongs, or there is no
+                incumbent.
         """
         if not any(game.of_system for game in self.games.values()):
             return None
@@ -255,14 +257,14 @@ def games_round_of(run_id: str) -> GamesRound:
     """Return a round that this process holds open.
 
     Raises:
-        KeyError: there is none.
+        KeyError: there is no such round.
     """
     return _ROUNDS[run_id]
 
 
 @contextmanager
 def held_open(opened: GamesRound) -> Iterator[GamesRound]:
-    """Let a round be found by the id of its run."""
+    """Register a round by its run's id for the block."""
     _ROUNDS[opened.run_id] = opened
     try:
         yield opened

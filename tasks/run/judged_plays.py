@@ -1,7 +1,7 @@
-"""Judge of a round of games, and the answers that it is asked about.
+"""Judge of a round of games, and the answers that audit it.
 
-A judge is tried on answers that the system gave, of which executed metrics know the right ones: those of the
-newest run that has some.
+A judge is audited on the system's answers for which executed metrics know the right one. They come
+from the newest run with such answers.
 """
 
 import sys
@@ -23,21 +23,21 @@ from tasks.sao.factory import grounded_answers
 from tasks.sao.history import history_of, history_tag, inherited_state, judge_of, played_items
 
 MOST_ITEMS: Final = 50
-"""Items of one round: as many as a verdict on the judge needs."""
+"""Maximum items of one round, which is what a verdict on the judge needs."""
 NO_ITEMS: Final = "no test case yet has one answer that executed metrics found right and another that they found wrong"
 _MOST_RUNS: Final = 5
 
 
 def asks_of_answers(games: Mapping[str, ConfiguredGame]) -> set[str]:
-    """Return the games that are about answers of the system."""
+    """Return the games about answers of the system."""
     return ANSWER_GAMES.keys() & games.keys()
 
 
 class JudgedPlays:
-    """What one round knows of its judge.
+    """State of the judge in one round.
 
     Args:
-        run: that holds the round.
+        run: run that holds the round.
     """
 
     def __init__(self, run: Run) -> None:
@@ -45,18 +45,18 @@ class JudgedPlays:
         self._system = system_of(run.record)
 
     def items(self, n: int | None, audited: Sequence[str] = ()) -> list[AuditItem]:
-        """Return items of executed truth, those that the judge was tried on last.
+        """Return items with a known answer, those audited earlier last.
 
         Args:
-            n: how many at most; ``None`` means all.
-            audited: ids of the items that it was tried on.
+            n: maximum number; ``None`` means all.
+            audited: ids of the items that audited the judge earlier.
         """
         return audit_items(self._answers(), sys.maxsize if n is None else n, used=audited)
 
     def dealt(
         self, games: Mapping[str, ConfiguredGame], item_ids: Sequence[str]
     ) -> dict[str, ConfiguredGame]:
-        """Return the games about answers, each play about the item that was fixed for it."""
+        """Return the games about answers, with the planned item of each play."""
         known = {item.item_id: item for item in self.items(None)}
         items = [known.get(name) for name in item_ids]
         return {
@@ -64,14 +64,14 @@ class JudgedPlays:
         }
 
     def gains(self, games: Mapping[str, ConfiguredGame]) -> list[float]:
-        """Return what each debate so far between the players of today has gained, in nats."""
+        """Return the gain of each earlier debate between the current players, in nats."""
         debate = games.get(DebateGame.id)
         if debate is None:
             return []
         return gains_of_debates(self._run.store, self._system, debate.game, debate.names)
 
     def after_plays(self) -> tuple[SaoState, tuple[str, ...]]:
-        """Return the state after the rounds of games, and the items its judge was tried on.
+        """Return the state after all rounds of games, and the items that audited its judge.
 
         Raises:
             StoreDamagedError: a file cannot be read.
@@ -90,12 +90,12 @@ class JudgedPlays:
         return ()
 
     def _record(self) -> RunRecord:
-        """Return the run's record as one of the system's, with the tag that names the earlier runs."""
+        """Return the run's record under the system's name, tagged with earlier runs."""
         tags = history_tag(self._run.store, self._system)
         return replace(self._run.record, name=self._system, tags=tags)
 
     def _inherited(self) -> SaoState:
-        """Return what earlier runs' preferences know of the judge; nothing where none wrote any."""
+        """Return the judge's state from earlier runs' preferences; a new one if there are none."""
         sao = self._run.configuration.society.sao
         limit, n = sao.iterative_rounds, sao.n_personas
         state = inherited_state(self._run.store, self._record(), limit=limit, n_personas=n)

@@ -1,6 +1,6 @@
 """Upkeep of a store: sweep, retention, integrity.
 
-Safe beside runs and readers.
+It is safe while runs and readers are active.
 """
 
 from dataclasses import dataclass
@@ -20,35 +20,34 @@ DAY_US = 24 * 3600 * 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """What one maintenance did, or would do."""
+    """Result of one maintenance, or of a dry run."""
 
     n_swept: int
-    """Live files of finished runs and leftovers of killed writers that were deleted."""
+    """Deleted live files of finished runs and leftovers of killed writers."""
     removed: tuple[str, ...]
-    """Labels of runs whose tables were deleted, oldest last."""
+    """Labels of runs whose tables were deleted, newest first."""
     adapters: tuple[str, ...]
     """Versions of stale and rejected adapters whose files were deleted."""
     damage: tuple[str, ...]
-    """What cannot be read, one line each."""
+    """Damaged files, one line each."""
     n_runs: int
     n_bytes: int
 
 
 def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = False) -> Upkeep:
-    """Sweep a store, remove what is too old, and check every file.
+    """Sweep a store, remove old tables, and check every file.
 
-    Files of adapters that never answer again go, too.
+    The files of stale and rejected adapters are also removed.
 
     Args:
         path: folder of the store.
-        keep_days: finished runs that began longer ago lose their tables, but for the two latest of
-            each system and those that a champion came from; ``None`` if none do. The journal keeps
-            what was paid for.
-        dry_run: say what would be removed; change nothing.
+        keep_days: days after which finished runs lose their tables, except for the two latest of
+            each system and those of champions; ``None`` keeps all. The journal keeps paid calls.
+        dry_run: report what would be removed without changing anything.
 
     Raises:
         StoreDamagedError: there is no store.
-        StoreError: it cannot be read or written.
+        StoreError: the store cannot be read or written.
     """
     store = ParquetStore(path)
     if not store.exists:
@@ -65,7 +64,7 @@ def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = 
             old = due(records, before_us=before_us, protected=_champions(store.path))
         n_swept = 0
         if not dry_run:
-            # Runs whose removal was killed: an hour old, so that no one writes them.
+            # Interrupted removals. At an age of an hour, no process is still writing them.
             half_removed = orphans(store.path, before_us=now - DAY_US // 24)
             for run_id in [*(record.run_id for record in old), *half_removed]:
                 remove(store.path, run_id)

@@ -1,4 +1,4 @@
-"""Opener of runs: begun again, or gone on with where they were left."""
+"""Opener of runs, new or continued."""
 
 import contextlib
 import json
@@ -42,12 +42,13 @@ from tasks.store.tables.parquet_store import ParquetStore
 from tasks.version import code_version
 
 Limits: TypeAlias = Mapping[str, float | None]
-"""Limits by their key, e.g. ``max_usd``, in place of those under ``budget``; ``None`` means as
-they are."""
+"""Limits by key, e.g. ``max_usd``, that override those under ``budget``; ``None`` leaves a limit
+unchanged.
+"""
 Notices: TypeAlias = Callable[[str], OnNotice]
-"""Returns the listener to notices of a system of that name."""
+"""Returns the listener to notices of the named system."""
 Resume: TypeAlias = Literal["auto", "never"]
-"""Whether a scheduled run continues with one that was left."""
+"""Whether a scheduled run continues an unfinished one."""
 
 
 def with_overrides(
@@ -58,14 +59,14 @@ def with_overrides(
     budget: Limits | None = None,
     save_path: str | None = None,
 ) -> Configuration:
-    """Return the configuration with what the command line or the deployment overrides.
+    """Return the configuration with overrides of the command line or the deployment.
 
     Args:
-        configuration: as written.
-        seed: in place of ``optimization.seed``.
-        generations: in place of ``optimization.evolution.generations``.
+        configuration: configuration as written.
+        seed: replaces ``optimization.seed``.
+        generations: replaces ``optimization.evolution.generations``.
         budget: limits.
-        save_path: in place of ``output.save_path``.
+        save_path: replaces ``output.save_path``.
 
     Raises:
         ConfigurationError: an override breaks the rule of its key.
@@ -99,22 +100,22 @@ def prepare_run(
     part: str | None = None,
     **caller: Unpack[Caller],
 ) -> Run:
-    """Begin a new run of the system that ``loaded`` describes.
+    """Open a new run of the configured system.
 
     Args:
         loaded: the configuration and its files.
-        seed: as ``with_overrides``.
-        generations: as ``with_overrides``.
-        budget: as ``with_overrides``.
-        save_path: as ``with_overrides``.
+        seed: see ``with_overrides``.
+        generations: see ``with_overrides``.
+        budget: see ``with_overrides``.
+        save_path: see ``with_overrides``.
         tags: labels of the run.
-        part: what it is, if no search: one of ``lineage.PARTS``; such runs are a system of their own,
-            so that no search takes them for one of its own.
-        caller: see ``Caller``. A run of ``mock_url`` is a system of its own, since what it learns
-            says nothing about the real one.
+        part: kind of a run that is not a search, one of ``lineage.PARTS``. Such runs are a
+            separate system, so that no search treats them as its predecessors.
+        caller: see ``Caller``. A run with ``mock_url`` is a separate system, since it says nothing
+            about the real one.
 
     Raises:
-        ConfigurationError: an override or something the configuration names is wrong.
+        ConfigurationError: an override or an object that the configuration names is wrong.
         LeaseHeldError: another process optimizes this system.
         StoreError: the store cannot be used.
     """
@@ -148,7 +149,7 @@ def prepare_run(
 
 
 def _offline(configuration: Configuration, save_path: str | None) -> Configuration:
-    """Return a configuration whose result files lie apart from those of runs that mean something."""
+    """Return a configuration with a separate folder for offline result files."""
     output = configuration.output
     folder = Path(save_path or output.save_path) / OFFLINE
     files = output.model_copy(update={"save_path": str(folder)})
@@ -165,28 +166,28 @@ def resume_run(
     tags: Mapping[str, str] | None = None,
     **caller: Unpack[Caller],
 ) -> Run:
-    """Open an unfinished run where its last committed generation ended.
+    """Open an unfinished run after its last committed generation.
 
-    A finished run is never written again: a new run continues from it, which has its generations,
-    reads the answers that it paid for, and counts what it spent against the limits.
+    A finished run never changes. A new run continues from it, with its generations and paid
+    answers, and counts its spending against the limits.
 
     Args:
         path: folder of the results store.
-        name: id, label or unambiguous part of the run's id; ``None``: the latest run that can go
-            on: an unfinished one, with ``budget`` also one that a limit ended, with
+        name: id, label or unambiguous part of the run's id. ``None`` means the latest resumable
+            run: an unfinished one, with ``budget`` also one that a limit ended, with
             ``retry_missing`` any.
-        retry_missing: ask the cells without a reward once more before anything else; after a
-            finished run, as a new one.
-        rounds: whether the run holds rounds of preferences alone.
-        budget: limits in place of the run's own; after a run that a limit ended, as a new one.
-        tags: labels of the run, in place of its own of the same names.
-        caller: see ``Caller``. A run that was begun from Python with callables needs them again,
-            and one that was begun with ``mock_url`` needs one.
+        retry_missing: whether to repeat the cells without a reward first; for a finished run, in a
+            new run.
+        rounds: whether the run holds preference rounds only.
+        budget: limits that override the run's; for a run that a limit ended, in a new run.
+        tags: labels of the run, which override its own.
+        caller: see ``Caller``. A run started from Python with callables needs them again, and a
+            run started with ``mock_url`` needs one.
 
     Raises:
         RunNotFoundError: no such run.
-        ResumeError: the run is finished and nothing is to be done that it left, or its test
-            cases or facts changed since.
+        ResumeError: the run is finished and has nothing left to do, or its test cases or facts
+            have changed.
     """
     store = ParquetStore(path)
     if store.mirror is not None:
@@ -228,12 +229,12 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     flow_run_id: str | None = None,
     notices: Notices | None = None,
 ) -> Run:
-    """Return the run behind a flow run's parameters.
+    """Return the run for a flow run's parameters.
 
-    A run id names a run that this process holds open, or an unfinished one in the
-    configuration's store. Without one a run is begun, or, when Prefect runs a flow run again
-    (a retry, a rescheduled crash), the one that this flow run had begun is resumed. With ``resume``
-    "auto" so is the system's latest run, if it was left unfinished with the same settings.
+    A run id names a run that this process holds open, or an unfinished one in the configuration's
+    store. Without one the function opens a new run, or, when Prefect restarts a flow run (a retry,
+    a rescheduled crash), resumes the flow run's own. With ``resume`` "auto" it also resumes the
+    system's latest run if that is unfinished and has the same settings.
 
     Raises:
         ConfigurationError: neither a configuration nor an open run is named, or it is wrong.
@@ -251,7 +252,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
             loaded.configuration, seed=seed, generations=generations, budget=budget
         )
         left = _left_unfinished(path, wanted)
-        # If its cases or prompts changed since, it cannot continue; a night begins again then.
+        # If its cases or prompts have changed, it cannot continue and a new run starts.
         with contextlib.suppress(ResumeError):
             if left is not None:
                 return resume_run(path, left, on_notice=on_notice, tags=tags)
@@ -268,10 +269,10 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
 def open_config(
     config: str | None, notices: Notices | None
 ) -> tuple[Loaded, Path, OnNotice | None]:
-    """Return the files, the store and the notices of a flow run's configuration.
+    """Return the files, the store and the listener of a flow run's configuration.
 
     Raises:
-        ConfigurationError: none is named, or it is wrong.
+        ConfigurationError: no configuration is named, or it is wrong.
     """
     if config is None:
         rule, fix = "must be the path of a configuration file", "Give `config`, e.g. "
@@ -282,19 +283,19 @@ def open_config(
 
 
 def started_by(path: Path, flow_run_id: str | None) -> str | None:
-    """Return the unfinished run that a flow run began; ``None`` if it began none."""
+    """Return the unfinished run that a flow run started; ``None`` if there is none."""
     records = runs_of_flow(path, flow_run_id)
     return next((record.run_id for record in records if record.status != "done"), None)
 
 
 def _hit_limit(record: RunRecord) -> bool:
-    """Whether a limit of its budget ended a run."""
+    """Return whether a limit of its budget ended a run."""
     text = record.summary_json
     return text is not None and RunResult.from_json(text).status == "budget"
 
 
 def _left_unfinished(path: Path, configuration: Configuration) -> str | None:
-    """Return the system's latest run if it was left unfinished with this configuration."""
+    """Return the system's latest run if it is unfinished and has this configuration."""
     runs = ParquetStore(path).runs(configuration.api.name)
     latest = next((record for record in runs if ROUNDS_TAG not in record.tags), None)
     if latest is None or latest.status == "done":
@@ -327,7 +328,7 @@ _OTHER_RUNS: Final = {
         "`convergence games run` again: it continues with a round that was interrupted",
     ),
 }
-"""Tag of a run that is no search → what it does, and what to run to continue it."""
+"""Tag of a run that is not a search → its activity, and how to continue it."""
 
 
 def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, rounds: bool) -> None:
@@ -350,7 +351,7 @@ _OF_REWARDS: Final = ("api", "search_space", "evaluation")
 
 
 def loaded_of(record: RunRecord) -> Loaded:
-    """Read the files of a run that was begun."""
+    """Read the files of an existing run."""
     tree = stored_mapping(record.config_json)
     loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
     path = record.config_path
@@ -358,9 +359,9 @@ def loaded_of(record: RunRecord) -> Loaded:
 
 
 def edited_keys(loaded: Loaded) -> list[str]:
-    """Return the keys by which a run's file differs today from the configuration it was begun with.
+    """Return the keys in which a run's file now differs from the run's configuration.
 
-    Only those that rewards depend on; a file that is gone or cannot be read differs in none.
+    Only keys that affect rewards are compared. A missing or unreadable file gives none.
     """
     began, path = loaded.configuration, loaded.config_path
     try:
@@ -379,7 +380,7 @@ def edited_keys(loaded: Loaded) -> list[str]:
 def _successor(
     store: ParquetStore, finished: RunRecord, loaded: Loaded, *, retry_missing: bool
 ) -> RunRecord:
-    """Return the row of a new run that continues from a finished one, against today's champion."""
+    """Return the row of a new run that continues a finished one, with the current champion."""
     dropped = {FLOW_RUN_TAG, RETRY_TAG, *CHAMPION_TAGS}
     tags = {name: text for name, text in finished.tags.items() if name not in dropped}
     tags |= {**_facts(loaded), **champion_tags(store.path, finished.name, loaded.space)}
@@ -387,7 +388,7 @@ def _successor(
 
 
 def _facts(loaded: Loaded) -> dict[str, str]:
-    """Return what the rewards depend on, for the run's tags."""
+    """Return the facts that rewards depend on, for the run's tags."""
     return {"python": platform.python_version(), **loaded.facts}
 
 
@@ -412,17 +413,17 @@ def _check_unchanged(record: RunRecord, loaded: Loaded) -> None:
 
 
 def check_destinations(configuration: Configuration, base_dir: Path) -> None:
-    """Check that store and result files can be written, and that clients take each address.
+    """Check that store and result files can be written, and that clients accept each address.
 
-    Nothing is left behind, and nothing is called.
+    The check leaves no files and makes no call.
 
     Args:
-        configuration: of the run.
-        base_dir: folder that relative paths of the configuration start from.
+        configuration: configuration of the run.
+        base_dir: base folder of the configuration's relative paths.
 
     Raises:
-        ConfigurationError: a folder of ``storage`` or ``output`` is none, holds something else, or
-            cannot be written to; or no name of a host has the characters of an address.
+        ConfigurationError: a folder of ``storage`` or ``output`` is not a folder, holds something
+            else or is not writable, or a host name contains invalid characters.
     """
     output, storage = configuration.output, configuration.storage
     store_key = "storage.path" if storage.remote is None else "storage.local"
@@ -447,7 +448,7 @@ def check_destinations(configuration: Configuration, base_dir: Path) -> None:
 
 
 def _address_problems(configuration: Configuration) -> list[Problem]:
-    """Return the addresses that a run may call and that no client takes."""
+    """Return the problems of addresses that clients reject."""
     api = configuration.api
     key_to_url = {"api.endpoint": api.endpoint}
     key_to_url |= {f"api.models.{name}.endpoint": m.endpoint for name, m in api.models.items()}
@@ -466,7 +467,7 @@ def _address_problems(configuration: Configuration) -> list[Problem]:
 
 
 def _store_problems(root: Path, key: str) -> list[Problem]:
-    """Return what keeps a folder that can be written to from being a store."""
+    """Return why a writable folder cannot be a store."""
     try:
         check_format(store_root(root))
     except StoreError as error:
@@ -476,13 +477,13 @@ def _store_problems(root: Path, key: str) -> list[Problem]:
 
 
 def _why_not(folder: Path) -> str | None:
-    """Return why no file can be written to a folder, or to where it will be made."""
+    """Return why no file can be written to a folder or to its future parent."""
     try:
         while not folder.exists() and folder != folder.parent:
             if folder.is_symlink():
                 return "a link that leads nowhere"
             folder = folder.parent
-        # Writing is the only honest question: root, ACLs and read-only mounts fool mode bits.
+        # Only writing gives the answer: root, ACLs and read-only mounts invalidate mode bits.
         with tempfile.TemporaryFile(dir=folder):
             return None
     except OSError as error:

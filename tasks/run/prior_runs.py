@@ -1,7 +1,7 @@
-"""Earlier runs of the same system, and what a run takes over from them.
+"""Earlier runs of the same system, and the evidence that a run inherits from them.
 
-A run remembers its earlier runs by id and number of committed generations, so that resumed it sees
-the same past, whatever has run or gone on since.
+A run stores its earlier runs by id and number of committed generations. A resumed run thus has the
+same past, even if other runs have continued since.
 """
 
 import json
@@ -29,7 +29,7 @@ from tasks.store.tables.lineage import ROUNDS_TAG, superseded
 from tasks.store.tables.parquet_store import ParquetStore
 
 TAG = "warm_start"
-"""Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""
+"""Tag of a run with its earlier runs: ``<run id>@<generations>``, newest first."""
 _STATE = """
 SELECT sampler_state_json FROM generations
 WHERE run_id = $run AND generation = $generation
@@ -38,22 +38,22 @@ WHERE run_id = $run AND generation = $generation
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PriorRuns:
-    """What a run knows of earlier ones."""
+    """Evidence from earlier runs."""
 
     surrogate: SpaceModel
-    """Of the run; believes earlier runs as far as they agree."""
+    """Surrogate of the run, which trusts earlier runs as far as they agree."""
     start: WarmStart
     case_weights: Mapping[str, float]
     """Search case → weight in the mean reward."""
     production: ProductionEvidence = field(default_factory=ProductionEvidence)
-    """What requests taught, counted among earlier runs."""
+    """Evidence from production requests, counted as an earlier run."""
 
     def study(self, loaded: Loaded, schedule: Schedule) -> Study:
-        """Return the study of a run that begins with these.
+        """Return the study of a run with this evidence.
 
         Args:
             loaded: the run's configuration and space.
-            schedule: its plan in numbers of cells.
+            schedule: its schedule in cells.
         """
         return Study.of(
             loaded.configuration,
@@ -65,7 +65,7 @@ class PriorRuns:
         )
 
     def describe(self) -> str | None:
-        """Return a line on what the run starts from; ``None`` to start from nothing."""
+        """Return a line on the evidence that the run starts from; ``None`` if there is none."""
         n_runs = self.start.n_runs - self.production.is_apart
         description = self.production.describe()
         if not n_runs:
@@ -93,11 +93,11 @@ class PriorRuns:
 
 
 def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> dict[str, str]:
-    """Return the tag that names the earlier runs a new run starts from; empty: none.
+    """Return the tag that names a new run's earlier runs; empty if there are none.
 
     Args:
-        configuration: of the new run.
-        store: where runs are kept.
+        configuration: configuration of the new run.
+        store: store with the runs.
         system: the optimized system's name.
     """
     config = configuration.optimization.warm_start
@@ -121,11 +121,11 @@ def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> d
 
 
 def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRuns:
-    """Return what a run's earlier runs left.
+    """Return the evidence of a run's earlier runs.
 
     Args:
-        store: where runs are kept.
-        record: of the run.
+        store: store with the runs.
+        record: row of the run.
         loaded: its configuration and cases.
 
     Raises:

@@ -26,18 +26,18 @@ def generation_tables(
     flow_run_id: str | None = None,
     partial: bool = False,
 ) -> dict[str, Sequence[Row]]:
-    """Return the tables of a generation, those of its learners among them.
+    """Return the tables of a generation, including those of its learners.
 
     Args:
-        run: its journal holds the attempts.
+        run: run whose journal holds the attempts.
         generation: number of the generation.
         learned: tables of each learner.
-        candidates: those first evaluated in the generation.
+        candidates: candidates first evaluated in the generation.
         evaluations: outcomes of its cells.
-        state: after the generation; ``None`` means that of the run.
-        recommendation: after the generation; ``None`` if no cell has a reward yet.
-        flow_run_id: of Prefect, if a flow runs it.
-        partial: whether it ended before its plan was done.
+        state: state after the generation; ``None`` means the run's current state.
+        recommendation: recommendation after the generation; ``None`` before the first reward.
+        flow_run_id: id of Prefect's flow run, if any.
+        partial: whether it ended before its plan was completed.
     """
     marker = generation_row(
         run.run_id,
@@ -66,7 +66,7 @@ def publish_final(run: Run, evaluations: Sequence[Evaluation], **more: Sequence[
     """Publish the evaluations after the last generation, and rows of further tables.
 
     Raises:
-        StoreWriteError: they are not visible then; resuming the run publishes them.
+        StoreWriteError: the rows are not visible; resuming the run publishes them.
     """
     tables = {
         "payloads": payload_rows(run.run_id, evaluations),
@@ -77,10 +77,10 @@ def publish_final(run: Run, evaluations: Sequence[Evaluation], **more: Sequence[
 
 
 def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> GenerationFinished:
-    """Publish what a generation has found and taught, move the run on, and say where it stands.
+    """Publish a generation, advance the run, and return its summary.
 
     Raises:
-        StoreWriteError: the generation is not visible then; resuming the run publishes it.
+        StoreWriteError: the generation is not visible; resuming the run publishes it.
     """
     generation, state = run.next_generation, step.state
     evaluations = [evaluation for trial in step.trials for evaluation in trial.evaluations]

@@ -1,4 +1,4 @@
-"""Result of a run, made from its store and its posterior."""
+"""Result of a run, from its store and its posterior."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,13 +46,13 @@ from tasks.store.tables.lineage import ancestors
 from tasks.store.tables.parquet_store import ParquetStore
 
 MAX_LEADERBOARD = 500
-"""Rows kept in a result; the store holds all."""
+"""Maximum rows in a result; the store holds all."""
 _PURPOSES = {
     WRITING: "edits",
     THOUGHT: "thoughts",
     SAO: "preferences",
 }
-"""Purpose of a call → source of settings that it serves; other calls evaluate them."""
+"""Purpose of a call → source of settings that it supports; other calls evaluate them."""
 _CALLS = """
 SELECT purpose, CAST(count(*) AS INTEGER) AS n,
     CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS usd
@@ -61,7 +61,7 @@ FROM attempts WHERE run_id = $run AND state <> 'cached' GROUP BY purpose
 
 
 def collect_progress(run: Run) -> RunResult:
-    """Return what an open run has found so far, as if it were stopped now."""
+    """Return the result of an open run, as if it stopped now."""
     recommendation = run.study.recommend(run.state)
     return collect(
         run, recommendation, status="stopped", reason="the run continues", explains=False
@@ -77,15 +77,15 @@ def collect(
     final: Final | None = None,
     explains: bool = True,
 ) -> RunResult:
-    """Return everything that a run has found so far.
+    """Return the result of a run so far.
 
     Args:
-        run: whose generations are committed; its final re-estimation is published, if it had one.
-        recommendation: of its evidence; ``None`` if no candidate has answered.
+        run: run with committed generations; its final re-estimation, if any, is published.
+        recommendation: recommendation from its evidence; ``None`` if no candidate has answered.
         status: how the run ended.
-        reason: why, in words.
-        final: the re-estimation of winner and defaults; ``None`` if there was none.
-        explains: whether effects and explanation are found too, which takes a fit of the surrogate
+        reason: why it ended, in words.
+        final: re-estimation of winner and defaults; ``None`` if there was none.
+        explains: whether to compute effects and explanation, which takes a fit of the surrogate
             and about a second.
 
     Raises:
@@ -143,7 +143,7 @@ def collect(
 def _metrics(
     run: Run, recommendation: Recommendation | None, shown: Sequence[str], baseline_id: str | None
 ) -> Metrics:
-    """Return the metrics of the candidates that are shown, of winner and defaults on the same cases."""
+    """Return the metrics of the shown candidates, and of winner and defaults on shared cases."""
     defaults = () if baseline_id is None else (baseline_id,)
     winner = () if recommendation is None else (recommendation.candidate_id,)
     compared = [*dict.fromkeys([*shown, *defaults])]
@@ -154,7 +154,7 @@ def _metrics(
 
 
 def _routing(run: Run, view: View) -> Routing:
-    """Return what another candidate for each search case would earn, of those that keep the constraints."""
+    """Return the estimated gain of routing each search case to its own feasible candidate."""
     cases = run.loaded.search_cases
     rows = {case.case_id: i for i, case in enumerate(cases)}
     members = view.search.archive.members
@@ -179,7 +179,7 @@ def _routing(run: Run, view: View) -> Routing:
 
 
 def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dict[str, Params]:
-    """Return the candidates of the search and of the final test, the best first."""
+    """Return the parameters of the candidates of search and final test, the best first."""
     members = search.archive.members
     return {
         **{
@@ -192,7 +192,7 @@ def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dic
 
 
 def _account(run: Run) -> RunResult:
-    """Return a run's settings, counts and costs, without its findings."""
+    """Return a run's settings, counts and costs, without findings."""
     curve, costs = curve_of(run.store, run.run_id), costs_of(run.store, run.run_id)
     record, loaded, configuration = run.record, run.loaded, run.configuration
     totals = run.journal.totals(record.run_id)
@@ -226,7 +226,7 @@ def _account(run: Run) -> RunResult:
 def _never_called(
     configuration: Configuration, costs: Sequence[RoleCost], n_before: int
 ) -> tuple[str, ...]:
-    """Return the purposes that the configuration asks for and that made no call, in words."""
+    """Return the configured purposes without a call, in words."""
     society, prompts = configuration.society, configuration.prompts
     has_llm = configuration.llm is not None
     wanted = {
@@ -245,7 +245,7 @@ def _never_called(
 
 
 def _facts(run: Run) -> dict[str, str]:
-    """Return what the numbers depend on."""
+    """Return the facts that the numbers depend on."""
     record, past = run.record, run.past
     lines = (past.describe(), past.describe_agreement(run.state.search))
     text = "; ".join(line for line in lines if line is not None)
@@ -262,7 +262,7 @@ def _facts(run: Run) -> dict[str, str]:
 def _with_sections(
     result: RunResult, run: Run, view: View, *, baseline_id: str | None
 ) -> RunResult:
-    """Return the result with what is known of sources, judges, thoughts and preferences."""
+    """Return the result with its sources, judges, thoughts and preferences."""
     store, loaded = run.store, run.loaded
     return replace(
         result,
@@ -285,7 +285,7 @@ def _with_sections(
 
 
 def _sources(store: ParquetStore, run_id: str, view: View) -> tuple[SourceReport, ...]:
-    """Return what each source of settings got and brought; empty if there is one alone."""
+    """Return the share and gain of each source of settings; empty if there is only one."""
     means = {name: ranked.mean for name, ranked in view.standing.items()}
     reports = {r.source: r for r in source_reports(view.search.archive, means)}
     if len(reports) < 2:
@@ -301,7 +301,7 @@ def _sources(store: ParquetStore, run_id: str, view: View) -> tuple[SourceReport
 
 
 def _given_texts(loaded: Loaded) -> dict[str, str]:
-    """Return text id → text, of all text parameters."""
+    """Return text id → prompt of all text parameters."""
     return {
         text_id_of(str(text)): str(text)
         for parameter in loaded.space.parameters.values()
@@ -317,7 +317,7 @@ def _with_winner(
     goals: FittedGoals | None,
     baseline_id: str | None,
 ) -> RunResult:
-    """Return the result with the candidate handed over, and its lead over the defaults."""
+    """Return the result with the winner and its lead over the defaults."""
     winner_id = recommendation.candidate_id
     reason = ""
     if goals is not None:
@@ -340,7 +340,7 @@ def _with_reasons(
     view: View,
     goals: FittedGoals | None,
 ) -> RunResult:
-    """Return the result with why the recommendation is what it is, and what routing would earn."""
+    """Return the result with the reasons of the recommendation and the gain of routing."""
     sampler = make_sampler(run.configuration, view.space)
     effects, explanation = explain(
         run.past.surrogate,

@@ -70,7 +70,7 @@ class RunResources:
 
 
 _NO_SIGNALS = (asyncio.CancelledError, GeneratorExit, SystemExit)
-"""Contexts of an error that do not mean that the process should end."""
+"""Contexts of an error that do not mean a signal."""
 
 
 class Run:
@@ -117,7 +117,7 @@ class Run:
         self.study = study
         self.state = state
         self.learners: dict[str, Learner] = {}
-        """By name, in order; each adds to the advice of the previous ones."""
+        """Learners by name, in order; each adds to the advice of the previous ones."""
         self.store = resources.store
         self.journal = resources.journal
         self.session = resources.session
@@ -137,7 +137,7 @@ class Run:
         self._stopping = threading.Event()
         self._planned: PlannedGeneration | None = None
         self._steps: dict[str, LearnerStep] = {}
-        """What learners have learned of the planned generation before the posterior did."""
+        """Steps of learners on the planned generation, taken before the posterior's."""
 
     @property
     def run_id(self) -> str:
@@ -189,7 +189,7 @@ class Run:
     # -- the course of a generation
 
     def should_continue(self) -> bool:
-        """Whether to run another generation.
+        """Return whether to run another generation.
 
         Raises:
             RunInterruptedError: ``stop`` was called.
@@ -198,7 +198,7 @@ class Run:
         return self.study.should_continue(self.state)
 
     def is_due(self, name: str) -> bool:
-        """Whether a learner has work before the next generation."""
+        """Return whether a learner has work before the next generation."""
         learner = self.learners.get(name)
         if learner is None or self.study.repair(self.state) is not None:
             return False
@@ -233,15 +233,15 @@ class Run:
 
     @property
     def n_cells_planned(self) -> int:
-        """Cells of the planned generation, those of later batches included."""
+        """Cells of the planned generation, including later batches."""
         planned = self._planned
         return 0 if planned is None else planned.plan.n_cells + planned.n_left
 
     def ask_further(self, trials: Sequence[Trial]) -> tuple[Assignment, ...]:
-        """Plan the next batch of the planned generation; return its assignments, empty after the last.
+        """Plan the generation's next batch; return its assignments, empty after the last.
 
         Args:
-            trials: of the generation so far, in the order of its batches.
+            trials: trials of the generation so far, in the order of its batches.
 
         Raises:
             RunInterruptedError: ``stop`` was called.
@@ -293,7 +293,7 @@ class Run:
         return (self.pool or self.session).evaluate(assignment, generation)
 
     def learn_of(self, name: str, trials: Sequence[Trial]) -> LearnerStep | None:
-        """Return what the planned generation teaches one learner, without storing it.
+        """Return a learner's step on the planned generation without storing it.
 
         ``None`` if there is no such learner, or the generation only repairs earlier ones.
         """
@@ -305,11 +305,11 @@ class Run:
         return self._steps[name]
 
     def learner_step(self, name: str) -> LearnerStep | None:
-        """Return what the planned generation taught a learner so far; ``None``: nothing."""
+        """Return a learner's step on the planned generation; ``None`` before ``learn_of``."""
         return self._steps.get(name)
 
     def learn(self, trials: Sequence[Trial]) -> StepResult:
-        """Return what the trials of the planned generation teach, without storing it."""
+        """Return the result of learning from the planned generation without storing it."""
         planned = self._planned
         assert planned is not None  # noqa: S101 - its trials exist
         number = self.next_generation + 1
@@ -340,7 +340,7 @@ class Run:
         """Release the reserve of the budget to the final re-estimation."""
         self._budget.keep_back()
 
-    # -- begin and end
+    # -- start and end
 
     def stop(self) -> None:
         """Request an early end: no new call starts, paid answers are kept. Thread-safe."""
@@ -462,7 +462,7 @@ _ACTIVE: dict[str, Run] = {}
 
 
 def register(run: Run) -> None:
-    """Let a run be found by its id until it is closed."""
+    """Register a run by its id until it is closed."""
     _ACTIVE[run.run_id] = run
     run.held.callback(_ACTIVE.pop, run.run_id, None)
 
@@ -483,5 +483,5 @@ def run_of(run_id: str) -> Run:
 
 
 def is_open(run_id: str) -> bool:
-    """Whether this process holds the run."""
+    """Return whether this process holds the run."""
     return run_id in _ACTIVE

@@ -1,8 +1,9 @@
 """Rounds of preferences without an optimization.
 
-Of a system that earlier runs know already. Such a run is one of the system's in the store, with a tag, and holds rounds only: each is saved as a
-generation without evaluations. It takes the evidence of the newest run that has any, and goes on where
-the system's last rounds left trust, alarms and drift.
+They need a system that earlier runs have evaluated. Such a run belongs to the system in the store,
+has a tag, and holds rounds only: each is stored as a generation without evaluations. It takes the
+evidence of the newest run with any, and continues the trust, alarms and drift of the system's last
+rounds.
 """
 
 from dataclasses import replace
@@ -27,23 +28,23 @@ from tasks.store.tables.lineage import ROUNDS_TAG
 from tasks.store.tables.parquet_store import ParquetStore
 
 SOURCE_TAG: Final = "evidence_of"
-"""Tag that names the run whose evidence is taken."""
+"""Tag with the run whose evidence is used."""
 ANSWERS_TAG: Final = "answers_of"
-"""Tag that names the run whose answers the judge is tried on."""
+"""Tag with the run whose answers audit the judge."""
 
 
 def open_rounds(
     config: str | None, *, flow_run_id: str | None = None, notices: Notices | None = None
 ) -> Run:
-    """Return a run that holds rounds alone; Prefect's retry of a flow run continues with its own.
+    """Return a run that holds rounds only; Prefect's retry of a flow run continues its own.
 
     Args:
         config: path of the configuration.
-        flow_run_id: the flow run's, remembered by a tag.
+        flow_run_id: id of the flow run, stored as a tag.
         notices: returns the listener to notices of budget, providers and disabled learners.
 
     Raises:
-        ConfigurationError: no configuration is named, or it is wrong or asks for no preferences.
+        ConfigurationError: no configuration is named, it is wrong, or it enables no preferences.
         LeaseHeldError: another process optimizes this system.
     """
     loaded, path, on_notice = open_config(config, notices)
@@ -71,13 +72,13 @@ def open_rounds(
 
 
 def sao_of(run: Run) -> SaoLearner | None:
-    """Return SAO of a run; ``None`` if it is off."""
+    """Return the SAO learner of a run; ``None`` if it is disabled."""
     learner = run.learners.get(SAO)
     return learner if isinstance(learner, SaoLearner) else None
 
 
 def should_continue(run: Run) -> bool:
-    """Whether another round of preferences is to be played without an optimization.
+    """Return whether another round of preferences is due.
 
     Raises:
         RunInterruptedError: the run was asked to stop.
@@ -88,11 +89,11 @@ def should_continue(run: Run) -> bool:
 
 
 def save_round(run: Run, flow_run_id: str | None) -> None:
-    """Publish the round that was played as a generation of its own, and move on.
+    """Publish the finished round as a generation and advance.
 
     Raises:
         RunInterruptedError: the run was asked to stop, so the round may be incomplete.
-        StoreWriteError: the round is not visible then; resuming plays it again.
+        StoreWriteError: the round is not visible; resuming plays it again.
     """
     run.check_stop()
     generation = run.next_generation
@@ -116,7 +117,7 @@ def save_round(run: Run, flow_run_id: str | None) -> None:
 
 
 def finish(run: Run) -> None:
-    """Mark a run of rounds as done, with why it ended."""
+    """Mark a run of rounds as done, with the reason."""
     learner = sao_of(run)
     if learner is None:
         reason = "no preferences can be written"
@@ -131,7 +132,7 @@ def finish(run: Run) -> None:
 
 
 def _take_over(run: Run) -> None:
-    """Give a run the evidence of its source, and the texts that its rounds have distilled."""
+    """Give a run the evidence of its source and the prompts derived from its rounds."""
     learner = sao_of(run)
     if learner is None:
         return
@@ -139,7 +140,7 @@ def _take_over(run: Run) -> None:
     state = learner.state
     if run.next_generation == 0 and source is not None:
         checkpoint = run.store.checkpoint(source)
-        assert checkpoint is not None  # noqa: S101 - it was chosen for having one
+        assert checkpoint is not None  # noqa: S101 - the source was chosen for it
         previous = StudyState.from_checkpoint(checkpoint)
         run.state = replace(run.state, search=previous.search)
         if SAO in previous.learned:
@@ -152,7 +153,7 @@ def _take_over(run: Run) -> None:
 
 
 def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:
-    """Return the newest run of the system and of this search space that has evidence."""
+    """Return the newest run of the system and search space with evidence; ``None`` if none."""
     space = canonical_json(loaded.space.to_json())
     for record in store.runs(loaded.configuration.api.name):
         checkpoint = store.checkpoint(record.run_id)

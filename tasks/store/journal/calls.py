@@ -1,4 +1,4 @@
-"""Rules of the journal: claims of calls, and which attempt's answer is valid for a call.
+"""Rules of the journal: claims of calls, and the attempt whose answer is valid.
 
 An evaluation that has received an answer always receives the same one, even if another answer has
 since replaced it in the call. A resumed run thus reads the same answers and pays for no call
