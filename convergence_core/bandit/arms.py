@@ -1,9 +1,9 @@
 """Posteriors of arms, and receipts of their rewards.
 
 ``BetaArms`` hold two counts per arm. A reward r in [0, 1] adds r to one and 1 - r to the other,
-which for rewards between 0 and 1 is the update of E. Kaufmann, N. Korda, R. Munos, 2012, without the
-coin toss. They are values: ``tell`` returns new ones, and everything learned is the prior plus a sum
-over rewards, in any order.
+which for fractional rewards is the update of E. Kaufmann, N. Korda, R. Munos, 2012, without the
+coin toss. Arms are immutable: ``tell`` returns new ones. A posterior is the prior plus a sum over
+rewards, in any order.
 
 ==========================================  ===========  ===========  =====================
 case                                        returned     stored       posterior
@@ -15,7 +15,7 @@ again, other value                          ``conflict`` ``conflict`` untouched:
 unknown decision                            ``unknown``  ``orphan``   untouched
 ==========================================  ===========  ===========  =====================
 
-So at every moment a posterior is its prior plus the fold of the ``ok`` rewards.
+So a posterior is always its prior plus the fold of the ``ok`` rewards.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ def checked_reward(reward: float) -> float:
     """Return a reward as a float.
 
     Raises:
-        ValueError: it is not finite or not in [0, 1].
+        ValueError: It is not finite or not in [0, 1].
     """
     value = float(reward)
     if not 0.0 <= value <= 1.0:  # NaN fails as well
@@ -41,7 +41,7 @@ def checked_reward(reward: float) -> float:
 
 
 def _with_item(values: Floats, index: int, value: float) -> Floats:
-    """Return a copy with one value changed."""
+    """Return a copy with one changed value."""
     changed = values.copy()
     changed[index] = value
     return changed
@@ -49,21 +49,21 @@ def _with_item(values: Floats, index: int, value: float) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BetaArms:
-    """Beta posteriors of the mean rewards; every array is (n_arms,)."""
+    """Beta posteriors of mean rewards; every array is (n_arms,)."""
 
     prior_alpha: Floats
     prior_beta: Floats
     alpha: Floats
     beta: Floats
     n: Floats
-    """Rewards learned from."""
+    """Number of rewards."""
 
     @classmethod
     def begin(cls, prior_alpha: ArrayLike, prior_beta: ArrayLike) -> Self:
-        """Return arms that know their prior alone.
+        """Return arms without rewards.
 
         Raises:
-            ValueError: a count is not positive and finite.
+            ValueError: A count is not positive and finite.
         """
         a, b = (np.atleast_1d(np.array(x, dtype=np.float64)) for x in (prior_alpha, prior_beta))
         a, b = (x.copy() for x in np.broadcast_arrays(a, b))
@@ -81,14 +81,14 @@ class BetaArms:
         return rng.beta(self.alpha, self.beta)
 
     def propensities(self) -> Floats:
-        """Return the probability of each arm to be drawn highest, (n_arms,)."""
+        """Return each arm's probability of the highest draw, (n_arms,)."""
         return of_beta(self.alpha, self.beta)
 
     def tell(self, arm: int, reward: float) -> Self:
         """Return the arms after one reward.
 
         Raises:
-            ValueError: the reward is not in [0, 1].
+            ValueError: The reward is not in [0, 1].
         """
         value = checked_reward(reward)
         return replace(
@@ -105,35 +105,35 @@ StoredStatus = Literal["ok", "late", "conflict", "orphan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The answer to one reward."""
+    """Receipt of one reward."""
 
     status: ReceiptStatus
     stored: StoredStatus | None
-    """Status of the stored row; ``None`` if it is not stored, since it is there already."""
+    """Status of the stored row; ``None`` if the reward is already stored."""
     learns: bool
     """Whether the posterior learns from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDecision:
-    """State of a decision when a reward for it arrives."""
+    """Decision at the arrival of a reward."""
 
     expires_us: int | None
-    """First moment that is too late, microseconds since the epoch; ``None`` means never."""
+    """Time from which a reward is late, in microseconds since the epoch; ``None`` means never."""
     reward: float | None = None
-    """The first reward it got, in time or late; ``None`` means none yet."""
+    """First reward, in time or late; ``None`` if there is none yet."""
 
 
 def receive(reward: float, decision: OpenDecision | None, now_us: int) -> Receipt:
     """Return the receipt of a reward.
 
     Args:
-        reward: in [0, 1].
-        decision: the one it is for; ``None`` if it is unknown.
-        now_us: when it arrived.
+        reward: Reward in [0, 1].
+        decision: Decision of the reward; ``None`` if unknown.
+        now_us: Arrival time, in microseconds since the epoch.
 
     Raises:
-        ValueError: the reward is not in [0, 1].
+        ValueError: The reward is not in [0, 1].
     """
     value = checked_reward(reward)
     if decision is None:

@@ -5,49 +5,60 @@ For the request x of user u, arm k earns
     r = x . w_k + v_uk + e,    e ~ N(0, s)                                                         (1)
     w_k ~ N(m_k e_0, s diag(t)),    v_uk ~ N(0, s t_users),    s ~ inverse gamma(SHAPE, SCALE)     (2)
 
-and is chosen with the probability that its expected reward is the highest (S. Agrawal, N. Goyal, "Thompson
-sampling for contextual bandits with linear payoffs", 2013, Alg. 1). v is the random intercept of a mixed
-model: users are pooled as strongly as their rewards say that they are alike.
+and is chosen with the probability that its expected reward is the highest (S. Agrawal, N. Goyal,
+"Thompson sampling for contextual bandits with linear payoffs", 2013, Alg. 1). v is the random
+intercept of a mixed model: the rewards determine how strongly users are pooled.
 
-*Posterior.* A user's request holds no other user's intercept, so the intercepts can be eliminated (C. R.
-Henderson, "Best linear unbiased estimation and prediction under a selection model", 1975). With ``G = sum
-x x^T``, ``g = sum r x``, and of user u the number n_u, ``c_u = sum x`` and ``h_u = sum r``, each arm has
+*Posterior.* A user's requests involve no other user's intercept, so the intercepts can be
+eliminated (C. R. Henderson, "Best linear unbiased estimation and prediction under a selection
+model", 1975). With ``G = sum x x^T``, ``g = sum r x``, and of user u the number n_u, ``c_u = sum
+x`` and ``h_u = sum r``, each arm has
 
-    A = diag(1 / t) + G - sum_u k_u c_u c_u^T,    k_u = 1 / (n_u + 1 / t_users)                    (3)
-    b = m e_0 / t_0 + g - sum_u k_u h_u c_u,    w = A^-1 b                                         (4)
-    x . w + k_u (h_u - c_u . w),    s (k_u + z^T A^-1 z),    z = x - k_u c_u                       (5)
+    A = diag(1 / t) + G - sum_u k_u c_u c_u^T,    k_u = 1 / (n_u + 1 / t_users)
+    (3)
+    b = m e_0 / t_0 + g - sum_u k_u h_u c_u,    w = A^-1 b
+    (4)
+    x . w + k_u (h_u - c_u . w),    s (k_u + z^T A^-1 z),    z = x - k_u c_u
+    (5)
 
-the latter mean and variance of what the arm earns for x and u. A user without rewards is like the average.
+(5) is the mean and variance of the arm's expected reward for x and u. A user without rewards is
+like the average.
 
-*Evidence.* The variance s integrates out, over the n rewards of all arms (K. P. Murphy, "Machine learning: a
-probabilistic perspective", 2012, eqs. 7.70 to 7.74, applied to (3) and (4)); up to a constant
+*Evidence.* The variance s integrates out, over the n rewards of all arms (K. P. Murphy, "Machine
+learning: a probabilistic perspective", 2012, eqs. 7.70 to 7.74, applied to (3) and (4)); up to a
+constant
 
-    log p(r) = sum_k [log |diag(1 / t)| - log |A| - sum_u log(1 + t_users n_u)] / 2 - a log q      (6)
-    a = SHAPE + n / 2,    q = SCALE + sum_k [sum r^2 + m^2 / t_0 - sum_u k_u h_u^2 - w . b] / 2    (7)
+    log p(r) = sum_k [log |diag(1 / t)| - log |A| - sum_u log(1 + t_users n_u)] / 2 - a log q
+    (6)
+    a = SHAPE + n / 2,    q = SCALE + sum_k [sum r^2 + m^2 / t_0 - sum_u k_u h_u^2 - w . b] / 2
+    (7)
 
-The variances t of arms, features, pairs and users climb (6) on the grid ``TAUS``. Four sizes of the model
-run side by side: with and without pairs of features, with and without users; with a night, eight. Each is
-drawn with its posterior probability. A priori sizes with P pairs have the odds 1 / (1 + P), those with users
-``USER_ODDS``. s is q / a.
+The variances t of arms, features, pairs and users climb (6) on the grid ``TAUS``. Four sizes of
+the model run side by side: with and without pairs of features, with and without users; with a
+night, eight. Each is drawn with its posterior probability. A priori sizes with P pairs have the
+odds 1 / (1 + P), those with users ``USER_ODDS``. s is q / a.
 
-*The night* has rewards r' of every arm for cases x', not for requests. They are a power prior (J. G. Ibrahim,
-M.-H. Chen, "Power prior distributions for regression models", 2000) whose exponent t_night, on the grid
-``TAUS``, the requests' rewards choose too. With G' and g' as G and g, over cases, (2) becomes
+*The night* has rewards r' of every arm for cases x', not for requests. They are a power prior (J.
+G. Ibrahim, M.-H. Chen, "Power prior distributions for regression models", 2000). The requests'
+rewards also choose its exponent t_night on the grid ``TAUS``. With G' and g' as G and g, over
+cases, (2) becomes
 
-    w_k ~ N(A_0^-1 b_0, s A_0^-1),    A_0 = diag(1 / t) + t_night G',    b_0 = m e_0 / t_0 + t_night g'     (8)
+    w_k ~ N(A_0^-1 b_0, s A_0^-1),    A_0 = diag(1 / t) + t_night G',    b_0 = m e_0 / t_0 +
+    t_night g'     (8)
 
-so that A_0, b_0 and b_0 . A_0^-1 b_0 stand for the prior's terms of (3), (4) and (7). Cases say nothing of s, of
-users or of pairs. Sizes with the night stand beside those without it, so a night that misleads is dropped as
-soon as rewards speak against it; the two are equally likely before any.
+so that A_0, b_0 and b_0 . A_0^-1 b_0 replace the prior's terms in (3), (4) and (7). Cases provide
+no evidence on s, users or pairs. Sizes with and without the night compete, equally likely before
+any reward. So rewards that contradict a misleading night remove it quickly.
 
-*Departure.* The standard deviation of (5) is multiplied by ``SHARPNESS``: within some thousand requests the
-full posterior explores too much (O. Chapelle, L. Li, "An empirical evaluation of Thompson sampling", 2011,
-sec. 5, whose best factors are 0.25 and 0.5).
+*Departure.* The standard deviation of (5) is multiplied by ``SHARPNESS``: within some thousand
+requests the full posterior explores too much (O. Chapelle, L. Li, "An empirical evaluation of
+Thompson sampling", 2011, sec. 5, whose best factors are 0.25 and 0.5).
 
-*Features* are those of ``features``. Of more than ``MOST_USERS`` users, the one without a reward for longest
-becomes like the average again.
+*Features* are those of ``features``. With more than ``MOST_USERS`` users, the one with the oldest
+last reward becomes like the average again.
 
-All is fitted again each time that the rewards have grown by ``GROWTH``; (5) has a user's own rewards at once.
+Each growth of the rewards by ``GROWTH`` triggers a refit; (5) includes a user's rewards
+immediately.
 """
 
 import math
@@ -66,7 +77,7 @@ from convergence_core.bandit.propensities import Floats, of_gaussian
 from convergence_core.records import Json
 
 VERSION: Final = 3
-"""Of the state; 2 knew no night."""
+"""Version of the state; version 2 had no night."""
 SHAPE: Final = 1.0
 SCALE: Final = 0.1
 SHARPNESS: Final = 0.5
@@ -74,38 +85,38 @@ USER_ODDS: Final = math.e
 MOST_USERS: Final = 512
 TAUS: Final = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
 START: Final = {"arms": 5, "features": 4, "pairs": 3, "users": 5, "night": 6}
-"""Where each variance begins in ``TAUS``."""
+"""Initial index of each variance in ``TAUS``."""
 _OPTIONAL: Final = ("pairs", "users", "night")
-"""Parts of the model that a size has or lacks."""
+"""Optional parts of the model."""
 STEP_COST: Final = 0.1
-"""Loss of log prior by the squared number of steps from there."""
+"""Loss of log prior per squared number of steps from ``START``."""
 HOPELESS: Final = 10.0
-"""Loss of log evidence from which on a size does not climb."""
+"""Deficit of log evidence at which a size does not climb."""
 NEGLIGIBLE: Final = 0.05
-"""Probability below which a size is not drawn."""
+"""Minimum probability of a size that is drawn."""
 GROWTH: Final = 0.05
-"""Share by which rewards grow before all is fitted again."""
+"""Growth of the rewards that triggers a refit, as a share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ContextPosterior:
-    """Posterior of each arm's expected reward for one request: a mixture over sizes."""
+    """Posterior of each arm's expected reward for one request, a mixture over sizes."""
 
     probabilities: Floats
-    """Of the sizes, (n_sizes,)."""
+    """Probabilities of the sizes, (n_sizes,)."""
     means: Floats
-    """(n_sizes, n_arms)."""
+    """Means, (n_sizes, n_arms)."""
     sds: Floats
-    """(n_sizes, n_arms)."""
+    """Standard deviations, (n_sizes, n_arms)."""
 
     def of(self, arms: Sequence[int]) -> Self:
-        """Return the posterior of some arms."""
+        """Return the posterior of these arms."""
         means, sds = self.means[:, arms], self.sds[:, arms]
         return type(self)(probabilities=self.probabilities, means=means, sds=sds)
 
     @property
     def propensities(self) -> Floats:
-        """Probability of each arm to be drawn highest, (n_arms,)."""
+        """Each arm's probability of the highest draw, (n_arms,)."""
         each = [of_gaussian(m, sd) for m, sd in zip(self.means, self.sds, strict=True)]
         return np.asarray(self.probabilities @ np.array(each))
 
@@ -118,18 +129,18 @@ class ContextPosterior:
 
 
 class Sums:
-    """Sums over the rewards of each arm; ``n_users`` is room, filled from the first row on."""
+    """Sums over the rewards of each arm; user rows are allocated in advance."""
 
     def __init__(self, n_arms: int, d: int = 1, n_users: int = 0) -> None:
-        """Begin without rewards."""
+        """Create sums without rewards."""
         self.gram: Floats = np.zeros((n_arms, d, d))
         """G, (n_arms, d, d)."""
         self.cross: Floats = np.zeros((n_arms, d))
         """g, (n_arms, d)."""
         self.squares: Floats = np.zeros(n_arms)
-        """Of rewards, (n_arms,)."""
+        """Sums of squared rewards, (n_arms,)."""
         self.n: Floats = np.zeros(n_arms)
-        """Rewards, (n_arms,)."""
+        """Numbers of rewards, (n_arms,)."""
         self.user_x: Floats = np.zeros((n_arms, n_users, d))
         """c, (n_arms, n_users, d)."""
         self.user_cross: Floats = np.zeros((n_arms, n_users))
@@ -138,19 +149,19 @@ class Sums:
         """n_u, (n_arms, n_users)."""
 
     def to_json(self) -> dict[str, Json]:
-        """Return the arrays, packed."""
+        """Return the packed arrays."""
         return {name: _packed(array) for name, array in vars(self).items()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the sums of ``to_json``."""
+        """Return the sums from ``to_json``."""
         sums = cls(0)
         for name, packed in value.items():
             setattr(sums, name, _unpacked(packed))
         return sums
 
     def widened(self, *, n_arms: int = 0, d: int = 0, n_users: int = 0) -> Self:
-        """Return the sums with more arms, coordinates and room for users."""
+        """Return the sums with additional arms, coordinates and user rows."""
         (k, u, c) = self.user_x.shape
         wide = type(self)(k + n_arms, c + d, u + n_users)
         for name, old in vars(self).items():
@@ -158,7 +169,7 @@ class Sums:
         return wide
 
     def map(self, matrix: Floats) -> None:
-        """Change to other coordinates."""
+        """Transform to other coordinates."""
         self.gram = matrix @ self.gram @ matrix.T
         self.cross = self.cross @ matrix.T
         self.user_x = self.user_x @ matrix.T
@@ -169,7 +180,7 @@ class Fit:
     """Posterior under one size of the model and its variances t."""
 
     log_evidence: float
-    """With the log prior of the variances."""
+    """Log evidence, including the log prior of the variances."""
     kept: Ints
     """Coordinates of this size, (d,)."""
     precision: Floats
@@ -179,11 +190,11 @@ class Fit:
     variance: float
     """s."""
     tau_users: float
-    """0: without users."""
+    """Variance t of users; 0 without users."""
 
 
 class ContextualArms:
-    """Arms whose reward depends on features and user; they learn in place.
+    """Arms whose reward depends on features and user; ``tell`` changes them in place.
 
     arms = ContextualArms([math.nan, math.nan], [1.0, 1.0])
     shares = arms.posterior({"language": "de", "length": 120}, "u1").propensities
@@ -196,16 +207,17 @@ class ContextualArms:
         prior_weights: ArrayLike,
         night: "ContextualArms | None" = None,
     ) -> None:
-        """Begin with arms that know their prior alone.
+        """Create arms without rewards.
 
         Args:
-            prior_means: expected reward of the average request, (n_arms,). NaN: not known; such arms share
-                the mean of all rewards, as strongly as these say that arms are alike.
-            prior_weights: how many rewards a known mean is worth, above 0; (n_arms,).
-            night: what ``of_table`` has learned of the first arms; ``None`` without a night.
+            prior_means: Expected reward of the average request, (n_arms,). NaN means unknown. Such
+                arms share the mean of all rewards, as strongly as the rewards show that arms are
+                alike.
+            prior_weights: Weight of each known mean in rewards, (n_arms,), positive.
+            night: Result of ``of_table`` for the first arms; ``None`` without a night.
 
         Raises:
-            ValueError: a weight is not positive, or the shapes differ.
+            ValueError: A weight is not positive, or the shapes differ.
         """
         self._prior_means = np.asarray(prior_means, dtype=np.float64)
         self._prior_weights = np.asarray(prior_weights, dtype=np.float64)
@@ -214,7 +226,7 @@ class ContextualArms:
         ):
             raise ValueError("each arm must have a prior mean and a positive prior weight")
         self._places, self._sums = Places(), Sums(self._prior_means.size)
-        self._users: dict[str, int] = {}  # rows, of the user without a reward for longest first
+        self._users: dict[str, int] = {}  # user → row, the user with the oldest last reward first
         self._sizes = [
             {group: START[group] for group in ("arms", "features", *groups)}
             for groups in map(chain.from_iterable, product(*(((), (g,)) for g in _OPTIONAL)))
@@ -228,11 +240,11 @@ class ContextualArms:
 
     @classmethod
     def of_table(cls, contexts: Sequence[Mapping[str, Feature]], rewards: Floats) -> Self:
-        """Return arms that have learned a run's table, without pairs and users.
+        """Return arms fitted to a run's table, without pairs and users.
 
         Args:
-            contexts: features of the cases, n.
-            rewards: of each case and arm, (n, n_arms); NaN: the arm did not answer it.
+            contexts: Features of the n cases.
+            rewards: Rewards by case and arm, (n, n_arms); NaN if the arm has no answer.
         """
         n_arms = rewards.shape[1]
         arms = cls(np.full(n_arms, math.nan), np.ones(n_arms))
@@ -266,7 +278,7 @@ class ContextualArms:
                 levels.update(night._sizes[0])
 
     def placed(self, rows: Sequence[int | None]) -> Self:
-        """Return a night's arms in another order; ``None``: an arm that it does not know."""
+        """Return a night's arms in another order; ``None`` adds an unknown arm."""
         arms = type(self)(np.full(len(rows), math.nan), np.ones(len(rows)))
         arms._places, arms._sizes = self._places, self._sizes
         arms._sums = Sums(len(rows), self._places.left.size)
@@ -279,18 +291,18 @@ class ContextualArms:
 
     @property
     def n(self) -> int:
-        """Rewards learned from."""
+        """Number of rewards."""
         return int(self._sums.n.sum())
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the fit has all rewards."""
+        """Whether the fit includes all rewards."""
         return self.n == self._n_fitted
 
     def tell(
         self, arm: int, reward: float, context: Mapping[str, Feature], user: str | None = None
     ) -> None:
-        """Learn from a finite reward of a request."""
+        """Learn a finite reward of a request."""
         self._places.add(context)
         if more := self._places.left.size - self._sums.cross.shape[1]:
             self._sums = self._sums.widened(d=more)
@@ -337,7 +349,7 @@ class ContextualArms:
         return means, SHARPNESS * np.sqrt(fit.variance * spread)  # (eq. 5)
 
     def _row(self, user: str) -> int:
-        """Return the row of a user, now the latest."""
+        """Return the row of a user and mark the user as the latest."""
         row = self._users.pop(user, len(self._users))
         if row == MOST_USERS:
             row = self._users.pop(next(iter(self._users)))
@@ -349,7 +361,7 @@ class ContextualArms:
         return row
 
     def _possible(self) -> list[dict[str, int]]:
-        """Return the sizes for which there are features and users."""
+        """Return the sizes whose features, users and night exist."""
         possible = {
             "pairs": self._places.right.any(),
             "users": bool(self._users),
@@ -360,11 +372,11 @@ class ContextualArms:
         ]
 
     def _refit(self) -> None:
-        """Standardise again and climb the evidence by a step of one variance of each size."""
+        """Standardise again, and move one variance of each size a step up the evidence."""
         matrix = self._places.move()
         if matrix is not None:
             self._sums.map(matrix)
-            if self._night is not None:  # it has no pairs, and gets none
+            if self._night is not None:  # the night has no pairs
                 self._night.map(np.where(self._places.right[:, None] > 0, 0.0, matrix))
         self._n_fitted, self._n_fits = float(self.n), self._n_fits + 1
         fits: list[Fit] = []
@@ -382,7 +394,7 @@ class ContextualArms:
         self._choose(fits)
 
     def _choose(self, fits: Sequence[Fit]) -> None:
-        """Keep the likely sizes, with their posterior probabilities."""
+        """Select the likely sizes, with their posterior probabilities."""
         n_pairs = int(np.count_nonzero(self._places.right))
         logs = np.array([fit.log_evidence for fit in fits])
         for i, levels in enumerate(self._possible()):
@@ -396,10 +408,10 @@ class ContextualArms:
         self._fits = [(fits[i], inverse) for i, inverse in zip(likely, inverses, strict=True)]
 
     def _fit(self, levels: Mapping[str, int]) -> Fit:
-        """Return the posterior for the variances at these levels of ``TAUS``."""
+        """Return the posterior for variances at these levels of ``TAUS``."""
         sums, t = self._sums, {group: float(TAUS[level]) for group, level in levels.items()}
         kept = np.flatnonzero((self._places.right == 0) | ("pairs" in t))
-        # A slice copies several times faster than indices.
+        # Slicing copies several times faster than indexing.
         part = slice(None) if kept.size == self._places.right.size else kept
         precision, b = self._prior(t, part)
         if "night" in t:
@@ -435,7 +447,7 @@ class ContextualArms:
         )
 
     def _prior(self, t: Mapping[str, float], part: "Ints | slice") -> tuple[Floats, Floats]:
-        """Return A_0 and b_0 for some coordinates, (n_arms, d, d) and (n_arms, d)."""
+        """Return A_0 and b_0 for these coordinates, (n_arms, d, d) and (n_arms, d)."""
         cross, n, is_new = (
             self._sums.cross[:, 0].sum(),
             self._sums.n.sum(),
@@ -459,7 +471,7 @@ class ContextualArms:
         return precision, b  # (eq. 8)
 
     def to_json(self) -> dict[str, Json]:
-        """Return the state, right after a fit; arrays are zlib's and base64's, floats of 8 bytes, little-endian."""
+        """Return the state after a fit; arrays are base64 of zlib of little-endian floats."""
         places, sums = self._places, self._sums
         return {
             "version": VERSION,
@@ -480,10 +492,10 @@ class ContextualArms:
     def from_json(
         cls, value: Mapping[str, Any], prior_means: ArrayLike, prior_weights: ArrayLike
     ) -> Self:
-        """Return the arms of a state; arms beyond those it has know their prior alone.
+        """Return the arms of a state; additional arms have only their prior.
 
         Raises:
-            ValueError: the state is of another version, or has more arms.
+            ValueError: The state has another version or more arms.
         """
         if value.get("version") != VERSION:
             raise ValueError(f"the state must be of version {VERSION}")
@@ -508,7 +520,7 @@ class ContextualArms:
 
 
 def _log_det(matrices: Floats) -> float:
-    """Return the log determinant of positive definite matrices, (n, d, d), summed."""
+    """Return the sum of log determinants of positive definite matrices, (n, d, d)."""
     triangles = np.linalg.cholesky(matrices)
     return float(2.0 * np.log(np.diagonal(triangles, axis1=1, axis2=2)).sum())
 

@@ -1,27 +1,30 @@
 """Drift detection for the arms of a system, by betting on standardised residuals.
 
-While the rewards of an arm are exchangeable, the rank of each among those before it, ties broken at
-random, is uniform and independent of the past (V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning
-in a Random World", 2005, theorem 8.1), so its normal score z is a residual with a standard normal
-distribution, whatever that of the rewards. Two bets, d = ±``STAKE``, are e-CUSUM detectors (J. Shin,
-A. Ramdas, A. Rinaldo, "E-detectors", NEJSDS 2023, section 2.3):
+While the rewards of an arm are exchangeable, the rank of each among the earlier ones, with ties
+broken at random, is uniform and independent of the past (V. Vovk, A. Gammerman, G. Shafer,
+"Algorithmic Learning in a Random World", 2005, theorem 8.1). So its normal score z is a residual
+with a standard normal distribution, for any distribution of rewards. Two bets, d = ±``STAKE``, are
+e-CUSUM detectors (J. Shin, A. Ramdas, A. Rinaldo, "E-detectors", NEJSDS 2023, section 2.3):
 
-    p = (#{earlier < x} + U (#{earlier = x} + 1)) / n,    z = Phi^-1(p)                            (1)
-    M <- exp(d z - d^2 / 2) max(M, 1)                                                              (2)
+    p = (#{earlier < x} + U (#{earlier = x} + 1)) / n,    z = Phi^-1(p)
+    (1)
+    M <- exp(d z - d^2 / 2) max(M, 1)
+    (2)
 
-*False alarms.* Each M is at most the e-SR detector of its bet, whose sum over all arms less the number
-of rewards is a martingale. So an alarm at ``M >= 2 rewards_per_false_alarm`` comes after that many
-rewards of all arms or more on average, without a price for many arms.
+*False alarms.* Each M is at most the e-SR detector of its bet, whose sum over all arms minus the
+number of rewards is a martingale. So the mean number of rewards, over all arms, until an alarm at
+``M >= 2 rewards_per_false_alarm`` is at least ``rewards_per_false_alarm``, for any number of arms.
 
-*A cycle that all arms share* breaks exchangeability and is no reason to prefer another arm. So an
-alarm must also stand against the others over the window since M was last 1: deviations of rewards
-from their arm's mean, own (a) less others' (b), of variances s^2,
+*A cycle that all arms share* breaks exchangeability but gives no reason to prefer another arm. So
+an alarm must also hold against the other arms over the window since M was last 1. For deviations
+of rewards from their arm's mean, own (a) minus others' (b), with variances s^2, it requires
 
-    |a - b| >= CONTRAST sqrt(s_a^2 (1 / n_a + 1 / n) + s_b^2 / n_b)                                (3)
+    |a - b| >= CONTRAST sqrt(s_a^2 (1 / n_a + 1 / n) + s_b^2 / n_b)
+    (3)
 
-Where the others have few rewards in the window, b = 0 with the variance of the common level, which
-means of ``BLOCK`` rewards estimate over all time, replaces theirs. This check only removes alarms. A
-change that all arms share raises none. With a single arm there is no (3).
+If the others have few rewards in the window, b is 0 with the variance of the common level,
+estimated from means of ``BLOCK`` rewards over all time. This check only removes alarms. A change
+that all arms share raises none. A single arm has no (3).
 """
 
 import math
@@ -35,34 +38,35 @@ from convergence_core.bandit.arms import checked_reward
 from convergence_core.records import sha256_hex
 
 REWARDS_PER_FALSE_ALARM = 20_000.0
-"""Default of the least mean number of rewards from one false alarm to the next."""
+"""Default minimum of the mean number of rewards between false alarms."""
 STAKE: Final = 0.75
-"""d, standard deviations."""
+"""d, in standard deviations."""
 CONTRAST: Final = 4.5
-"""Standard errors."""
+"""Minimum contrast, in standard errors."""
 MIN_REWARDS: Final = 20
-"""Rewards of an arm before its bets begin."""
+"""Minimum rewards of an arm before its bets start."""
 BLOCK: Final = 50
 N_CELLS: Final = 128
-"""Rewards are ranked in steps of 1 / ``N_CELLS``."""
+"""Resolution of ranks: rewards are ranked in steps of 1 / ``N_CELLS``."""
 PRIOR_BLOCKS: Final = 10.0
 PRIOR_SHARE: Final = 0.25
-"""Variance of the common level over that of a reward, as ``PRIOR_BLOCKS`` blocks would say it."""
+"""Prior variance of the common level relative to a reward's, weighted as ``PRIOR_BLOCKS``
+blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A detected change."""
+    """Detected change."""
 
     arm: int
     n: int
-    """Rewards of this arm since the watch began."""
+    """Number of the arm's rewards since the start of the watch."""
     before: float
-    """Mean reward of the part before the change, roughly."""
+    """Approximate mean reward before the change."""
     after: float
-    """Mean reward since."""
+    """Mean reward after the change."""
     n_after: int
-    """Rewards since, roughly."""
+    """Approximate number of rewards after the change."""
 
 
 class Moments(NamedTuple):
@@ -73,7 +77,7 @@ class Moments(NamedTuple):
     squares: float = 0.0
 
     def plus(self, value: float) -> "Moments":
-        """Return the moments with one more deviation."""
+        """Return the moments with another deviation."""
         return Moments(self.n + 1.0, self.total + value, self.squares + value * value)
 
     @property
@@ -82,7 +86,7 @@ class Moments(NamedTuple):
         return self.total / self.n if self.n else 0.0
 
     def variance(self, prior: float) -> float:
-        """Return the variance, with one deviation of the prior's added."""
+        """Return the variance, including one deviation from the prior."""
         return (self.squares - self.total * self.mean + prior) / self.n
 
 
@@ -90,7 +94,7 @@ _NOTHING: Final = Moments()
 
 
 class Bet(NamedTuple):
-    """One e-CUSUM detector, and the window since it was last 1."""
+    """e-CUSUM detector, with the window since it was last 1."""
 
     log_m: float = 0.0
     own: Moments = _NOTHING
@@ -111,18 +115,18 @@ class ArmWatch:
     n: int = 0
     total: float = 0.0
     cells: tuple[int, ...] = (0,) * (N_CELLS + 1)
-    """Rewards by value."""
+    """Number of rewards by value."""
     bets: tuple[Bet, ...] = (Bet(), Bet())
-    """On a fall and on a rise."""
+    """Bets on a fall and on a rise."""
 
     def score(self, reward: float, uniform: float) -> float:
-        """Return the normal score of a reward among the earlier ones."""
+        """Return the normal score of a reward among the earlier rewards."""
         cell = round(reward * N_CELLS)
         p = (sum(self.cells[:cell]) + uniform * (self.cells[cell] + 1)) / (self.n + 1)  # (eq. 1)
         return float(ndtri(min(max(p, 1e-12), 1.0 - 1e-12)))
 
     def plus(self, reward: float) -> "ArmWatch":
-        """Return the watch with one more reward behind its ranks and mean."""
+        """Return the watch with another reward in its ranks and mean."""
         cell = round(reward * N_CELLS)
         cells = (*self.cells[:cell], self.cells[cell] + 1, *self.cells[cell + 1 :])
         return replace(self, n=self.n + 1, total=self.total + reward, cells=cells)
@@ -133,21 +137,21 @@ class DriftWatch:
     """Drift detection for all arms of a system."""
 
     rewards_per_false_alarm: float = REWARDS_PER_FALSE_ALARM
-    """Least mean number of rewards, over all arms, from one false alarm to the next."""
+    """Minimum of the mean number of rewards, over all arms, between false alarms."""
     arms: tuple[ArmWatch, ...] = ()
     deviations: Moments = _NOTHING
-    """Of all arms, since the last alarm."""
+    """Deviations of all arms since the last alarm."""
     block: Moments = _NOTHING
-    """Of the block that is not full yet."""
+    """Deviations of the incomplete block."""
     n_blocks: float = PRIOR_BLOCKS
     excess: float = PRIOR_BLOCKS * PRIOR_SHARE
-    """Sum over the blocks of their squared mean beyond chance, in variances of a reward."""
+    """Sum over blocks of the squared mean beyond chance, in variances of a reward."""
 
     def __post_init__(self) -> None:
-        """Refuse a rate that no detector has.
+        """Reject an impossible rate.
 
         Raises:
-            ValueError: fewer than ``MIN_REWARDS`` rewards from one false alarm to the next.
+            ValueError: ``rewards_per_false_alarm`` is below ``MIN_REWARDS``.
         """
         if not self.rewards_per_false_alarm >= MIN_REWARDS:
             raise ValueError(
@@ -163,20 +167,21 @@ class DriftWatch:
         return cls(rewards_per_false_alarm=rewards_per_false_alarm).widened(n_arms)
 
     def widened(self, n_arms: int) -> "DriftWatch":
-        """Return the watch with arms added until there are so many."""
+        """Return the watch with arms added up to ``n_arms``."""
         return replace(self, arms=self.arms + (ArmWatch(),) * (n_arms - len(self.arms)))
 
     def tell(self, arm: int, reward: float) -> tuple["DriftWatch", Alarm | None]:
-        """Return the watch after one reward, and the alarm if it raised one.
+        """Return the watch after one reward, and its alarm if there is one.
 
-        After an alarm all arms begin anew; what is known of the common level stays.
+        After an alarm all arms restart; the estimate of the common level remains.
 
         Args:
-            arm: index of the arm that was chosen.
-            reward: in [0, 1], of a request whose outcome does not depend on an earlier one's.
+            arm: Index of the chosen arm.
+            reward: Reward in [0, 1] of a request whose outcome does not depend on an earlier
+                one's.
 
         Raises:
-            ValueError: the reward is not in [0, 1].
+            ValueError: The reward is not in [0, 1].
         """
         value, own = checked_reward(reward), self.arms[arm]
         if own.n < MIN_REWARDS:
@@ -201,7 +206,7 @@ class DriftWatch:
         return replace(self, arms=(*self.arms[:arm], watch, *self.arms[arm + 1 :]))
 
     def _with_deviation(self, arm: int, deviation: float) -> "DriftWatch":
-        """Return the watch with a deviation in the others' windows and in the common level."""
+        """Return the watch with a deviation added to the others' windows and the common level."""
         arms = tuple(
             watch
             if index == arm
@@ -226,11 +231,11 @@ class DriftWatch:
 
     @property
     def _variance(self) -> float:
-        """Of a reward of an arm."""
+        """Variance of an arm's reward."""
         return self.deviations.squares / self.deviations.n
 
     def _contrast(self, arm: int, bet: Bet) -> float:
-        """Return by how many standard errors the arm's window departs from the others'."""
+        """Return the difference between the arm's and the others' windows, in standard errors."""
         own, others, variance = bet.own, bet.others, self._variance
         of_own = own.variance(variance) / own.n + variance / self.arms[arm].n
         level, of_level = 0.0, 0.0
@@ -241,7 +246,7 @@ class DriftWatch:
         return (own.mean - level) / math.sqrt(max(of_own + of_level, 1e-300))  # (eq. 3)
 
     def to_json(self) -> str:
-        """Return a JSON text from which ``from_json`` makes an equal watch."""
+        """Return JSON for ``from_json``."""
         return _WATCHES.dump_json(self).decode()
 
     @staticmethod
@@ -249,7 +254,7 @@ class DriftWatch:
         """Rebuild from ``to_json``.
 
         Raises:
-            ValueError: the text was not made by ``to_json``.
+            ValueError: The text does not come from ``to_json``.
         """
         return _WATCHES.validate_json(text)
 
@@ -258,14 +263,14 @@ _WATCHES: Final = TypeAdapter(DriftWatch)
 
 
 def _uniform(arm: int, n: int) -> float:
-    """Return U, which breaks the ties of an arm's n-th reward: a hash, in [0, 1)."""
+    """Return U, the tie-breaker of an arm's n-th reward: a hash in [0, 1)."""
     return int(sha256_hex(f"{arm} {n}")[:12], 16) / 16**12
 
 
 def _alarm(arm: int, watch: ArmWatch, bet: Bet) -> Alarm:
-    """Return the alarm: the window of the bet is what came after the change."""
+    """Return the alarm; the window of the bet follows the change."""
     mean, n_after = watch.total / watch.n, int(bet.own.n)
-    # Deviations are from the mean before each reward, which the window has hardly moved.
+    # Deviations are from the mean before each reward, which the window hardly changes.
     after = min(max(mean + bet.own.mean * (1.0 - n_after / watch.n), 0.0), 1.0)
     n_before = watch.n - n_after
     before = (watch.total - after * n_after) / n_before if n_before else mean

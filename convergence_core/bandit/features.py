@@ -1,16 +1,18 @@
 """Features of a request: their places, and the coordinates of the regressions.
 
-Numbers are standardised as they come. Every coordinate is a polynomial in the numbers, so one linear map
-moves sums over rewards to a new origin and unit, as if all rewards had come after. A text has a place for each
-of its values; beyond ``MOST_VALUES`` the others share one. Beyond ``MOST_PLACES`` a feature is left out. A
-missing number counts as the average. Pairs are the products of two features and the squares of numbers, up to
-``MOST_PAIRS``, in the order in which features came; a text's vector forms none.
+Numbers are standardised online. Every coordinate is a polynomial in the numbers. So one linear map
+transforms sums over rewards to a new origin and unit, as if these had applied from the start. Each
+value of a text has a place; beyond ``MOST_VALUES`` the others share one. Features beyond
+``MOST_PLACES`` are ignored. A missing number counts as the average. Pairs are products of two
+features and squares of numbers, up to ``MOST_PAIRS``, in the order of the features; a text's
+vector forms no pairs.
 
-The vector of a text is its hashed n-grams, or that of a ``TextEmbedder``, whose name stands in the features' names:
-what was learned from one kind of vector is never read as another's, whose numbers count as missing.
+The vector of a text consists of hashed n-grams or comes from a ``TextEmbedder``, whose name is
+part of the features' names. So vectors of one kind never mix with those of another, whose numbers
+count as missing.
 
-A request's context may hold its ``text``. A test case is read as the request that it stands for, so the
-features of cases are those of requests.
+A request's context may include its ``text``. Each test case represents a request, so cases and
+requests have the same features.
 """
 
 import math
@@ -32,7 +34,7 @@ Feature = float | int | bool | str | None
 Ints = NDArray[np.int64]
 
 HASHED: Final = "text.#"
-"""Beginning of the names of a text's vector: hashed n-grams, or an embedding's name and its numbers."""
+"""Name prefix of a text's vector: of hashed n-grams, or followed by an embedding's name."""
 N_HASHED: Final = 16
 CODE: Final = frozenset("{}[]()<>=;_\\/|&$#`+*^~@")
 """Characters that are frequent in code and rare in prose."""
@@ -40,11 +42,11 @@ MOST_PLACES: Final = 96
 MOST_VALUES: Final = 32
 MOST_PAIRS: Final = 96
 LARGEST: Final = 1e30
-"""Absolute value at which numbers are cut, so that their squares stay finite."""
+"""Maximum absolute value of numbers, so that their squares stay finite."""
 FARTHEST: Final = 1e3
-"""Units from the origin at which numbers are cut, so that sums of products keep their precision."""
+"""Maximum distance from the origin in units, so that sums of products keep their precision."""
 MOVED: Final = 0.05
-"""Change of a number's mean or deviation, in deviations, that moves its origin and unit."""
+"""Change of a number's mean or deviation, in deviations, that updates its origin and unit."""
 
 
 def request_features(
@@ -53,12 +55,12 @@ def request_features(
     """Return the features of a request; those of its text are named ``text.…``.
 
     Args:
-        context: of the request.
-        text: of the request; ``None`` means that of ``context["text"]``, if it is there.
-        embedder: of texts; ``None`` means hashed n-grams.
+        context: Context of the request.
+        text: Text of the request; ``None`` means ``context["text"]``, if present.
+        embedder: Embedder of texts; ``None`` means hashed n-grams.
 
     Raises:
-        ValueError: a value is no finite number, text, boolean or ``None``.
+        ValueError: A value is not a finite number, text, boolean or ``None``.
     """
     features: dict[str, Feature] = {}
     for name, value in context.items():
@@ -74,7 +76,7 @@ def request_features(
 
 
 def text_features(text: str, embedder: TextEmbedder | None = None) -> dict[str, Feature]:
-    """Return length, script, share of code and the vector of a text; empty for a blank one."""
+    """Return length, script, share of code and vector of a text; empty if it is blank."""
     text = text[:MOST_OF_TEXT]
     shown = [c for c in text if not c.isspace()]
     if not shown:
@@ -94,11 +96,12 @@ def text_features(text: str, embedder: TextEmbedder | None = None) -> dict[str, 
 
 
 def case_contexts(cases: Sequence[Case]) -> list[dict[str, Json]]:
-    """Return the context of the request that each case stands for.
+    """Return the context of the request that each case represents.
 
-    A text, or the last message of the user, is its text. Of an input with members, numbers and booleans are
-    features by their names, as are texts whose values recur: at most ``MOST_VALUES``, each in two cases on
-    average. Other texts are its text. The tag ``math`` is the feature ``tags.math: yes``.
+    A text input, or the user's last message, is the request's text. In an input with members,
+    numbers and booleans are features by name. So are texts with recurring values: at most
+    ``MOST_VALUES``, each in two cases on average. All other texts form the request's text. A tag
+    such as ``math`` becomes the feature ``tags.math: yes``.
     """
     inputs = [
         case.input if isinstance(case.input, dict) else {"text": case.input} for case in cases
@@ -129,7 +132,7 @@ def _context(members: Mapping[str, Json], recurring: Set[str], case: Case) -> di
 
 
 def last_text(value: Json) -> str:
-    """Return a text, or that of the user's last message of several; empty: there is none."""
+    """Return a text, or the text of the user's last message in a list; empty if there is none."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -146,25 +149,26 @@ def _cut(value: float) -> float:
 
 
 class Places:
-    """Places of features and the coordinates made of them; place 0 is the constant 1."""
+    """Places of features, and coordinates built from them; place 0 is the constant 1."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, str | None], int] = {}
-        """Place of a number, (name, ``None``), and of a value of a text, (name, value)."""
+        """Place of a number, (name, ``None``), or of a text value, (name, value)."""
         self.rest: dict[str, int] = {}
-        """Place of all other values of a text."""
+        """Text feature → place of all its other values."""
         self.names = [""]
         """Feature of each place."""
         self.moments: Floats = np.zeros((3, 1))
-        """Of each place: how many numbers, their mean, the sum of their squared deviations."""
+        """Count, mean and sum of squared deviations of the numbers at each place, (3,
+        n_places)."""
         self.origin: Floats = np.zeros(1)
-        """Number that counts as 0 at each place."""
+        """Number encoded as 0 at each place."""
         self.unit: Floats = np.ones(1)
-        """Number that counts as 1, from there."""
+        """Distance from the origin that is encoded as 1."""
         self.left: Ints = np.zeros(1, dtype=np.int64)
-        """First factor of each coordinate, a place; (d,)."""
+        """Place of the first factor of each coordinate, (d,)."""
         self.right: Ints = np.zeros(1, dtype=np.int64)
-        """Second factor of each coordinate; 0, the constant, if it is no pair."""
+        """Place of the second factor of each coordinate; 0, the constant, if it is not a pair."""
 
     def encode(self, context: Mapping[str, Feature]) -> Floats:
         """Return the coordinates of a request, (d,)."""
@@ -179,7 +183,7 @@ class Places:
         return np.asarray(f[self.left] * f[self.right])
 
     def add(self, context: Mapping[str, Feature]) -> None:
-        """Give new features their places, and numbers to the moments."""
+        """Assign places to new features, and add numbers to the moments."""
         for name, value in context.items():
             if isinstance(value, str):
                 if (name, value) not in self.known and name not in self.rest:
@@ -206,7 +210,8 @@ class Places:
             self.rest[name] = place
         else:
             self.known[name, value if isinstance(value, str) else None] = place
-        # Earlier requests have 0 here: the average, for the origin begins at the first number.
+        # Earlier requests have 0 here, which is the average, since the origin starts at the first
+        # number.
         first = 0.0 if isinstance(value, str) else _cut(value)
         self.names.append(name)
         self.moments = np.pad(self.moments, ((0, 0), (0, 1)))
@@ -225,9 +230,9 @@ class Places:
         self.right = np.append(self.right, np.array([0, *others]))
 
     def move(self) -> Floats | None:
-        """Move origins and units to where the numbers are now.
+        """Update origins and units to the current moments.
 
-        Return the matrix from old coordinates to new ones, (d, d); ``None`` if nothing moved.
+        Return the matrix from old coordinates to new ones, (d, d), or ``None`` if nothing changed.
         """
         n, mean, squares = self.moments
         sd = np.sqrt(squares / np.maximum(n, 1.0))

@@ -1,25 +1,28 @@
 """Off-policy estimates of another policy's rewards, from the log of decisions.
 
-Each logged request has an arm a, a reward r and the propensity p of that arm; the policy in question
+Each logged request has an arm a, a reward r and the propensity p of that arm. The target policy
 would have chosen a with probability q. With ``w = q / p``:
 
-    SNIPS = sum of w r / sum of w                       (A. Swaminathan, T. Joachims, 2015, eq. 7) (1)
+    SNIPS = sum of w r / sum of w                       (A. Swaminathan, T. Joachims, 2015, eq. 7)
+    (1)
 
-*The interval* is that of ``convergence_core.gate.intervals``, which assumes the range of what is
-averaged and nothing of its distribution; the largest weight of the log counts as the largest there
-is.
+*The interval* is that of ``convergence_core.gate.intervals``, which assumes only the range of the
+averaged values. The largest weight in the log counts as the largest possible one.
 
-*Effective sample size*: ``(sum w)^2 / sum w^2`` (2), the number of requests of equal weight that
-would say as much (A. Kong, 1992). Below ``least_ess`` an alarm says that few requests decide. Another
-fires where the weights' mean is implausibly far from 1 by empirical likelihood (A. Owen, 1988),
+*Effective sample size*: ``(sum w)^2 / sum w^2`` (2), the number of requests of equal weight with
+the same information (A. Kong, 1992). Below ``least_ess`` an alarm reports that few requests
+decide. Another alarm reports a mean weight implausibly far from 1 by empirical likelihood (A.
+Owen, 1988),
 
-    -2 log R = 2 max_t sum_i log(1 + t (w_i - 1)),    about chi-squared with 1 degree of freedom   (3)
+    -2 log R = 2 max_t sum_i log(1 + t (w_i - 1)),    about chi-squared with 1 degree of freedom
+    (3)
 
-then the propensities are wrong, or the log lacks arms that the policy uses.
+In that case the propensities are wrong, or the log lacks arms that the policy uses.
 
-*No estimate* is given below ``MIN_MATCHING`` of effective sample size or of requests whose arm the
-policy would ever choose, or where the mean weight is implausible or not within ``MEAN_WEIGHTS``: what
-the policy would do was then hardly logged, and the largest weight there is was likely not met.
+*No estimate* is given if the effective sample size, or the number of requests whose arm the policy
+may choose, is below ``MIN_MATCHING``. The same holds if the mean weight is implausible or outside
+``MEAN_WEIGHTS``: the log then hardly contains the policy's choices, and probably lacks the largest
+weight.
 """
 
 from dataclasses import dataclass
@@ -34,35 +37,36 @@ from convergence_core.gate.intervals import mean_ends
 Floats = NDArray[np.float64]
 
 LEAST_ESS = 100.0
-"""Effective sample size below which the alarm fires."""
+"""Default effective sample size below which the alarm is raised."""
 MIN_MATCHING = 10
-"""Effective sample size, and requests whose arm the policy may choose, below which nothing is estimated."""
+"""Minimum effective sample size, and minimum requests whose arm the policy may choose, for an
+estimate."""
 MEAN_WEIGHTS = (0.5, 2.0)
-"""Least and largest mean weight with which something is estimated; 1 is expected."""
+"""Range of the mean weight in which an estimate is given; 1 is expected."""
 _IMPLAUSIBLE = 1e-4
-"""Probability below which a mean weight is called implausible."""
+"""Probability below which a mean weight counts as implausible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Log:
-    """Logged requests, each array (n,)."""
+    """Logged requests; each array is (n,)."""
 
     actions: NDArray[np.int64]
-    """Arm that served."""
+    """Arm of each request."""
     rewards: Floats
-    """In [0, 1]."""
+    """Rewards in [0, 1]."""
     propensities: Floats
-    """Probability of that arm when it was chosen, in (0, 1]."""
+    """Probability of that arm when the request was routed, in (0, 1]."""
     arms: tuple[str, ...] = ()
-    """Names of the arms, by number."""
+    """Names of the arms by index."""
     n_left_out: int = 0
-    """Rows without reward or propensity, which say nothing."""
+    """Number of excluded rows without reward or propensity."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no log.
+        """Reject an invalid log.
 
         Raises:
-            ValueError: shapes differ, a reward is not in [0, 1], a propensity not in (0, 1].
+            ValueError: Shapes differ, a reward is not in [0, 1], or a propensity not in (0, 1].
         """
         if self.actions.ndim != 1 or not (
             self.actions.shape == self.rewards.shape == self.propensities.shape
@@ -79,17 +83,17 @@ class Log:
 
     @property
     def n(self) -> int:
-        """Requests."""
+        """Number of requests."""
         return int(self.actions.size)
 
     def probabilities(self, target: ArrayLike) -> Floats:
         """Return the policy's probability of each logged arm, (n,).
 
         Args:
-            target: of every arm, (n_arms,).
+            target: Probability of every arm, (n_arms,).
 
         Raises:
-            ValueError: the probabilities do not fit the log or do not sum to 1.
+            ValueError: The probabilities do not fit the log or do not sum to 1.
         """
         q = np.asarray(target, dtype=np.float64)
         if q.ndim != 1 or (self.n and self.actions.max() >= q.size):
@@ -104,29 +108,29 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffPolicyEstimate:
-    """Estimate of a policy's mean reward from a log, and how far the log supports it."""
+    """Estimate of a policy's mean reward from a log, with diagnostics."""
 
     n: int
     ess: float
     """Effective sample size, in requests."""
     mean_weight: float
-    """1 in expectation."""
+    """Mean weight, 1 in expectation."""
     largest_weight: float
     logged: float
-    """Mean reward of the policy that ran."""
+    """Mean reward of the logged policy."""
     n_matching: int
-    """Requests whose arm the policy may choose."""
+    """Number of requests whose arm the policy may choose."""
     mean: float | None
-    """Mean reward; ``None``: the log says too little, see ``missing``."""
+    """Estimated mean reward; ``None`` if the log is insufficient, see ``missing``."""
     low: float | None
-    """Ends of its interval."""
+    """Interval of the estimate is [``low``, ``high``]."""
     high: float | None
     level: float
-    """Probability that such an interval covers."""
+    """Coverage probability of the interval."""
     missing: str | None
     """Why there is no estimate; ``None`` if there is one."""
     alarms: tuple[str, ...]
-    """Why the numbers are not to be trusted; empty: nothing speaks against them."""
+    """Reasons to distrust the estimate; empty if there are none."""
 
 
 def estimate(
@@ -139,13 +143,13 @@ def estimate(
     """Estimate the mean reward of a policy from the log of another.
 
     Args:
-        log: at least one request.
-        target: the policy's probabilities, (n_arms,).
-        level: probability that the interval covers, in (0, 1).
-        least_ess: see the module.
+        log: Log of at least one request.
+        target: Probabilities of the policy, (n_arms,).
+        level: Coverage probability of the interval, in (0, 1).
+        least_ess: Effective sample size below which an alarm is raised.
 
     Raises:
-        ValueError: the log is empty, or an argument does not fit.
+        ValueError: The log is empty, or an argument does not fit.
     """
     if not log.n:
         raise ValueError("the log must hold at least one request")
@@ -158,7 +162,7 @@ def estimate(
     missing = _missing(ess, n_matching, weights)
     mean = low = high = None
     if missing is None:
-        met = weights > 0.0  # the others say nothing of the ratio
+        met = weights > 0.0  # zero weights do not affect the ratio
         ends = mean_ends(log.rewards[met], weights=weights[met], tail=(1.0 - level) / 2.0)
         mean = float((weights * log.rewards).sum() / total)  # (eq. 1)
         low, high = min(ends[0], mean), max(ends[1], mean)
@@ -179,7 +183,7 @@ def estimate(
 
 
 def _missing(ess: float, n_matching: int, weights: Floats) -> str | None:
-    """Return why nothing is estimated; ``None`` means enough is logged."""
+    """Return why there is no estimate; ``None`` if the log is sufficient."""
     n = weights.size
     if not n_matching:
         return f"not enough: none of {n:,} requests went to an arm that this policy chooses"
@@ -200,7 +204,7 @@ def _missing(ess: float, n_matching: int, weights: Floats) -> str | None:
 def _is_implausible(weights: Floats) -> bool:
     """Return whether a mean weight this far from 1 has a probability below ``_IMPLAUSIBLE``."""
     gaps, counts = np.unique(weights - 1.0, return_counts=True)
-    if gaps[0] >= 0.0 or gaps[-1] <= 0.0:  # no weighting has the mean 1, but where all are 1
+    if gaps[0] >= 0.0 or gaps[-1] <= 0.0:  # no reweighting has mean 1 unless all weights are 1
         return bool(gaps.any())
     inside = 1.0 / counts.sum() - 1.0  # at the maximum no 1 + t gap is below 1 / n
     t = brentq(lambda t: counts @ (gaps / (1.0 + t * gaps)), inside / gaps[-1], inside / gaps[0])

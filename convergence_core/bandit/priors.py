@@ -1,37 +1,39 @@
 """Priors of arms from the night before.
 
-The run's posterior of a candidate's mean reward has a mean m and a standard deviation sd. As a Beta
-it would weigh as many rewards as
+The run's posterior of a candidate's mean reward has a mean m and a standard deviation sd. The Beta
+with these moments has a weight in rewards of
 
-    n = m (1 - m) / sd^2 - 1                                                                       (1)
+    n = m (1 - m) / sd^2 - 1
+    (1)
 
-Test cases are not production, so what enters is this weight times a discount, and never more than a
-cap; the prior's mean stays m. One more pseudo-reward, half of it a success, keeps an arm that never
-failed from being certain.
+Test cases differ from production, so the weight is capped; the prior's mean stays m. One more
+pseudo-reward, half of it a success, prevents certainty about an arm without failures.
 
-If the run was right, a heavier prior saves more; if it was wrong, an arm must earn about as many
-rewards as the prior weighs before it is believed, unless the prior itself may be doubted
-(``WarmArms``), which is why the default can be as high as it is.
+A heavier prior saves more if the run was right. If it was wrong, an arm needs about as many
+rewards as the prior weighs to correct it, unless the prior itself may be doubted (``WarmArms``).
+That is why the cap can be as high as it is.
 
-A prior of weight w that is wrong costs about w rewards for each arm. So it is a hypothesis: either
-every arm has its nightly prior, or every arm begins without opinion. Which one holds is learned too,
-from all arms together, since a nightly run misleads as a whole:
+A wrong prior of weight w costs about w rewards per arm. So it is a hypothesis: either every arm
+has its nightly prior, or every arm starts with a uniform one. The rewards of all arms together
+decide, since a nightly run misleads as a whole:
 
     log odds = log (t / (1 - t)) + sum_k log B(a_k + s_k, b_k + f_k) / B(a_k, b_k)
-                                 - sum_k log B(1 + s_k, 1 + f_k) / B(1, 1)                         (1)
+                                 - sum_k log B(1 + s_k, 1 + f_k) / B(1, 1)
+                                   (2)
 
-with t the trust before any reward and s, f the sums of rewards and of what they lack. It is the
-robust mixture prior of H. Schmidli et al., "Robust meta-analytic-predictive priors in clinical
+with t the trust before any reward, s the sum of rewards and f the sum of their complements. It is
+the robust mixture prior of H. Schmidli et al., "Robust meta-analytic-predictive priors in clinical
 trials with historical control information", 2014, with one weight for all arms. Thompson sampling
 draws the hypothesis first, so propensities are the mixture's.
 
-Where the nightly prior is right, the nightly run has explored already, so draws under it are surer
+If the nightly prior is right, the nightly run has already explored. So draws under it are sharper
 than its posterior: counts are multiplied by
 
-    1 + (SHARPNESS - 1) w_k / (w_k + n_k)                                                          (2)
+    1 + (SHARPNESS - 1) w_k / (w_k + n_k)
+    (3)
 
-with w the prior's weight and n the arm's own rewards. It fades as those come, so a prior that was
-nearly right misleads for a short time only. Only the doubt then costs exploration.
+with w the prior's weight and n the arm's production rewards. The factor fades with these, so a
+nearly right prior misleads only briefly. Then only doubt about the prior costs exploration.
 """
 
 from dataclasses import dataclass, replace
@@ -45,23 +47,23 @@ from convergence_core.bandit.arms import BetaArms
 from convergence_core.bandit.propensities import Floats
 
 MOST = 20.0
-"""Largest weight of a prior, in rewards."""
+"""Maximum weight of a prior, in rewards."""
 _MAX_EQUIVALENT = 1e12
-"""Rewards beyond which more of them change nothing."""
+"""Maximum equivalent rewards; more change nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightlyPrior:
-    """Prior of an arm and its source; shown beside the arm, and dropped by a reset."""
+    """Prior of an arm with its source; a reset drops it."""
 
     mean: float
-    """The run's posterior mean reward."""
+    """Posterior mean reward in the run."""
     sd: float
-    """Its standard deviation."""
+    """Posterior standard deviation in the run."""
     weight: float
-    """Rewards that it counts for in production, the one of no opinion left out."""
+    """Weight in production, in rewards, without the extra pseudo-reward."""
     run_id: str | None = None
-    """The run that learned it."""
+    """Run of the posterior."""
 
     @property
     def alpha(self) -> float:
@@ -80,23 +82,23 @@ def nightly_prior(
     *,
     run_id: str | None = None,
 ) -> NightlyPrior:
-    """Return the prior that a batch posterior is worth.
+    """Return the prior that corresponds to a nightly posterior.
 
     Args:
-        mean: the posterior's mean reward, in [0, 1].
-        sd: its standard deviation, above 0.
-        run_id: the run it comes from.
+        mean: Posterior mean reward, in [0, 1].
+        sd: Posterior standard deviation, positive.
+        run_id: Run of the posterior.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: An argument is out of range.
     """
     if not 0.0 <= mean <= 1.0:
         raise ValueError(f"a mean reward must lie in [0, 1], but got {mean}")
     if not sd > 0.0:
         raise ValueError(f"a standard deviation must be positive, but got {sd}")
-    # At 0 or 1 a Beta has no variance; a hundredth inside, it has some.
+    # A Beta has no variance at 0 or 1, so the mean is moved a hundredth inside.
     inside = min(max(mean, 0.01), 0.99)
-    # Divided twice: the square of a huge deviation is no float.
+    # Divided twice: the square of a huge deviation overflows.
     n_equivalent = inside * (1.0 - inside) / sd / sd - 1.0  # (eq. 1)
     n_equivalent = min(max(n_equivalent, 0.0), _MAX_EQUIVALENT)
     return NightlyPrior(
@@ -110,33 +112,34 @@ def nightly_prior(
 TRUST = 0.5
 """Probability that nightly priors are right, before any reward."""
 SHARPNESS = 6.0
-"""Factor of the informed counts before an arm has rewards of its own."""
+"""Factor of the informed counts before an arm has production rewards."""
 _LEAST = 1e-4
-"""Hypotheses less likely than this are not integrated."""
+"""Minimum probability of a hypothesis that is integrated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WarmArms:
-    """Two posteriors of the same arms."""
+    """Informed and vague posteriors of the same arms."""
 
     informed: BetaArms
-    """If the nightly priors are right."""
+    """Posterior if the nightly priors are right."""
     vague: BetaArms
-    """If they are wrong."""
+    """Posterior if they are wrong."""
     trust_before: float = TRUST
-    """``t``, in [0, 1]; 1: nightly priors are never doubted, 0: never used."""
+    """``t``, in [0, 1]; 1 means that nightly priors are never doubted, 0 that they are never
+    used."""
 
     @classmethod
     def begin(cls, prior_alpha: ArrayLike, prior_beta: ArrayLike, *, trust: float = TRUST) -> Self:
         """Return the arms before any reward.
 
         Args:
-            prior_alpha: first counts of the nightly priors, (n_arms,); 1 for an arm without.
-            prior_beta: second counts, (n_arms,).
-            trust: see ``trust_before``.
+            prior_alpha: First counts of the nightly priors, (n_arms,); 1 without a prior.
+            prior_beta: Second counts of the nightly priors, (n_arms,).
+            trust: See ``trust_before``.
 
         Raises:
-            ValueError: a count is not positive, or the trust not in [0, 1].
+            ValueError: A count is not positive, or the trust is not in [0, 1].
         """
         if not 0.0 <= trust <= 1.0:
             raise ValueError(f"trust must lie in [0, 1], but got {trust}")
@@ -151,7 +154,7 @@ class WarmArms:
             return self.trust_before
         odds = np.log(self.trust_before) - np.log1p(-self.trust_before)
         evidence = _log_evidence(self.informed) - _log_evidence(self.vague)
-        return float(expit(odds + evidence))  # (eq. 1)
+        return float(expit(odds + evidence))  # (eq. 2)
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """Draw a mean for each arm, (n_arms,)."""
@@ -159,7 +162,7 @@ class WarmArms:
         return (_sharpened(self.informed) if is_informed else self.vague).draw(rng)
 
     def propensities(self) -> Floats:
-        """Return the probability of each arm to be drawn highest, (n_arms,)."""
+        """Return each arm's probability of the highest draw, (n_arms,)."""
         trust = self.trust
         total = np.zeros(self.vague.n.size)
         for share, arms in ((trust, _sharpened(self.informed)), (1.0 - trust, self.vague)):
@@ -171,7 +174,7 @@ class WarmArms:
         """Return the arms after one reward.
 
         Raises:
-            ValueError: the reward is not in [0, 1].
+            ValueError: The reward is not in [0, 1].
         """
         return replace(
             self, informed=self.informed.tell(arm, reward), vague=self.vague.tell(arm, reward)
@@ -179,14 +182,14 @@ class WarmArms:
 
 
 def _sharpened(arms: BetaArms) -> BetaArms:
-    """Return informed arms as they are drawn from."""
+    """Return informed arms with sharpened counts for draws."""
     weight = arms.prior_alpha + arms.prior_beta
     n_rewards = np.maximum(arms.alpha + arms.beta - weight, 0.0)
-    factor = 1.0 + (SHARPNESS - 1.0) * weight / (weight + n_rewards)  # (eq. 2)
+    factor = 1.0 + (SHARPNESS - 1.0) * weight / (weight + n_rewards)  # (eq. 3)
     return replace(arms, alpha=factor * arms.alpha, beta=factor * arms.beta)
 
 
 def _log_evidence(arms: BetaArms) -> float:
-    """Return the logarithm of the rewards' probability under the arms' priors, nats."""
+    """Return the log probability of the rewards under the arms' priors, in nats."""
     gained = betaln(arms.alpha, arms.beta) - betaln(arms.prior_alpha, arms.prior_beta)
     return float(np.sum(gained))

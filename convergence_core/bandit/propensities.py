@@ -1,26 +1,28 @@
 """Exact propensities of arms under a policy.
 
-Thompson sampling draws a mean for each arm and takes the highest (W. R. Thompson, 1933), so arm k
+Thompson sampling draws a mean for each arm and takes the highest (W. R. Thompson, 1933). So arm k
 is chosen with the probability that it is the best:
 
-    pi_k = integral of f_k(y) prod_(j != k) F_j(y) dy                                              (1)
+    pi_k = integral of f_k(y) prod_(j != k) F_j(y) dy
+    (1)
 
 Beta posteriors are integrated on the logit scale, where their densities are smooth even for counts
 below 1:
 
-    f(y) = x^a (1 - x)^b / B(a, b),    x = 1 / (1 + e^-y)                                          (2)
+    f(y) = x^a (1 - x)^b / B(a, b),    x = 1 / (1 + e^-y)
+    (2)
 
-Nodes are those of Gauss and Legendre in panels laid around every posterior, so narrow ones are not
-missed.
+Quadrature uses Gauss-Legendre nodes in panels around every posterior, so that it does not miss
+narrow ones.
 
-A *policy* is one version of the propensities of all arms; an arm is drawn from them. Drawing from
-the probability of being best is Thompson sampling, whether the means or the arm are drawn, so
-nothing is lost by integrating once per version and every logged propensity is exact. A version
-lasts until the evidence has grown by ``GROWTH`` or a second reason to look again comes (an alarm, an
-arm added or retired), so a decision costs a look into a table. Of several processes one makes the versions,
-and the others have more patience.
+A *policy* is one version of the propensities of all arms; an arm is drawn from them. Drawing an
+arm by its probability of being best is equivalent to drawing means. So one integration per version
+loses nothing, and every logged propensity is exact. A version lasts until the evidence has grown
+by ``GROWTH`` or another event requires a new one (an alarm, an added or retired arm), so a
+decision costs one table look-up. Among several processes one creates the versions, and the others
+wait longer.
 
-Exploration may be raised: a share of all requests is then spread evenly over the arms.
+Additional exploration spreads a share of all requests evenly over the arms.
 """
 
 from bisect import bisect_right
@@ -34,7 +36,7 @@ from scipy.special import betainc, betaln, digamma, expit, log_expit, ndtr, poly
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Floats]
-"""From nodes (n_nodes, 1) to one value for each arm, (n_nodes, n_arms)."""
+"""Function from nodes, (n_nodes, 1), to values for each arm, (n_nodes, n_arms)."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
 _EDGES = np.array([-20.0, -12.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 12.0, 20.0])
@@ -42,14 +44,14 @@ _EDGES = np.array([-20.0, -12.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0
 
 
 def of_beta(alpha: ArrayLike, beta: ArrayLike) -> Floats:
-    """Return the probability that each Beta draw is the highest, (n_arms,), summing to 1.
+    """Return each Beta draw's probability of being the highest, (n_arms,), with sum 1.
 
     Args:
-        alpha: (n_arms,), positive.
-        beta: (n_arms,), positive.
+        alpha: First parameters, (n_arms,), positive.
+        beta: Second parameters, (n_arms,), positive.
 
     Raises:
-        ValueError: a parameter is not positive and finite.
+        ValueError: A parameter is not positive and finite.
     """
     a, b = _paired(alpha, beta)
     if not a.size or not np.all((a > 0) & (b > 0) & np.isfinite(a) & np.isfinite(b)):
@@ -64,14 +66,14 @@ def of_beta(alpha: ArrayLike, beta: ArrayLike) -> Floats:
 
 
 def of_gaussian(means: ArrayLike, sds: ArrayLike) -> Floats:
-    """Return the probability that each Gaussian draw is the highest, (n_arms,), summing to 1.
+    """Return each Gaussian draw's probability of being the highest, (n_arms,), with sum 1.
 
     Args:
-        means: (n_arms,).
-        sds: standard deviations, (n_arms,), positive.
+        means: Means, (n_arms,).
+        sds: Standard deviations, (n_arms,), positive.
 
     Raises:
-        ValueError: a mean is not finite, or a deviation not positive and finite.
+        ValueError: A mean is not finite, or a deviation is not positive and finite.
     """
     mean, sd = _paired(means, sds)
     if not mean.size or not np.all(np.isfinite(mean) & np.isfinite(sd) & (sd > 0)):
@@ -86,7 +88,7 @@ def of_gaussian(means: ArrayLike, sds: ArrayLike) -> Floats:
 
 
 def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
-    """Return both as (n_arms,); empty where they have another shape."""
+    """Return both arrays as (n_arms,), or empty arrays if the shape differs."""
     a, b = np.broadcast_arrays(np.asarray(first, np.float64), np.asarray(second, np.float64))
     return (a, b) if a.ndim == 1 else (np.empty(0), np.empty(0))
 
@@ -97,14 +99,14 @@ def _integrated(
     if means.size == 1:
         return np.ones(1)
     edges = np.unique((means[:, None] + sds[:, None] * _EDGES).ravel())
-    # Below this some arm lies above surely, so no product is positive.
+    # Below this bound some arm is surely higher, so every product is 0.
     least = (means + sds * _EDGES[0]).max()
     edges = edges[edges >= least]
     middle, half = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges) / 2.0
     y = (middle[:, None] + half[:, None] * _NODES).reshape(-1, 1)
     weights = (half[:, None] * _WEIGHTS).ravel()
     below = distribution(y)  # (n_nodes, n_arms)
-    # The product over all others, without dividing by what may be 0.
+    # The product over all others avoids dividing by possible zeros.
     ones = np.ones((len(y), 1))
     before = np.cumprod(np.hstack((ones, below[:, :-1])), axis=1)
     after = np.cumprod(np.hstack((ones, below[:, :0:-1])), axis=1)[:, ::-1]
@@ -113,7 +115,7 @@ def _integrated(
 
 
 GROWTH = 0.02
-"""Share by which the number of rewards grows before propensities are taken again."""
+"""Growth of the number of rewards that requires new propensities, as a share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,23 +123,23 @@ class Policy:
     """One version of all propensities."""
 
     propensities: tuple[float, ...]
-    """Of each arm, summing to 1."""
+    """Propensity of each arm, with sum 1."""
     edges: tuple[float, ...]
     """Running sums of the propensities."""
     n: float
-    """Rewards behind it."""
+    """Number of rewards behind the propensities."""
 
     @classmethod
     def of(cls, propensities: ArrayLike, *, n: float = 0.0, explore: float = 0.0) -> "Policy":
-        """Return the policy of these propensities.
+        """Return the policy with these propensities.
 
         Args:
-            propensities: (n_arms,), not negative; they are made to sum to 1.
-            n: rewards behind them.
-            explore: share of the requests that is spread evenly, in [0, 1].
+            propensities: Nonnegative weights, (n_arms,); normalized to sum 1.
+            n: Number of rewards behind them.
+            explore: Share of requests spread evenly over the arms, in [0, 1].
 
         Raises:
-            ValueError: an argument is out of range.
+            ValueError: An argument is out of range.
         """
         p = np.asarray(propensities, dtype=np.float64)
         if p.ndim != 1 or not p.size or not np.all(p >= 0.0) or not 0.0 < p.sum() < np.inf:
@@ -149,21 +151,21 @@ class Policy:
         return cls(propensities=tuple(chances), edges=tuple(accumulate(chances)), n=n)
 
     def choose(self, uniform: float) -> int:
-        """Return the arm at a uniform number in [0, 1)."""
+        """Return the arm for a uniform number in [0, 1)."""
         arm = bisect_right(self.edges, uniform * self.edges[-1])
         while arm >= len(self.edges) or self.propensities[arm] == 0.0:
-            arm -= 1  # a rounded last edge
+            arm -= 1  # rounding of the last edge
         return arm
 
     def is_stale(self, n: float, *, patience: float = 1.0) -> bool:
-        """Return whether so many rewards call for a new version; see ``stale_at``."""
+        """Return whether ``n`` rewards require a new version; see ``stale_at``."""
         return n >= self.stale_at(patience)
 
     def stale_at(self, patience: float = 1.0) -> float:
-        """Return the number of rewards that calls for a new version.
+        """Return the number of rewards that requires a new version.
 
         Args:
-            patience: how many times ``GROWTH`` is waited for; more than 1 where another process is
-                about to make the version.
+            patience: Multiple of ``GROWTH`` to wait for; above 1 if another process is about to
+                create the version.
         """
         return self.n + patience * max(1.0, GROWTH * self.n)

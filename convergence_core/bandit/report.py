@@ -1,6 +1,6 @@
-"""Gain of routing by case, as a result holds it.
+"""Gain of routing by case, as stored in a result.
 
-Commands read these and compute nothing, so no NumPy is imported here.
+Commands read it without computing, so this module does not import NumPy.
 """
 
 from collections.abc import Mapping
@@ -10,27 +10,27 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """Estimate of what routing by case would earn over the single best candidate."""
+    """Estimated gain of routing by case over the best single candidate."""
 
     n_cases: int
     n_groups: int
-    """Independent ones."""
+    """Number of independent groups."""
     n_candidates: int
-    """Compared."""
+    """Number of compared candidates."""
     level: float
-    """Probability that the interval covers the gain."""
+    """Coverage probability of the interval."""
     texts: str = ""
-    """Name of the embedding of the cases' texts; empty: hashed n-grams."""
+    """Name of the text embedding; empty means hashed n-grams."""
     missing: str = ""
-    """Why there is no estimate; empty: there is one."""
+    """Why there is no estimate; empty if there is one."""
     single: float = 0.0
-    """Mean reward of the candidate that is best on average."""
+    """Mean reward of the candidate with the best average."""
     gain: float = 0.0
-    """Of routing over it."""
+    """Gain of routing over that candidate, in mean reward."""
     low: float = 0.0
     high: float = 0.0
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Candidate → share of the cases that go to it."""
+    """Candidate → share of the cases routed to it."""
     night: Mapping[str, Any] | None = None
-    """State of contextual arms, these candidates in this order, that learned the cases; ``None`` where the
-    interval is not above 0."""
+    """State of contextual arms fitted to the cases, in the order of ``shares``; ``None`` unless
+    the interval is above 0."""

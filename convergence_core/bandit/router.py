@@ -1,19 +1,22 @@
 """Gain of routing by case, and the router that a night learns.
 
-Each case of a run has rewards of several candidates, so another choice per case is estimated by the rewards
-that it would have met. Cases are cut into ``N_FOLDS`` parts, similar ones together. The regressions of
-``contextual`` learn all parts but one, and on that one each case goes to the candidate of highest expectation:
+Each case of a run has rewards of several candidates, so these rewards estimate any choice per
+case. Cases are split into ``N_FOLDS`` folds, with similar ones together. The regressions of
+``contextual`` learn all folds but one, and route each case of that fold to the candidate with the
+highest expected reward:
 
-    gain = mean of r(case, routed by the other parts) - r(case, single)                            (1)
+    gain = mean of r(case, routed by the other folds) - r(case, single)
+    (1)
 
-So no case judges a route that it took part in (V. Chernozhukov et al., "Double/debiased machine learning",
-2018, sec. 3; S. Athey, S. Wager, "Policy learning with observational data", 2021). The single candidate is the
-best by all cases, which favours it: by the other parts alone, of two alike the worse on this part would be it.
-The interval is that of the promotion gate for one look.
+So no case evaluates a route that it influenced (V. Chernozhukov et al., "Double/debiased machine
+learning", 2018, sec. 3; S. Athey, S. Wager, "Policy learning with observational data", 2021). The
+single candidate is the best on all cases, which favours it. Chosen by the other folds, it would
+tend to be the worse of two equal candidates on this fold. The interval is that of the promotion
+gate for one look.
 
-Candidates that the search dropped early are left out, and of those that are left the best ``MOST_CANDIDATES``
-by mean are compared. At most ``MOST_ARMS`` are routed between: they are added as long as the mean over cases of
-the highest expectation grows by ``LEAST_GROWTH``.
+Candidates that the search dropped early are excluded. Of the others, the ``MOST_CANDIDATES`` with
+the best means are compared, and at most ``MOST_ARMS`` become arms. Arms are added while the mean
+over cases of the highest expected reward grows by ``LEAST_GROWTH``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,11 +35,11 @@ N_FOLDS = 10
 MOST_CANDIDATES = 24
 MOST_ARMS = 4
 LEAST_GROWTH = 0.002
-"""Expected reward for which another arm is added."""
+"""Minimum growth of the expected reward for another arm."""
 LEAST_UNITS = 20
-"""Independent cases below which nothing is estimated."""
+"""Minimum number of independent units for an estimate."""
 COVERAGE = 0.8
-"""Share of the cases that a candidate must have answered."""
+"""Minimum share of cases with an answer per candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,16 +49,16 @@ class CaseTable:
     contexts: Sequence[Mapping[str, Feature]]
     """Features of each case, (n,)."""
     candidates: Sequence[str]
-    """Ids, (n_candidates,)."""
+    """Candidate ids, (n_candidates,)."""
     rewards: Floats
-    """In [0, 1], (n, n_candidates); NaN: not answered."""
+    """Rewards in [0, 1], (n, n_candidates); NaN without an answer."""
     groups: Sequence[str | None]
-    """Of similar cases, (n,); ``None``: the case is independent."""
+    """Groups of similar cases, (n,); ``None`` for an independent case."""
     weights: Floats
-    """Of the cases, (n,)."""
+    """Weights of the cases, (n,)."""
 
     def comparable(self) -> "CaseTable":
-        """Return the table of the candidates that answered most cases, the best first."""
+        """Return the table of candidates that answered most cases, the best first."""
         rewards = np.where(np.isfinite(self.rewards), self.rewards, np.nan)
         is_known = np.isfinite(rewards)
         kept = np.flatnonzero(is_known.mean(axis=0) >= COVERAGE)
@@ -72,12 +75,12 @@ class CaseTable:
 
 
 def routing_of(table: CaseTable, *, rng: np.random.Generator, level: float = 0.95) -> Routing:
-    """Return what routing would earn on a run's cases.
+    """Return the estimated gain of routing on a run's cases.
 
     Args:
-        table: of the search cases; at least one case and one candidate.
-        rng: parts the cases.
-        level: of the interval.
+        table: Search cases; at least one case and one candidate.
+        rng: Generator for the split into folds.
+        level: Level of the interval.
     """
     table = table.comparable()
     n, n_groups = len(table.contexts), len(_units(table.groups))
@@ -103,7 +106,7 @@ def routing_of(table: CaseTable, *, rng: np.random.Generator, level: float = 0.9
     verdict = PairedGate().judge(gains, weights, level=(1.0 - level) / 2.0)
     counts = np.bincount(chosen, weights=table.weights, minlength=len(arms))
     share_of = {k: float(count / counts.sum()) for k, count in zip(arms, counts, strict=True)}
-    # The arms of ``night`` stand in the order of ``shares``, whose keys are sorted when they are stored.
+    # The arms of ``night`` have the order of ``shares``, whose keys are sorted in storage.
     columns = sorted((k for k in arms if share_of[k] > 0.0), key=lambda k: table.candidates[k])
     night = None
     if verdict.low > 0.0 and len(columns) > 1:
@@ -128,7 +131,7 @@ def _units(groups: Sequence[str | None]) -> dict[tuple[int, str], list[int]]:
 
 
 def _held_out(table: CaseTable, rng: np.random.Generator) -> Floats:
-    """Return the reward of each case's candidate by a router of other cases, (n,)."""
+    """Return the reward of each case under a router fitted without it, (n,)."""
     units = list(_units(table.groups).values())
     fold_of = rng.permutation(len(units)) % N_FOLDS
     routed = np.full(len(table.contexts), np.nan)
@@ -144,7 +147,7 @@ def _held_out(table: CaseTable, rng: np.random.Generator) -> Floats:
 
 
 def _router(table: CaseTable) -> tuple[np.ndarray, list[int]]:
-    """Return the place among the arms that each case goes to by all cases, and the arms."""
+    """Return each case's index among the arms under a router of all cases, and the arms."""
     arms = ContextualArms.of_table(table.contexts, table.rewards)
     expected = _expected(arms, table.contexts)
     picked = portfolio(expected, table.weights)
@@ -159,8 +162,8 @@ def portfolio(expected: Floats, weights: Floats) -> list[int]:
     """Return the columns to route between, the best on average first.
 
     Args:
-        expected: reward of each case and candidate, (n, n_candidates).
-        weights: of the cases, (n,).
+        expected: Expected rewards by case and candidate, (n, n_candidates).
+        weights: Weights of the cases, (n,).
     """
     picked = [int(np.average(expected, axis=0, weights=weights).argmax())]
     while len(picked) < MOST_ARMS:

@@ -1,9 +1,9 @@
-"""Bounds on the tokens of a prompt, before anyone counts them.
+"""Upper bounds on the tokens of a prompt.
 
-A byte-level BPE starts from single bytes and only ever joins them, and SentencePiece falls back to
-bytes for what it does not know: neither makes more tokens than the text has bytes (Sennrich et al.
-2016; Radford et al. 2019, sect. 2.2). The chat template around the texts is bounded by constants.
-Overestimates English about fourfold, which only costs room in the budget until the call settles.
+A byte-level BPE starts from single bytes and only joins them; SentencePiece falls back to bytes
+for unknown input. Neither makes more tokens than the text has bytes (Sennrich et al. 2016; Radford
+et al. 2019, sect. 2.2). Constants bound the chat template around the texts. English is
+overestimated about fourfold, which only occupies budget until the call settles.
 """
 
 import json
@@ -15,10 +15,10 @@ from convergence_core.records import Json
 TOKENS_PER_MESSAGE = 16
 """Role and delimiters: 3 or 4 in OpenAI's template, up to 8 in Llama's and Gemma's."""
 TOKENS_PER_REQUEST = 256
-"""What templates put before everything: the start of the answer; knowledge cut-off and date in
-Llama 3; the system message of gpt-oss."""
+"""Template text before the messages: the start of the answer; knowledge cut-off and date in Llama
+3; the system message of gpt-oss."""
 TOKENS_WITH_TOOLS = 1024
-"""Instructions that providers add when there are tools: up to 804 (Anthropic, "Tool use pricing")."""
+"""Instructions that providers add for tools: up to 804 (Anthropic, "Tool use pricing")."""
 
 _TEXT_TYPES = frozenset(
     {
@@ -33,23 +33,23 @@ _MEDIA_KEYS = frozenset(
     }
 )
 _BATCH_KEYS = ("messages", "contents", "input", "prompt")
-"""Messages, or texts that are read one by one."""
+"""Keys of messages, or of texts that the model reads separately."""
 _REFERENCES = frozenset(
     {"previous_response_id", "conversation", "cachedContent", "cached_content", "container"}
 )
-"""What the provider puts into the prompt from its own store."""
+"""Keys of content that the provider adds to the prompt from its store."""
 _GEMINI_CALLED = frozenset({"functionDeclarations", "function_declarations"})
 
 
 def prompt_bound(body: Json) -> int | None:
-    """Return the most tokens that a request's prompt can have.
+    """Return the maximum number of tokens in a request's prompt.
 
     Args:
-        body: a text, a list of messages, or the whole body of a request.
+        body: Text, list of messages, or whole body of a request.
 
     Returns:
-        ``None`` when no bound is known: pictures, sound, files, texts kept by the provider, and
-        tools that the provider runs itself.
+        Bound, or ``None`` if it is unknown: pictures, sound, files, texts stored by the provider,
+        and tools that the provider runs.
     """
     if isinstance(body, str):
         return TOKENS_PER_REQUEST + TOKENS_PER_MESSAGE + _n_bytes(body)
@@ -81,7 +81,7 @@ def _messages(messages: Sequence[Json]) -> int | None:
 
 
 def _message(message: Json) -> int | None:
-    """Return the bound of one message, or of one part of it."""
+    """Return the bound of a message or of a part of one."""
     if isinstance(message, str):
         return _n_bytes(message)
     if isinstance(message, list):
@@ -90,14 +90,14 @@ def _message(message: Json) -> int | None:
         return _n_shown(message)
     if _MEDIA_KEYS & message.keys() or message.get("type", "text") not in _TEXT_TYPES:
         return None
-    if message.keys() == {"id"}:  # a reference to an earlier item, whose text the provider adds
+    if message.keys() == {"id"}:  # reference to an item whose text the provider adds
         return None
     nested = {k for k in ("content", "parts") if isinstance(message.get(k), (list, str))}
     return sum_of(*(_message(v) if k in nested else _n_shown({k: v}) for k, v in message.items()))
 
 
 def _are_local(tools: Json) -> bool:
-    """Whether all tools are run by the caller: others put what they find into the prompt."""
+    """Return whether the caller runs all tools; other tools add their results to the prompt."""
     if not isinstance(tools, list):
         return False
     for tool in tools:
@@ -113,7 +113,7 @@ def _are_local(tools: Json) -> bool:
 
 
 def _n_shown(value: Json) -> int:
-    """Return the bytes of a value as the most spacious template shows it: indented JSON."""
+    """Return the bytes of a value in the longest template format, indented JSON."""
     return _n_bytes(json.dumps(value, ensure_ascii=False, indent=4))
 
 

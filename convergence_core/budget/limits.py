@@ -1,12 +1,12 @@
 """Budget of a run: worst cases reserved before calls, costs settled after.
 
-A reservation is granted only while everything settled and everything reserved fits the limit
-together. A call costs at most what it reserved, so no order in which parallel calls begin and end
-takes the sum beyond the limit; and a call that would not fit *yet* waits instead of being
-refused, so that what other calls leave over is still used.
+A reservation is granted only while the total of settled and reserved amounts fits the limit. A
+call costs at most its reservation, so parallel calls never exceed the limit, in whatever order
+they start and end. A call that does not fit *yet* waits instead of failing, so that it can use
+what other calls leave over.
 
-Money is summed in whole picodollars: the sum does not depend on the order of the calls, and does
-not creep over a limit by rounding.
+Money is summed in whole picodollars: the sum does not depend on the order of calls, and rounding
+never pushes it over a limit.
 """
 
 import math
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 LimitName = Literal["max_usd", "max_calls", "max_tokens", "max_minutes"]
-"""Key under ``budget``."""
+"""Configuration key under ``budget``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Permission to make one call; settle or release it once."""
+    """Permission for one call; settle or release it once."""
 
     number: int
     worst: WorstCase
@@ -69,27 +69,27 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """The call must wait until calls in flight cost less than their worst case."""
+    """Verdict that the call must wait until calls in flight settle below their worst case."""
 
     limit: LimitName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhausted:
-    """The call cannot fit, even if all calls in flight are free."""
+    """Verdict that the call cannot fit, even if all calls in flight are free."""
 
     limit: LimitName
     reason: str
     """Limit, spending, cost of this call and fix, for display."""
     is_unknown: bool = False
-    """Whether the unknown price or length of the call is the reason, whatever remains."""
+    """Whether the reason is an unknown price or length of the call, not the remaining budget."""
 
 
-# -- words
+# -- display
 
 
 def dollars(usd: float) -> str:
-    """Return an amount for display: two to four decimals, or two digits of small amounts."""
+    """Return an amount for display: two to four decimals, or two digits for small amounts."""
     if usd == 0 or abs(usd) >= 0.001:
         whole, _, cents = f"{usd:,.4f}".partition(".")
         return f"${whole}.{cents.rstrip('0'):0<2}"
@@ -114,11 +114,11 @@ def shown(name: LimitName, used: float) -> str:
 
 
 WARN_AT = (0.5, 0.8)
-"""Shares of a limit that are reported when they are crossed."""
+"""Shares of a limit that trigger a warning."""
 
 _PICO = 1_000_000_000_000
 _COUNTED: Final[tuple[LimitName, ...]] = ("max_calls", "max_tokens", "max_usd")
-"""Limits of what calls use, in the order of ``_Amounts``."""
+"""Limits on what calls use, in the order of ``_Amounts``."""
 _SPENT: Final[dict[LimitName, str]] = {
     "max_calls": "{limit} is spent: {used}, retries included. {go_on}",
     "max_tokens": (
@@ -140,11 +140,11 @@ _UNKNOWN: Final[dict[LimitName, str]] = {
     ),
 }
 _TOO_DEAR: Final = "{limit} is less than one call may cost: {more}. Raise it, or lower `max_tokens` of the request."
-"""Why a call is refused."""
+"""Why a call larger than the whole limit is rejected."""
 
 
 class _Amounts(NamedTuple):
-    """What calls use of each limit."""
+    """Amounts that count against the limits."""
 
     calls: int = 0
     tokens: int = 0
@@ -152,22 +152,22 @@ class _Amounts(NamedTuple):
     """Picodollars."""
 
     def plus(self, other: "_Amounts", sign: int = 1) -> "_Amounts":
-        """Return the sum, or with ``sign`` -1 the difference, of both."""
+        """Return the sum, or with ``sign`` -1 the difference."""
         return _Amounts(*(a + sign * b for a, b in zip(self, other, strict=True)))
 
     @classmethod
     def of(cls, spent: Spent) -> "_Amounts":
-        """Return what is counted of spending."""
+        """Return the counted amounts of spending."""
         return cls(spent.calls, spent.tokens, round(spent.usd * _PICO))
 
 
 class Budget:
-    """The arithmetic of one run's limits.
+    """Accounting of one run's limits.
 
     Args:
-        limits: what may be spent.
-        spent: what was spent before, e.g. by the run that is resumed.
-        lock: held by each method; with ``threading.Lock()`` many threads may share the budget.
+        limits: Limits of the run.
+        spent: Earlier spending, for example of a resumed run.
+        lock: Lock held by each method; with ``threading.Lock()``, threads may share the budget.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Budget:
         self._lock = nullcontext() if lock is None else lock
         self._next = 0
         self._outstanding: dict[int, _Amounts] = {}
-        """Number of a reservation or grant → what it holds."""
+        """Number of a reservation or grant → reserved amounts."""
         self._reserved = self._used = _Amounts()
         self._n_unpriced = 0
         self._set(spent or Spent(), 0.0)
@@ -191,22 +191,22 @@ class Budget:
         }
 
     def start(self, now_s: float) -> None:
-        """Begin to count time only now: what came before was no work of the run."""
+        """Start the clock now; earlier time does not count."""
         with self._lock:
             self._started_s = self._now_s = now_s
 
     def keep_back(self, *, share: float = 0.0, calls: int = 0) -> None:
-        """Keep a part of each limit back for later; called again, it replaces what was kept.
+        """Reserve a part of each limit for later; another call replaces it.
 
         Args:
-            share: of money, tokens and time, in [0, 1).
-            calls: number of calls.
+            share: Share of money, tokens and time, in [0, 1).
+            calls: Number of calls.
         """
         if not 0.0 <= share < 1.0:
             raise ValueError(f"share must lie in [0, 1), but got {share}")
         limits, rest = self.limits, 1.0 - share
         self.kept = (share, calls)
-        """What is kept back for later: the arguments of ``keep_back``."""
+        """Arguments of the last ``keep_back``."""
         with self._lock:
             self._open = open_ = limits.model_copy(
                 update={
@@ -223,23 +223,23 @@ class Budget:
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far; calls in flight are not in it."""
+        """Spending so far, without calls in flight."""
         with self._lock:
             return self._as_spent(self._used)
 
     @property
     def reserved(self) -> Spent:
-        """The worst case of the calls in flight."""
+        """Worst case of the calls in flight."""
         with self._lock:
             calls, tokens, pico = self._reserved
             return Spent(usd=pico / _PICO, calls=calls, tokens=tokens)
 
     def reserve(self, worst: WorstCase, now_s: float = 0.0) -> Reservation | Wait | Exhausted:
-        """Ask for leave to make one call.
+        """Request permission for one call.
 
         Args:
-            worst: the most that it can cost.
-            now_s: a monotonic clock, the one of ``start``.
+            worst: Maximum cost of the call.
+            now_s: Monotonic time, from the clock of ``start``.
         """
         with self._lock:
             self._now_s = max(self._now_s, now_s)
@@ -251,22 +251,22 @@ class Budget:
             after = self._used.plus(self._reserved).plus(held)
             for name, amount, most in zip(_COUNTED, after, self._most, strict=True):
                 if most is not None and amount > most:
-                    return Wait(limit=name)  # the calls in flight leave no room in it
+                    return Wait(limit=name)  # calls in flight leave no room
             return Reservation(number=self._hold(held), worst=worst)
 
     def settle(self, reservation: Reservation, usd: float | None, tokens: int | None) -> None:
-        """Count what a call cost instead of what it might have cost.
+        """Replace a call's reservation by its actual cost.
 
-        Also what exceeds the reservation is counted: the provider charged it.
+        Amounts beyond the reservation count as well, since the provider charged them.
 
         Args:
-            reservation: of the call; not yet settled or released.
-            usd: what it cost; ``None``: unknown, then its worst case counts, and a call without
-                one counts as nothing and as unpriced.
-            tokens: what it used; ``None``: unknown, then its worst case counts.
+            reservation: Reservation of the call, not yet settled or released.
+            usd: Actual cost; ``None`` means unknown, so the worst case counts. Without a worst
+                case the call costs 0 and counts as unpriced.
+            tokens: Tokens used; ``None`` means unknown, so the worst case counts.
 
         Raises:
-            ValueError: it was settled or released before.
+            ValueError: The reservation is already settled or released.
         """
         with self._lock:
             if not self._give_back(reservation.number):
@@ -280,20 +280,20 @@ class Budget:
             self._used = self._used.plus(_Amounts(1, n_tokens, cost or 0))
 
     def release(self, reservation: Reservation) -> None:
-        """Forget a call that was not made; harmless once it is settled or released."""
+        """Cancel the reservation of a call that was not made; no effect if settled or released."""
         with self._lock:
             self._give_back(reservation.number)
 
     def grant(self, n_parts: int, now_s: float = 0.0) -> tuple[int, Spent]:
-        """Give an equal part of what is left of each limit to a budget of another process.
+        """Grant an equal part of each remaining limit to a budget in another process.
 
         Args:
-            n_parts: how many such parts are wanted at the same time.
-            now_s: a monotonic clock, the one of ``start``.
+            n_parts: Number of parts granted at the same time.
+            now_s: Monotonic time, from the clock of ``start``.
 
         Returns:
-            The grant's number, to settle it once, and the spending that the other budget starts with, so that
-            the grant is all that remains there.
+            Number of the grant, to settle it once, and the initial spending of the other budget,
+            which leaves it exactly the grant.
         """
         with self._lock:
             self._now_s = max(self._now_s, now_s)
@@ -311,17 +311,17 @@ class Budget:
             return number, replace(self._as_spent(start), n_unpriced=0)
 
     def settle_grant(self, number: int, used: Spent) -> None:
-        """Count what was used of a grant; what of it was not is there again."""
+        """Count the used part of a grant; the rest becomes available again."""
         with self._lock:
             self._give_back(number)
             self._used = self._used.plus(_Amounts.of(used))
             self._n_unpriced += used.n_unpriced
 
     def restart(self, spent: Spent, now_s: float) -> None:
-        """Begin again with this much spent; nothing may be reserved or granted.
+        """Restart with this spending; nothing may be reserved or granted.
 
         Raises:
-            ValueError: something is.
+            ValueError: A reservation or grant is outstanding.
         """
         with self._lock:
             if self._outstanding:
@@ -329,10 +329,10 @@ class Budget:
             self._set(spent, now_s)
 
     def warnings(self, now_s: float = 0.0) -> list[tuple[float, str]]:
-        """Return share and line for each limit of which another share was crossed; each once.
+        """Return share and message for each limit that crossed another share; each once.
 
-        Shares that were crossed before this part of the run began are not reported again; of several
-        crossed at once only the largest is.
+        Shares crossed before this part of the run are not reported again. If a limit crossed
+        several shares, only the largest is reported.
         """
         with self._lock:
             self._now_s = max(self._now_s, now_s)
@@ -347,7 +347,7 @@ class Budget:
                     warnings.append((share, f"{100 * share:.0f} % of {key} is spent: {amount}."))
             return warnings
 
-    # -- under the lock
+    # -- methods that require the lock
 
     def _set(self, spent: Spent, now_s: float) -> None:
         self._used = _Amounts.of(spent)
@@ -365,7 +365,7 @@ class Budget:
         )
 
     def _hold(self, amounts: _Amounts) -> int:
-        """Reserve amounts under a number of their own."""
+        """Reserve amounts under a new number."""
         self._next += 1
         self._outstanding[self._next] = amounts
         self._reserved = self._reserved.plus(amounts)
@@ -382,7 +382,7 @@ class Budget:
         return self._seconds_before + self._now_s - self._started_s
 
     def _uses(self) -> dict[LimitName, tuple[float, float, float]]:
-        """Return for each limit that is set: what is spent, what may be now, and what in all."""
+        """Return limit → spending, amount available now, and configured amount."""
         used: dict[LimitName, float] = {
             "max_usd": self._used.pico / _PICO,
             "max_calls": self._used.calls,
@@ -417,7 +417,7 @@ class Budget:
     def _exhausted(
         self, name: LimitName, reason: str, *, more: str = "", is_unknown: bool = False
     ) -> Exhausted:
-        """Return a refusal in words: the limit as it is written, and what is spent of it."""
+        """Return the rejection in words: the limit as written, and its spending."""
         used, left, limit = self._uses()[name]
         key = written(name, limit)
         if left < limit:
@@ -428,7 +428,7 @@ class Budget:
 
 
 def part_of(limit: int | None, used: int, n_parts: int) -> int | None:
-    """Return an equal part of what is left of a limit, at least 1 of it; ``None``: no limit."""
+    """Return an equal part of a limit's rest, at least 1 if possible; ``None`` without a limit."""
     if limit is None:
         return None
     left = max(0, limit - used)
@@ -440,7 +440,7 @@ def _is_crossed(share: float, used: float, limit: float) -> bool:
 
 
 def _pico(usd: float | None) -> int | None:
-    """Return picodollars; ``None`` for what is no amount: nothing is ever paid back."""
+    """Return picodollars; ``None`` for invalid amounts, including negative ones."""
     if usd is None or not math.isfinite(usd) or usd < 0:
         return None
     return round(usd * _PICO)

@@ -1,8 +1,7 @@
-"""Prices of tokens: a dated table, and the configuration's own prices over it.
+"""Prices of tokens: a dated table, overridden by the configuration's prices.
 
 cost = (uncached x input + cached x cached_input + written x cache_write + answer x output) / 10^6
-+ request, in US dollars. An unknown price or an unknown number of tokens makes the
-cost *unknown*; it is never taken for 0.
++ request, in US dollars. An unknown price or number of tokens makes the cost *unknown*, never 0.
 """
 
 import re
@@ -20,14 +19,14 @@ CONFIGURED = "config"
 LOCAL = "local"
 """Provider of models on this machine, whose tokens are free."""
 PER_REQUEST = ("http", "function", "plugin", "browserbase")
-"""Kinds of target that have prices under their own name."""
+"""Kinds of target with prices under the kind's name."""
 
 _MTOK = 1_000_000
 _DATED = re.compile(r"([-@](20\d\d-?[01]\d-?[0-3]\d)|-latest)$")
-"""Suffix of a snapshot, which costs what its model costs unless the table lists it."""
+"""Suffix of a snapshot, which has its model's price unless the table lists it."""
 _CLOSED = ("openai", "anthropic", "gemini")
-"""Providers of proprietary models, whose names identify them at a known gateway. Open models cost
-what their host charges."""
+"""Providers of proprietary models, whose names identify them at a known gateway. The host sets the
+price of open models."""
 _HOSTS = {
     "api.openai.com": "openai",
     "openai.azure.com": "azure",
@@ -43,15 +42,16 @@ _HOSTS = {
     "openrouter.ai": "openrouter",
 }
 COMPATIBLE = "-compatible"
-"""Suffix of a kind at another host than its provider's, whose prices no table knows."""
+"""Suffix of a kind at a host other than its provider's, whose prices no table has."""
 _SELLERS = {"google": "gemini", "vertex_ai": "gemini"}
-"""Prefix that gateways put before a model → provider in the table."""
+"""Model prefix used by gateways → provider in the table."""
 
 
 class Price(PriceConfig):
     """Prices of one model in US dollars per million tokens; ``None`` means unknown.
 
-    A ``None`` of ``cached_input`` or ``cache_write`` means the price of ``input``, of ``request`` free.
+    ``None`` for ``cached_input`` or ``cache_write`` means the price of ``input``; for ``request``,
+    free.
     """
 
     context_tokens: int | None = None
@@ -134,11 +134,11 @@ class PriceTable:
     entries: Mapping[str, Mapping[str, Price]] = field(default_factory=dict)
     """Provider → model → price."""
     overrides: Mapping[str, Price] = field(default_factory=dict)
-    """Model → price from the configuration, which wins for every provider."""
+    """Model → price from the configuration, which takes precedence for every provider."""
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object]) -> Self:
-        """Build a table from the content of the shipped file; a text names another provider's models."""
+        """Build a table from the shipped file; a string value is another provider's name."""
         providers: Any = mapping["providers"]
         entries = {
             provider: dict(_models(models))
@@ -155,10 +155,11 @@ class PriceTable:
     def with_overrides(
         self, prices: Mapping[str, PriceConfig | Mapping[str, object]]
     ) -> "PriceTable":
-        """Return a table in which these prices win, whoever the provider is.
+        """Return a table with these prices taking precedence, for any provider.
 
-        Fields that an override does not name keep the table's value (at an unknown host, of tokens
-        alone), but for the prices of the cache: these follow a new ``input``. ``http``, ``function``, ``plugin`` and ``browserbase`` price kinds of target.
+        Fields missing in an override keep the table's value (at an unknown host, only token
+        limits). A new ``input`` also resets the cache prices to it. ``http``, ``function``,
+        ``plugin`` and ``browserbase`` price kinds of target.
         """
         overrides = {name: Price.model_validate(dict(price)) for name, price in prices.items()}
         return replace(self, overrides={**self.overrides, **overrides})
@@ -166,8 +167,8 @@ class PriceTable:
     def find(self, provider: str, model: str | None) -> Price | None:
         """Return the price of a model, or ``None`` if it is unknown.
 
-        A name is looked for as it is, then without its date or ``-latest``, then without the
-        provider before it; a model whose name merely begins alike is another model.
+        Looks up the exact name, then the name without its date or ``-latest``, then without the
+        provider prefix. Models that share only a name prefix do not match.
         """
         override = self._override(provider, model)
         shipped = None if model is None else self._shipped(provider, model)
@@ -176,7 +177,7 @@ class PriceTable:
         return _merged(override, shipped or self.facts(provider, model), provider)
 
     def facts(self, provider: str, model: str | None) -> Price:
-        """Return a model's ``context_tokens`` and ``max_output_tokens`` alone, whatever its host."""
+        """Return only a model's ``context_tokens`` and ``max_output_tokens``, at any host."""
         known = None
         if model is not None:
             kind = provider.removesuffix(COMPATIBLE)
@@ -204,17 +205,17 @@ class PriceTable:
         reported_usd: float | None = None,
         is_apart: bool = False,
     ) -> tuple[float | None, str | None]:
-        """Return what a call cost in US dollars, and the version of the price.
+        """Return the cost of a call in US dollars, and the version of the price.
 
-        What the provider says that it billed wins over the shipped table, and has no version; a price
-        of the configuration wins over both.
+        The provider's reported cost takes precedence over the shipped table, and has no version. A
+        price in the configuration takes precedence over both.
 
         Args:
-            provider: as ``find``.
-            model: as ``find``.
-            usage: of the answer.
-            reported_usd: what the provider says; ``None``: nothing.
-            is_apart: whether the table lacks prices that were charged; see ``is_priced_apart``.
+            provider: See ``find``.
+            model: See ``find``.
+            usage: Usage of the answer.
+            reported_usd: Cost reported by the provider, or ``None``.
+            is_apart: Whether the call has charges outside the table; see ``is_priced_apart``.
         """
         version = self.version_of(provider, model)
         if reported_usd is not None and version != CONFIGURED:
@@ -234,18 +235,18 @@ class PriceTable:
         *,
         is_apart: bool = False,
     ) -> float | None:
-        """Return the most that a call within these bounds costs in US dollars.
+        """Return the maximum cost of a call within these bounds, in US dollars.
 
         Args:
-            provider: as ``find``.
-            model: as ``find``.
-            prompt_tokens: bound of the prompt; ``None``: unknown, e.g. pictures.
-            max_output_tokens: bound of all answers together; ``None`` means the model's longest.
-            n_prompts: texts of a batch, each of which may fill the model's context.
-            is_apart: whether more than the table says may be charged; see ``may_exceed_tables``.
+            provider: See ``find``.
+            model: See ``find``.
+            prompt_tokens: Bound of the prompt; ``None`` means unknown, for example with pictures.
+            max_output_tokens: Bound of all answers together; ``None`` means the model's maximum.
+            n_prompts: Number of texts in a batch, each of which may fill the model's context.
+            is_apart: Whether charges may exceed the table; see ``may_exceed_tables``.
 
         Returns:
-            ``None`` when the price is unknown, or a bound that has a price.
+            Cost, or ``None`` if the price or a relevant bound is unknown.
         """
         price = self.find(provider, model)
         if price is None or (is_apart and self.version_of(provider, model) != CONFIGURED):
@@ -292,12 +293,12 @@ class PriceTable:
 
 
 def provider_of(kind: str, endpoint: str | None) -> str:
-    """Return under which provider a table lists what an endpoint serves.
+    """Return the provider in the table for an endpoint's models.
 
-    The kind of a chat is a protocol that many servers speak: their host tells who they are, but
-    ``azure`` is Azure OpenAI at any host, and clouds serve Claude by Anthropic's protocol. An
-    unknown host is ``KIND-compatible``: the names of its models may be anyone's, so a table prices
-    only those with a provider before them, as gateways write (``openai/gpt-4o-mini``).
+    A chat's kind is a protocol of many servers, whose host identifies them. But ``azure`` is Azure
+    OpenAI at any host, and clouds serve Claude over Anthropic's protocol. An unknown host is
+    ``KIND-compatible``. Its model names are ambiguous, so a table prices only those with a
+    provider prefix, as gateways write (``openai/gpt-4o-mini``).
     """
     if endpoint is None or kind == "azure" or kind not in LLM_PROVIDERS:
         return kind
@@ -309,7 +310,7 @@ def provider_of(kind: str, endpoint: str | None) -> str:
 
 
 def _times(tokens: int | None, usd: float | None) -> float | None:
-    """Return what tokens cost at a price per million; nothing is free of unknowns but nothing."""
+    """Return the cost of tokens at a price per million; 0 if either is 0."""
     if usd == 0 or tokens == 0:
         return 0.0
     return None if tokens is None or usd is None else tokens * usd / _MTOK
@@ -319,7 +320,7 @@ def _merged(override: Price, base: Price, provider: str) -> Price:
     if override.input is not None:
         base = base.model_copy(update={"cached_input": None, "cache_write": None})
     merged = base.model_copy(update=override.model_dump(exclude_defaults=True))
-    # With only a price per request, tokens are free.
+    # If only requests have a price, tokens are free.
     says_requests = merged.request is not None or provider in PER_REQUEST
     if merged.input is None and merged.output is None and says_requests:
         return merged.model_copy(update={"input": 0.0, "output": 0.0})

@@ -1,20 +1,24 @@
-"""Rate limits of an endpoint: calls at once, pauses, circuit breaker.
+"""Rate limits of an endpoint: concurrent calls, pauses, circuit breaker.
 
-* ``Aimd`` finds how many calls may be in flight: one more for each round that went well, half as
-  many when the endpoint says it is too many (D.-M. Chiu, R. Jain, "Analysis of the Increase and
-  Decrease Algorithms for Congestion Avoidance in Computer Networks", 1989: of the linear controls
-  this one converges to a fair and efficient share, whoever else uses the same key). It begins at 8
-  and grows by one for each answer until the endpoint first complains (slow start, RFC 5681 §3.1):
-  a burst of 64 calls on a key that allows 5 costs 59 attempts, three rounds of growth cost
-  nothing that can be measured.
-* ``Pacer`` knows before which moment nothing may be sent: what the endpoint asked for.
-* ``Breaker`` stops asking an endpoint that does not answer, and tries it once in a while
+* ``Aimd`` determines the number of concurrent calls: one more for each successful round, half as
+  many
+  when the endpoint throttles (D.-M. Chiu, R. Jain, "Analysis of the Increase and Decrease
+  Algorithms
+  for Congestion Avoidance in Computer Networks", 1989: of the linear controls this one converges
+  to a
+  fair and efficient share, regardless of other users of the key). It starts at 8 and grows by one
+  per
+  answer until the endpoint first throttles (slow start, RFC 5681 §3.1). A burst of 64 calls on a
+  key
+  that allows 5 costs 59 attempts; three rounds of growth have no measurable cost.
+* ``Pacer`` determines the pause that the endpoint requested.
+* ``Breaker`` stops calls to an endpoint that does not answer, and probes it from time to time
   (M. Nygard, "Release It!", 2007, "Circuit Breaker").
-* ``TokenBucket`` lets so many calls through each second (J. Turner, "New Directions in
-  Communications", 1986).
-* ``AddressCheck`` tells a wrong address from a candidate whose parameters lead to none.
+* ``TokenBucket`` limits the calls per second (J. Turner, "New Directions in Communications",
+  1986).
+* ``AddressCheck`` distinguishes a wrong address from a candidate with invalid parameters.
 
-None of them knows a clock: times are arguments, in seconds of any clock that never goes back.
+None of them reads a clock: times are arguments, in seconds of any monotonic clock.
 """
 
 import math
@@ -31,31 +35,31 @@ _OF_THIS_MACHINE: Final = re.compile(
     r"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?::(?P<port>\d+))?"
 )
 _REFUSED: Final = re.compile(r"refused|all connection attempts failed", re.IGNORECASE)
-"""As operating systems, httpx and browsers say it."""
+"""Wording of operating systems, httpx and browsers."""
 _NO_COMMANDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Aimd:
-    """How many calls may be in flight, in [1, ``most``].
+    """Limit on concurrent calls, in [1, ``most``].
 
-    A *round* is as many answers as there were calls in flight when the limit last fell: all of
-    them were asked for under the old limit, so their complaints are no news.
+    A *round* is as many answers as there were calls in flight when the limit last fell. All of
+    these calls started under the old limit, so their throttling is no new information.
     """
 
     def __init__(self, *, most: int, start: int = 8) -> None:
         self.limit = min(most, start)
-        """Calls that may be in flight."""
+        """Maximum concurrent calls."""
         self._most = most
         self._is_starting = True
         self._n_good = 0
         self._n_stale = 0
 
     def answered(self, n_in_flight: int) -> None:
-        """Take in an answer.
+        """Record an answer.
 
         Args:
-            n_in_flight: calls in flight, the answered one included. Where less than half of the
-                limit is in use, the answer does not show that more would do (RFC 7661 §4.1).
+            n_in_flight: Calls in flight, including the answered one. If less than half of the
+                limit is in use, the answer does not justify more (RFC 7661 §4.1).
         """
         self.ended()
         if self.limit >= self._most or 2 * n_in_flight < self.limit:
@@ -66,9 +70,9 @@ class Aimd:
             self._n_good = 0
 
     def throttled(self, n_in_flight: int) -> bool:
-        """Take in a complaint about too many calls; return whether it is news.
+        """Record a throttled call; return whether it lowered the limit.
 
-        The limit falls to half of what was in flight (RFC 5681 eq. 4), at most once in a round.
+        The limit falls to half of the calls in flight (RFC 5681 eq. 4), at most once per round.
         """
         is_news = self._n_stale == 0
         self.ended()
@@ -81,38 +85,39 @@ class Aimd:
         return True
 
     def ended(self) -> None:
-        """Take in that a call ended in a way that says nothing about load."""
+        """Record the end of a call that shows nothing about load."""
         self._n_stale = max(0, self._n_stale - 1)
 
 
 LONGEST_HINT_S = 60.0
-"""Providers count ``reset`` to when a limit is whole again, a day for a daily one; the first
-request is allowed much sooner. So this is heeded so long, and then one is sent to see."""
+"""Maximum pause from a ``reset``. Providers report when a limit is fully restored, a day for a
+daily one, although the first request is allowed much sooner. After this pause, one request tests
+it."""
 BACK_OFF_S = (0.5, 30.0)
-"""First and longest pause after a complaint that names none; each doubles the one before."""
+"""First and maximum pause after throttling without a requested pause; each doubles the last."""
 
 
 class Pacer:
-    """Before which moment nothing may be sent."""
+    """Pause before the next call."""
 
     def __init__(self) -> None:
         self.not_before_s = -math.inf
-        """The latest moment that any answer asked for."""
+        """Latest time that any answer requested."""
         self._n_unsaid = 0
 
     def back_off(self, now_s: float) -> None:
-        """Pause on our own, since an endpoint complains even about single calls."""
+        """Pause without a request, for an endpoint that throttles even single calls."""
         first_s, longest_s = BACK_OFF_S
         pause_s = min(longest_s, first_s * 2.0 ** min(self._n_unsaid, 30))
         self._n_unsaid += 1
         self.not_before_s = max(self.not_before_s, now_s + pause_s)
 
     def answered(self) -> None:
-        """Take in an answer: the next pause of our own is a short one again."""
+        """Record an answer, which resets the length of such pauses."""
         self._n_unsaid = 0
 
     def observe(self, rate: RateInfo, now_s: float) -> float:
-        """Take in what an answer says; return by how many seconds the pause got longer."""
+        """Record an answer's rate limits; return the extension of the pause in seconds."""
         pause_s = rate.retry_after_s or 0.0
         if rate.is_used_up and rate.reset_s is not None:
             pause_s = max(pause_s, min(rate.reset_s, LONGEST_HINT_S))
@@ -122,42 +127,43 @@ class Pacer:
         return max(0.0, pause_s - before_s)
 
     def wait_s(self, now_s: float) -> float:
-        """Return for how long nothing may be sent."""
+        """Return the remaining pause in seconds."""
         return max(0.0, self.not_before_s - now_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerRules:
-    """When an endpoint is left alone, and when it is given up."""
+    """Thresholds for pausing and abandoning an endpoint."""
 
     n_failures: int = 8
-    """Failures in a row after which it is left alone. With a quarter of all calls failing by
-    chance, eight in a row are one in 65,000."""
+    """Consecutive failures that open the breaker. If a quarter of all calls fail at random, eight
+    in a row have a probability of one in 65,000."""
     first_cool_down_s: float = 1.0
-    """Before the first probe; doubles with each probe that fails."""
+    """Pause before the first probe; doubles with each failed probe."""
     longest_cool_down_s: float = 60.0
     n_probes: int = 8
-    """Failed probes after which it is given up: three minutes."""
+    """Failed probes after which the endpoint is abandoned: three minutes."""
     n_first_probes: int = 4
     """The same for an endpoint that has never answered, most likely a wrong address: 15 s."""
     most_failures: int = 64
-    """The same after controls: each that is answered doubles ``n_failures``, up to this."""
+    """Maximum of ``n_failures`` after controls; each answered control doubles it."""
     n_refusals: int = 3
-    """Refusals after which an endpoint that has never answered is given up."""
+    """Refusals after which an endpoint that has never answered is abandoned."""
 
 
 _DEFAULT_RULES = BreakerRules()
 
 
 class Breaker:
-    """Whether an endpoint answers: ``closed`` (yes), ``open``, ``half_open`` (probing), ``dead``.
+    """Circuit breaker: ``closed`` (calls pass), ``open``, ``half_open`` (probing) or ``dead``.
 
-    Calls in flight when it opens are probes of their own: an answer of theirs closes it, and the
-    probe proper waits until they have ended, so that it is always known whose end one sees.
+    When it opens, calls in flight act as probes: any answer closes it. The separate probe waits
+    until they have ended, so that its outcome is unambiguous.
 
-    A *control* is a probe by a request that was answered before. If it fails, so does the endpoint,
-    which is given up after ``n_failures`` and ``n_probes`` (16 calls). If it is answered, the
-    failures are of the settings asked: they end nothing, and the next control waits for twice as many.
+    A *control* is a probe that repeats an answered request. If it fails, so does the endpoint,
+    which is abandoned after ``n_failures`` and ``n_probes`` (16 calls). If it succeeds, the
+    failures come from the settings: they have no effect, and the next control requires twice as
+    many failures.
     """
 
     def __init__(
@@ -169,26 +175,26 @@ class Breaker:
     ) -> None:
         self.state: State = "closed"
         self.verdict: str | None = None
-        """Why it is dead, in words."""
+        """Why it is dead."""
         self.n_failed = 0
-        """Failures since the last answer."""
+        """Consecutive failures since the last answer."""
         self.absent: str | None = None
-        """Service of this machine that was not started, in words; ``None`` if the last failure was
-        another."""
+        """Message about a local service that is not running; ``None`` if the last failure had
+        another cause."""
         self._commands = commands
         self._host = host
         self._rules = rules
         self.has_answered = False
-        """Whether it has ever dealt with a request."""
+        """Whether the endpoint has ever processed a request."""
         self._most = rules.n_failures
-        """Failures in a row after which it opens."""
+        """Consecutive failures that open it."""
         self._n_refused = 0
         self._n_probes = 0
         self._retry_s = -math.inf
         self._opened_s = 0.0
 
     def wait_s(self, now_s: float, n_in_flight: int) -> float:
-        """Return for how long no call may start; infinite: until one in flight has ended."""
+        """Return the seconds until a call may start; infinite while a call in flight blocks it."""
         if self.state == "closed":
             return 0.0
         if self.state == "dead" or n_in_flight > 0:
@@ -196,21 +202,22 @@ class Breaker:
         return max(0.0, self._retry_s - now_s)
 
     def started(self) -> None:
-        """Take in that a call starts, after ``wait_s`` allowed it."""
+        """Record the start of a call that ``wait_s`` allowed."""
         if self.state == "open":
             self.state = "half_open"
 
     def unused(self) -> None:
-        """Take back ``started``: the call was not made."""
+        """Undo ``started`` for a call that was not made."""
         if self.state == "half_open":
             self.state = "open"
 
     def answered(self, *, is_success: bool = True, is_control: bool = False) -> bool:
-        """Take in any sign of life; return whether this closed it.
+        """Record any answer; return whether it closed the breaker.
 
         Args:
-            is_success: whether the request was dealt with; a 429 only says that somebody is there.
-            is_control: whether the request was a control: it repeats one that was answered before.
+            is_success: Whether the request was processed; a 429 only shows that the endpoint is
+                alive.
+            is_control: Whether the request repeated an answered one.
         """
         if self.state == "dead":
             return False
@@ -225,7 +232,7 @@ class Breaker:
         return was_open
 
     def failed(self, why: str, now_s: float) -> bool:
-        """Take in a failure; return whether this opened it (again)."""
+        """Record a failure; return whether it opened the breaker."""
         rules = self._rules
         self.absent = None if self.has_answered else self._absent_service(why)
         self.n_failed += 1
@@ -244,12 +251,13 @@ class Breaker:
         return True
 
     def refused(self, why: str, *, is_final: bool = False, most: int | None = None) -> None:
-        """Take in that somebody is there who refuses us, e.g. for a wrong key.
+        """Record a refusal by the endpoint, for example for a wrong key.
 
         Args:
-            why: in words, with what to do about it.
-            is_final: whether earlier answers change nothing, e.g. since the credit is spent now.
-            most: refusals after which it is given up; ``None`` means as its rules say.
+            why: Reason with a fix, in words.
+            is_final: Whether earlier answers are irrelevant, for example after the credit is
+                spent.
+            most: Refusals after which the endpoint is abandoned; ``None`` means the default rule.
         """
         if self.state == "dead":
             return
@@ -272,9 +280,9 @@ class Breaker:
         )
 
     def _absent_service(self, why: str) -> str | None:
-        """Return which service of this machine refuses connections, with its fix.
+        """Return the local service that refuses connections, with a fix, or ``None``.
 
-        In a browser's session it is that of the page, not the browser.
+        In a browser session it is the service of the page, not the browser.
         """
         address = _OF_THIS_MACHINE.search(why)
         if address is None or not _REFUSED.search(why):
@@ -285,23 +293,23 @@ class Breaker:
 
 
 _LEAST_MISSES = 10
-"""Answers that found nothing, before which no address counts as wrong."""
+"""Minimum not-found answers before an address counts as wrong."""
 _LEAST_CANDIDATES = 3
-"""Distinct candidates behind these answers, at least; all of a smaller space."""
+"""Minimum distinct candidates behind these answers, or all of a smaller space."""
 _ENOUGH_CANDIDATES = 10
-"""Distinct candidates that are enough, however many more the space holds."""
+"""Distinct candidates that suffice for any space."""
 
 
 class AddressCheck:
-    """Whether an endpoint that finds nothing (404, 405, 410) does so for every candidate.
+    """Check whether an endpoint answers not found (404, 405, 410) for every candidate.
 
-    A parameter may be the name of a model or a part of the address, so one candidate shows nothing:
-    it takes several, each choice of the parameter ``model`` among them, and not one success.
+    A parameter may be the model name or part of the address, so one candidate is no evidence. The
+    check requires several, including each choice of the parameter ``model``, and no success.
 
     Args:
-        n_candidates: distinct candidates of the space; ``None`` means many.
-        n_models: choices of the parameter ``model``; 1: there is none.
-        commands: port of this machine → the command that starts its service.
+        n_candidates: Distinct candidates of the space; ``None`` means many.
+        n_models: Choices of the parameter ``model``; 1 means that there is none.
+        commands: Local port → command that starts its service.
     """
 
     def __init__(
@@ -313,29 +321,29 @@ class AddressCheck:
     ) -> None:
         self.commands = commands
         self.candidates: set[str] = set()
-        """Those that nothing was found for."""
+        """Candidates with not-found answers."""
         self.n_answers = 0
-        """Answers that found nothing."""
+        """Number of not-found answers."""
         self._models: set[str] = set()
         self._n_models = n_models
         self._n_needed = min(_LEAST_CANDIDATES, n_candidates or _LEAST_CANDIDATES)
 
     def missed(self, candidate_id: str, model: str) -> None:
-        """Take in that nothing was found for a candidate with this ``model``."""
+        """Record a not-found answer for a candidate with this ``model``."""
         self.n_answers += 1
         self.candidates.add(candidate_id)
         self._models.add(model)
 
     @property
     def has_tried_all_models(self) -> bool:
-        """Whether nothing was found for each choice of ``model``."""
+        """Whether each choice of ``model`` got a not-found answer."""
         return len(self._models) >= self._n_models
 
     def is_wrong(self, *, others_wait: bool) -> bool:
-        """Whether the address is wrong for every candidate.
+        """Return whether the address is wrong for every candidate.
 
         Args:
-            others_wait: whether other candidates could be asked now, or are.
+            others_wait: Whether other candidates are in flight or could start now.
         """
         n_tried = len(self.candidates)
         if self.n_answers < _LEAST_MISSES or n_tried < self._n_needed:
@@ -344,7 +352,7 @@ class AddressCheck:
 
 
 class TokenBucket:
-    """A bucket that ``per_second`` tokens flow into evenly, and that holds one second's worth."""
+    """Bucket that fills evenly by ``per_second`` tokens and holds one second's worth."""
 
     __slots__ = ("_capacity", "_filled_s", "_level", "_rate")
 
@@ -353,7 +361,7 @@ class TokenBucket:
         self._capacity = self._level = max(1.0, per_second)
 
     def take(self, now_s: float) -> float:
-        """Take a token if there is one and return 0, else the seconds until there is."""
+        """Take a token and return 0, or return the seconds until one is available."""
         level = self._level + (now_s - self._filled_s) * self._rate
         self._level, self._filled_s = min(self._capacity, level), now_s
         if self._level >= 1.0 - 1e-9:

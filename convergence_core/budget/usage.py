@@ -1,22 +1,26 @@
-"""Tokens of a provider's answer, in one form whoever answered.
+"""Tokens of a provider's answer, in a common form.
 
-A ``Usage`` counts the *whole* prompt (cache reads and writes included) and the *whole* answer
-(reasoning included). Providers report parts or wholes; the shapes are told apart by their keys:
+A ``Usage`` counts the *whole* prompt (including cache reads and writes) and the *whole* answer
+(including reasoning). Providers report parts or wholes; their keys identify the shape:
 
 * OpenAI chat, Azure OpenAI, Groq, Mistral: ``prompt_tokens``, ``completion_tokens`` are wholes,
-  ``*_details`` their parts (OpenAI, API reference, "The chat completion object"; ``openai`` client,
+  ``*_details`` their parts (OpenAI, API reference, "The chat completion object"; ``openai``
+  client,
   ``types/completion_usage.py``). Groq's streams carry the same block under ``x_groq.usage``.
-* Gemini behind its OpenAI-compatible endpoint, and xAI: ``completion_tokens`` lacks the reasoning,
-  ``total_tokens`` has it.
-* OpenRouter: as OpenAI chat, with ``cost`` in US dollars beside the tokens.
-* DeepSeek: as OpenAI chat, with ``prompt_cache_hit_tokens`` + ``prompt_cache_miss_tokens`` equal to
+* Gemini behind its OpenAI-compatible endpoint, and xAI: ``completion_tokens`` excludes the
+  reasoning,
+  ``total_tokens`` includes it.
+* OpenRouter: as OpenAI chat, with ``cost`` in US dollars next to the tokens.
+* DeepSeek: as OpenAI chat, with ``prompt_cache_hit_tokens`` + ``prompt_cache_miss_tokens`` equal
+  to
   ``prompt_tokens`` (DeepSeek, "Context caching").
-* OpenAI Responses: ``input_tokens``, ``output_tokens`` are wholes (``types/responses/response_usage.py``).
-* Anthropic: ``input_tokens`` is what was neither read from nor written to the cache (Anthropic,
-  "Prompt caching": total = cache_read + cache_creation + input).
+* OpenAI Responses: ``input_tokens``, ``output_tokens`` are wholes
+  (``types/responses/response_usage.py``).
+* Anthropic: ``input_tokens`` excludes tokens read from or written to the cache (Anthropic, "Prompt
+  caching": total = cache_read + cache_creation + input).
 
-A number that cannot be a number of tokens (negative, a fraction, a truth value, a text, more than a
-billion) is unknown, and so is every whole that it is part of.
+An invalid number of tokens (negative, a fraction, a boolean, a string, more than a billion) is
+unknown, and so is every whole that includes it.
 """
 
 import math
@@ -29,13 +33,13 @@ from convergence_core.records import NO_USAGE, Json, Usage
 _Block: TypeAlias = "Mapping[str, Json]"
 
 MOST_TOKENS = 1_000_000_000
-"""That one answer can count."""
+"""Maximum tokens that one answer can report."""
 _NOTHING: _Block = {}
 _ANTHROPIC_KEYS = ("cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation")
 
 
 def usage_of(raw: Mapping[str, Json]) -> Usage:
-    """Return the tokens of a provider's whole answer, or of its usage block alone.
+    """Return the tokens of a provider's answer or usage block.
 
     Never raises: an answer without numbers is ``NO_USAGE``.
     """
@@ -50,10 +54,10 @@ def usage_of(raw: Mapping[str, Json]) -> Usage:
 
 
 def reported_cost(raw: Mapping[str, Json]) -> float | None:
-    """Return the US dollars that OpenRouter says an answer cost; ``None`` if it says none.
+    """Return the cost in US dollars that OpenRouter reports for an answer, or ``None``.
 
-    With a key of one's own for the provider behind it, ``cost`` is OpenRouter's fee alone, and the
-    provider's bill stands beside it (OpenRouter, "Usage accounting").
+    With your key for the underlying provider, ``cost`` is only OpenRouter's fee, and the
+    provider's bill is reported separately (OpenRouter, "Usage accounting").
     """
     block = _block_of(raw)
     cost = _dollars(block.get("cost"))
@@ -72,9 +76,9 @@ _PAID_CALLS = (
 
 
 def is_priced_apart(raw: _Block) -> bool:
-    """Whether a request, or an answer, is charged beside its tokens or at prices of a service tier.
+    """Return whether a request or answer has charges besides tokens, or a service tier's prices.
 
-    Tools that the provider runs count where an answer says that they were used.
+    Provider-run tools count if an answer reports their use.
     """
     block, items = _block_of(raw), raw.get("output")
     return (
@@ -90,23 +94,23 @@ def is_priced_apart(raw: _Block) -> bool:
 
 
 def may_exceed_tables(request: _Block) -> bool:
-    """Whether a request may cost more than its tokens at the standard tier, as ``flex`` and ``batch`` do not."""
+    """Return whether a request may cost more than its tokens at the standard tier."""
     tier = request.get("service_tier")
     return "web_search_options" in request or tier in ("priority", "scale")
 
 
 def _dollars(value: Json) -> float | None:
-    """Return an amount; ``None`` for everything that cannot be one."""
+    """Return an amount, or ``None`` if it is invalid."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and value >= 0 else None
 
 
 def _block_of(raw: _Block) -> _Block:
-    """Return the usage block of an answer; ``raw`` itself when it is one."""
+    """Return the usage block of an answer, or ``raw`` itself if it is one."""
     if isinstance(block := raw.get("usage"), Mapping):
         return block
-    # Groq's last chunk; the first and last event of Anthropic's and of OpenAI Responses' streams.
+    # Groq's last chunk; the first and last events of Anthropic and OpenAI Responses streams.
     for key in ("x_groq", "message", "response"):
         outer = raw.get(key)
         if isinstance(outer, Mapping) and isinstance(block := outer.get("usage"), Mapping):
@@ -115,13 +119,13 @@ def _block_of(raw: _Block) -> _Block:
 
 
 def _openai(block: _Block, prompt_key: str, answer_key: str) -> Usage:
-    """Return the tokens of a block whose keys name wholes, and ``*_details`` their parts."""
+    """Return the tokens of a block with wholes, and parts under ``*_details``."""
     read = _mapping(block, f"{prompt_key}_details")
     written = _mapping(block, f"{answer_key}_details")
     cached = _first(
         _count(read, "cached_tokens"),
         _count(block, "prompt_cache_hit_tokens"),  # DeepSeek
-        _count(block, "cache_read_input_tokens"),  # gateways that pass Anthropic's number on
+        _count(block, "cache_read_input_tokens"),  # gateways that forward Anthropic's number
         _count(block, "cached_tokens"),  # Moonshot
     )
     cache_write = _first(
@@ -130,7 +134,7 @@ def _openai(block: _Block, prompt_key: str, answer_key: str) -> Usage:
     )
     prompt = _count(block, prompt_key)
     if prompt is not None and (cached or 0) + (cache_write or 0) > prompt:
-        # Parts that exceed the whole are no parts of it: a gateway passed Anthropic's remainder on.
+        # Parts exceed the whole if a gateway forwards Anthropic's remainder.
         prompt += (cached or 0) + (cache_write or 0)
     usage = Usage(
         prompt_tokens=prompt,
@@ -160,10 +164,10 @@ def _anthropic(block: _Block) -> Usage:
 
 
 def _with_hidden_reasoning(usage: Usage, *, total: int | None, has_answer: bool) -> Usage:
-    """Count as reasoning, and so as answer, what a total has beyond its parts.
+    """Count the part of a total beyond its known parts as reasoning, which is part of the answer.
 
-    Gemini's compatible endpoint and xAI bill it as output and show it in the total alone.
-    An answer that no one speaks of (embeddings) is what the total leaves for it.
+    Gemini's compatible endpoint and xAI bill it as output but report it only in the total. An
+    answer that is not reported (embeddings) is the rest of the total.
     """
     prompt = usage.prompt_tokens
     completion, reasoning = usage.completion_tokens, usage.reasoning_tokens
@@ -175,7 +179,7 @@ def _with_hidden_reasoning(usage: Usage, *, total: int | None, has_answer: bool)
             completion += hidden
             reasoning = max(hidden, reasoning or 0)
     elif completion is not None and reasoning is not None and reasoning > completion:
-        completion += reasoning  # a part that exceeds its whole is no part of it
+        completion += reasoning  # reasoning exceeds the answer, so it is not included
     return replace(usage, completion_tokens=completion, reasoning_tokens=reasoning)
 
 
@@ -185,7 +189,7 @@ def _mapping(block: _Block, key: str) -> _Block:
 
 
 def _count(block: _Block, key: str) -> int | None:
-    """Return a number of tokens; ``None`` for everything that cannot be one."""
+    """Return a number of tokens, or ``None`` if it is invalid."""
     value = block.get(key)
     if isinstance(value, float) and value.is_integer():  # JSON writers without integers send 10.0
         value = int(value)
@@ -195,7 +199,7 @@ def _count(block: _Block, key: str) -> int | None:
 
 
 def _part(block: _Block, key: str) -> int | None:
-    """Return a part that is 0 when it is not mentioned, and unknown when it is nonsense."""
+    """Return a part: 0 if it is missing, ``None`` if it is invalid."""
     return 0 if block.get(key) is None else _count(block, key)
 
 
@@ -204,6 +208,6 @@ def _first(*numbers: int | None) -> int | None:
 
 
 def sum_of(*numbers: int | None) -> int | None:
-    """Return the sum, unknown as soon as one of the numbers is."""
+    """Return the sum, or ``None`` if any number is unknown."""
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
