@@ -1,4 +1,4 @@
-"""Event loop of a session: it calls the target and measures answers."""
+"""Event loop of a session, which calls the target and measures answers."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -42,32 +42,32 @@ TIMEOUTS = frozenset({"timeout", "connect_timeout"})
 _OF_A_REPLY = (
     *("latency_ms", "first_token_ms", "usage", "dropped", "recording_url", "model", "provider"),
 )
-"""Its fields that an evaluation has too."""
+"""Fields of a reply that an evaluation also has."""
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One call of ``evaluate``, and the queue that its evaluations leave by."""
+    """One call of ``evaluate`` with the queue of its evaluations."""
 
     assignment: Assignment
     generation: int | None
     reports_each: bool
-    """Whether the waiting thread wants each evaluation as it ends, or all at once."""
+    """Whether the waiting thread needs each evaluation immediately, or all together."""
     n_left: int
     results: "SimpleQueue[list[tuple[int, Evaluation]] | BaseException]" = field(
         default_factory=SimpleQueue
     )
-    """Evaluations by index of their cell, or the error that ends the job."""
+    """Evaluations with the index of their cell, or the error that ends the job."""
     _delivered: list[tuple[int, Evaluation]] = field(default_factory=list)
 
     def deliver(self, index: int, evaluation: Evaluation) -> bool:
-        """Take one evaluation; runs in the session's loop. Return whether it is worth a flush."""
+        """Add an evaluation in the session's loop; return whether to flush."""
         self._delivered.append((index, evaluation))
         self.n_left -= 1
         return self.reports_each or self.n_left == 0
 
     def flush(self) -> None:
-        """Hand over what was delivered since the last flush."""
+        """Send the evaluations added since the last flush."""
         if self._delivered:
             self.results.put(self._delivered)
             self._delivered = []
@@ -75,7 +75,7 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class PendingCell:
-    """A cell that has no evaluation yet."""
+    """A cell without an evaluation."""
 
     job: Job
     index: int
@@ -91,14 +91,14 @@ class PendingCell:
     def evaluation(
         self, reply: Reply | None, score: CellScore, record: AttemptRecord, *, keep_text: bool
     ) -> Evaluation:
-        """Return the evaluation of a cell whose call ended, with an answer or a fault."""
+        """Return the evaluation of a cell from its answer or fault."""
         status: Status = "ok"
         if score.fault is not None and score.error_type != CONSTRAINT:
             status = "timeout" if score.error_type in TIMEOUTS else "error"
         answered: dict[str, Any] = {"provider": self.call.intent.provider}
         if reply is not None:
             answered = fields_of(reply, *_OF_A_REPLY)
-        # A failure that was billed has a price; one that cost nothing says nothing of a price.
+        # A billed failure has a price; a free one says nothing about the price.
         price = (record.cost_usd or None) if reply is None else reply.cost_usd
         return self._evaluation(
             status=status,
@@ -113,7 +113,7 @@ class PendingCell:
         )
 
     def skipped(self, error_type: str, reason: str) -> Evaluation:
-        """Return the evaluation of a planned cell that no call was made for."""
+        """Return the evaluation of a planned cell without a call."""
         return self._evaluation(
             status="skipped",
             error_type=error_type,
@@ -136,7 +136,7 @@ class PendingCell:
 def unrequested(
     job: Job, cell: Cell, eval_id: str, fault: CandidateFault, redact: Redact, *, provider: str
 ) -> Evaluation:
-    """Return the evaluation of a cell whose parameters make no request."""
+    """Return the evaluation of a cell whose parameters form no valid request."""
     return Evaluation(
         eval_id=eval_id,
         cell=cell,
@@ -152,20 +152,20 @@ def unrequested(
 
 
 NOTHING = WorstCase(usd=0.0, tokens=0)
-"""What a composed call costs itself."""
+"""Worst case of a composed call itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What a session evaluates, and how answers are measured."""
+    """Target and metrics of a session."""
 
     target: Target
     timeout_s: float
-    """How long the target lets one call continue."""
+    """Maximum seconds of one call."""
     credential: str | None = None
-    """Variable with the target's key; rate limits are counted per key."""
+    """Environment variable of the target's key, since rate limits apply per key."""
     metrics: Sequence[Metric | PaidMetric]
-    """How answers are measured; closed with the session."""
+    """Metrics of the answers; closed with the session."""
     rewards: RewardModel
     cases: Mapping[str, Case]
 
@@ -173,7 +173,7 @@ class Workload:
         """Return the call of the target with these parameters.
 
         Raises:
-            CandidateFault: they make no request.
+            CandidateFault: they form no valid request.
         """
         target = self.target
         call = PaidCall.of_target(
@@ -192,7 +192,7 @@ class Workload:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Dispatcher:
-    """Turns cells into evaluations. All methods must be called in the loop's thread."""
+    """Turns cells into evaluations. All methods run in the loop's thread."""
 
     loop: asyncio.AbstractEventLoop
     workload: Workload
@@ -205,7 +205,7 @@ class Dispatcher:
     _error: BaseException | None = field(default=None, init=False)
 
     def add(self, job: Job, cells: list[PendingCell]) -> None:
-        """Queue the cells of a job behind all others."""
+        """Queue the cells of a job after all others."""
         if self._error is not None:
             job.results.put(self._error)
             return
@@ -217,7 +217,7 @@ class Dispatcher:
             future.add_done_callback(partial(self._measure, pending))
 
     def fail(self, error: BaseException) -> None:
-        """End all jobs with an error that is no fault of a cell."""
+        """End all jobs with an error that is not a cell's fault."""
         if self._error is None:
             self._error = error
         for job in self._jobs:
@@ -226,20 +226,20 @@ class Dispatcher:
         self.calls.stop(0.0)
 
     async def drain(self, most_s: float) -> None:
-        """Wait, after a stop, until what was in flight has ended, and until it is measured, at most ``most_s``."""
+        """Wait, after a stop, for calls in flight and their measurements, at most ``most_s``."""
         await self.calls.drain()
-        await asyncio.sleep(0)  # what has ended begins to be measured
+        await asyncio.sleep(0)  # starts the measurement of ended calls
         if self._cells:
             await asyncio.wait(self._cells, timeout=most_s)
 
     async def aclose(self) -> None:
-        """Stop, give up calls in flight and what is measured, and let no one wait for it."""
+        """Stop, abandon calls in flight and measurements, and fail the waiting jobs."""
         await self.calls.aclose()
         for cell in self._cells:
             cell.cancel()
         if self._cells:
             await asyncio.wait(self._cells)
-        await asyncio.sleep(0)  # their callbacks run
+        await asyncio.sleep(0)  # runs their callbacks
         for job in self._jobs:
             job.results.put(RuntimeError("the session was closed before all cells were measured"))
         self._jobs.clear()
@@ -247,12 +247,12 @@ class Dispatcher:
     async def make(
         self, paid: PaidCall, cell: Cell, *, lane: str, eval_id: str, generation: int | None
     ) -> CallOutcome:
-        """Make a call and return how it ended; see ``RunContext.pending``."""
+        """Make a call and return its outcome; see ``RunContext.pending``."""
         call = self.context.pending(paid, cell, lane=lane, eval_id=eval_id, generation=generation)
         return await self._make(call, cell)
 
     def _make(self, call: PendingCall, cell: Cell) -> "asyncio.Future[CallOutcome]":
-        """Queue a call; one that is composed gets what its own calls are made by."""
+        """Queue a call; a composed one gets an asker for its own calls."""
         if call.paid.compose is not None:
             intent = call.intent
             asker = CellAsker(
@@ -264,18 +264,18 @@ class Dispatcher:
     async def ask_standalone(
         self, call: PaidCall, label: str, generation: int
     ) -> tuple[Reply, int]:
-        """Make a call for no evaluation, e.g. a thought's; see ``Asker.ask``.
+        """Make a call outside any evaluation, e.g. for a hypothesis; see ``Asker.ask``.
 
-        It passes no limiter: an endpoint that is down for thoughts stops no run. Its lane and its
-        endpoint's calls per second limit it, and its retries wait by themselves.
+        It passes no limiter, so that an endpoint that fails for hypotheses stops no run. Its lane
+        and its endpoint's calls per second limit it, and it waits for its own retries.
 
         Args:
-            call: to be made.
-            label: what it is for; part of its key, and a hash of it stands in for an evaluation's id.
-            generation: whose ledger it stands in.
+            call: the call.
+            label: purpose, part of the call's key; its hash replaces an evaluation's id.
+            generation: generation of the ledger.
 
         Returns:
-            the reply, and when it was durable, in microseconds since the epoch.
+            The reply, and the time at which it was durable, in microseconds since the epoch.
         """
         eval_id = sha256_hex(canonical_json([self.context.run_id, generation, label]))[:24]
         cell = Cell(candidate_id="", case_id=label)
@@ -283,13 +283,13 @@ class Dispatcher:
             call, cell, lane=THOUGHT_LANE, eval_id=eval_id, generation=generation
         )
         reply = outcome.answer()
-        assert outcome.record is not None  # noqa: S101 - it was asked, or found
+        assert outcome.record is not None  # noqa: S101 - an answer has a record
         return reply, outcome.record.ended_us or 0
 
     # -- one cell
 
     def _measure(self, pending: PendingCell, future: "asyncio.Future[CallOutcome]") -> None:
-        """Measure the answer of a call; runs as soon as it has ended."""
+        """Measure the answer of an ended call."""
         if future.cancelled():
             return
         task = self.loop.create_task(self._conclude(pending, future.result()))
@@ -305,7 +305,7 @@ class Dispatcher:
         if outcome.unsent_reason is not None:
             self._end(pending, pending.skipped(*outcome.unsent_reason))
             return
-        assert outcome.record is not None  # noqa: S101 - it was asked, or found
+        assert outcome.record is not None  # noqa: S101 - a sent call has a record
         reply: Reply | None = None
         try:
             reply = outcome.answer()
@@ -341,7 +341,7 @@ class Dispatcher:
             self._jobs.discard(job)
 
     def _flush(self) -> None:
-        """Wake each waiting thread once for all cells that ended in this round."""
+        """Wake each waiting thread once for all cells that ended in this iteration of the loop."""
         for job in self._to_flush:
             job.flush()
         self._to_flush.clear()
@@ -349,24 +349,24 @@ class Dispatcher:
 
 @dataclass(frozen=True, slots=True)
 class CellAsker:
-    """The ``Asker`` of one cell."""
+    """``Asker`` of one cell."""
 
     dispatcher: Dispatcher
     cell: Cell
     lane: str
-    """Where what it asks waits."""
+    """Lane of its calls."""
     _: KW_ONLY
     eval_id: str
-    """Of the evaluation that pays."""
+    """Id of the paying evaluation."""
     generation: int | None
-    """Whose ledger the calls stand in."""
+    """Generation of the calls in the ledger."""
 
     async def ask(self, call: PaidCall) -> Reply:
         """Make a paid call; see ``Asker``."""
         return await self._answer(call, self.cell, self.lane)
 
     async def answer_of(self, params: Params, case: Case) -> Reply:
-        """Ask the target with other parameters; see ``Asker``."""
+        """Call the target with other parameters; see ``Asker``."""
         call = self.dispatcher.workload.call(params, case, purpose="champion")
         return await self._answer(call, Cell(candidate_id="", case_id=case.case_id), TARGET_LANE)
 

@@ -1,8 +1,8 @@
-"""Group commit for a journal: requests of many calls in one durable transaction.
+"""Group commit for a journal: many calls' requests in one durable transaction.
 
-The journal blocks until its rows are on disk. One thread waits there; while it does, further
-requests gather, and go together in the next transaction. In each round settlements come before
-claims, so that a worker which settles one cell and claims the next never holds two.
+The journal blocks until its rows are on disk. One thread waits for it while further requests
+gather for the next transaction. In each batch, settlements precede claims, so that a worker that
+settles one cell and claims the next never holds two.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ _Kind: TypeAlias = Literal["settle", "claim", "look"]
 _KINDS: tuple[_Kind, ...] = ("settle", "claim", "look")
 
 GATHER_S = 0.0005
-"""How long a request waits for others: little beside a call, and a commit costs more."""
+"""Seconds that a request waits for others: short next to a call, and a commit takes longer."""
 
 
 class _Request(NamedTuple):
     kind: _Kind
     subject: Any
-    """A ``Settlement``, a ``CallIntent`` or the key of a call, by its kind."""
+    """A ``Settlement``, a ``CallIntent`` or the key of a call, depending on its kind."""
     future: "asyncio.Future[Any]"
 
 
@@ -38,18 +38,18 @@ class JournalQueue:
         self._owner = owner
         self._loop = loop
         self.n_slots = 1
-        """Slots that may want something at the same time; kept by their dispatcher."""
+        """Slots that may send requests at the same time; set by their dispatcher."""
         self._queue: SimpleQueue[_Request | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="journal", daemon=True)
         self._thread.start()
 
     async def claim(self, intent: CallIntent) -> Claim:
-        """Claim one call; see ``Journal.claim``. Earlier settlements of this loop are durable then."""
+        """Claim one call after earlier settlements of this loop; see ``Journal.claim``."""
         claim: Claim = await self._put("claim", intent)
         return claim
 
     def settle(self, settlement: Settlement) -> "asyncio.Future[None]":
-        """Settle one attempt; the future is done when it is durable."""
+        """Settle one attempt; the future completes when it is durable."""
         return self._put("settle", settlement)
 
     async def look(self, call_key: str) -> StoredAnswer | None:
@@ -58,7 +58,7 @@ class JournalQueue:
         return answer
 
     def close(self) -> None:
-        """Finish what is queued, then end the thread. Safe to call twice."""
+        """Finish the queue and stop the thread; safe to call twice."""
         self._queue.put(None)
         self._thread.join()
 
@@ -77,7 +77,7 @@ class JournalQueue:
                 self._commit(requests)
 
     def _gather(self) -> list[_Request | None]:
-        """Wait for a request, then a moment for those of the other slots: they commit together."""
+        """Wait for a request, then briefly for those of other slots, to commit them together."""
         batch = [self._queue.get()]
         deadline = time.monotonic() + GATHER_S
         n_claims = int(_is_claim(batch[0]))
@@ -98,10 +98,10 @@ class JournalQueue:
             answers: Sequence[Any]
             try:
                 answers = self._ask(kind, [request.subject for request in group])
-            except Exception as error:  # noqa: BLE001 - it is raised again where the futures are awaited
+            except Exception as error:  # noqa: BLE001 - re-raised by the futures
                 answers = [error] * len(group)
             replies += zip((request.future for request in group), answers, strict=True)
-        # A closed loop waits for nothing any more, and the rows are durable.
+        # A closed loop waits for no reply, and the rows are durable.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(_deliver, replies)
 

@@ -47,10 +47,10 @@ class PaidCall:
         timeout_s: float,
         repeat: int = 0,
     ) -> "PaidCall":
-        """Return the call that asks a target one case; the other arguments are the fields of this name.
+        """Return the call of a target with one case; other arguments are fields of this class.
 
         Raises:
-            CandidateFault: these parameters make no request.
+            CandidateFault: these parameters form no valid request.
         """
         request = target.request(params, case)
         model = request.get("model") if isinstance(request, dict) else None

@@ -1,7 +1,8 @@
-"""Calls of chat models, paid only once: what each may cost, and what it did.
+"""Calls of chat models, paid only once, with worst-case and actual costs.
 
-Judges, agents and learners ask their models through ``Model``. The journal keeps the part of an answer
-that its caller reads: a text, or numbers. A resumed run therefore reads exactly the committed numbers.
+Judges, agents and learners call their models through ``Model``. The journal keeps the part of an
+answer that its caller reads: a string, or numbers. A resumed run therefore reads exactly the
+committed numbers.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,16 +30,17 @@ class UnreadableAnswerError(ValueError):
 
 @runtime_checkable
 class _HasVariants(Protocol):
-    """Model whose base URL alone does not say where requests go."""
+    """Model whose base URL does not fully determine the endpoint."""
 
     def variant(self, model: str) -> Mapping[str, Json]:
         """Return the parts of the address that a plain endpoint of this base URL lacks."""
 
 
 AskModel: TypeAlias = Callable[[PaidCall, str], Awaitable[tuple[Reply, int | None]]]
-"""(call, label) → the stored or new answer, and the time at which it was durable (µs; ``None`` without a
+"""(call, label) → the stored or new answer, and the time of its storage (µs; ``None`` without a
 journal). The label is the purpose and part of the key, so that different purposes share no answer.
-Raises ``EvaluationFault``: the call failed, or the budget is exhausted."""
+Raises ``EvaluationFault``: the call failed, or the budget is exhausted.
+"""
 
 
 async def ask_directly(call: PaidCall, label: str) -> tuple[Reply, None]:  # noqa: ARG001 - of ``AskModel``
@@ -53,7 +55,7 @@ def answer_and_end(done: Completion) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """Chat model whose calls are bounded before they are sent, and priced after."""
+    """Chat model whose calls have a worst-case cost before and a price after."""
 
     llm: LLM
     name: str
@@ -80,7 +82,7 @@ class Model:
             messages: the prompt.
             limit: maximum length of the answer, in tokens.
             read: extracts the part of the answer to keep.
-            temperature: randomness of the answer; ``None``: not sent.
+            temperature: randomness of the answer; ``None`` omits it.
         """
         key: dict[str, Json] = {
             "wording_version": self.wording_version,
@@ -106,8 +108,9 @@ class Model:
         Args:
             purpose: paying role.
             messages: the prompt.
-            settings: further fields of the request, with ``max_tokens`` or ``max_completion_tokens``.
-            key: what else makes the call another one, such as the version of the prompts.
+            settings: further fields of the request, with ``max_tokens`` or
+                ``max_completion_tokens``.
+            key: further parts of the call's key, such as the version of the prompts.
             read: extracts the part of the answer to keep.
             repeat: number among equal requests.
         """
@@ -145,7 +148,7 @@ class Model:
         settings: Mapping[str, Json],
         read: Callable[[Completion], Json],
     ) -> Reply:
-        """Make a call once and price what was billed, whatever its outcome."""
+        """Make a call once and price its billed usage, whatever its outcome."""
         is_apart = is_priced_apart(settings)
         try:
             done = await self.llm.complete(messages, model=self.name, **settings)
@@ -177,7 +180,7 @@ class Model:
         return provider_of(self.llm.provider, self.llm.base_url)
 
     def _address(self) -> Mapping[str, Json]:
-        """Return what tells the endpoint from others of its base URL; a plain one has nothing."""
+        """Return what distinguishes the endpoint within its base URL; empty for a plain one."""
         return self.llm.variant(self.name) if isinstance(self.llm, _HasVariants) else {}
 
     def _priced(

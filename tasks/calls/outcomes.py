@@ -1,6 +1,6 @@
-"""Outcomes of calls: what the journal keeps of them, and what they cost.
+"""Outcomes of calls: their journal entries and their costs.
 
-What is read back equals what was written, to the letter.
+Reading an entry returns exactly what was written.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _FREE = Billed(usage=NO_USAGE, cost_usd=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
-    """The account of the call behind an evaluation, from the journal or as written to it."""
+    """Account of the call behind an evaluation, from the journal or as written to it."""
 
     started_us: int | None = None
     ended_us: int | None = None
@@ -48,7 +48,7 @@ class AttemptRecord:
     cached: bool = False
     """Whether another evaluation paid for the answer."""
     cost_usd: float | None = None
-    """What the provider billed, whoever paid, in US dollars; ``None`` if unknown."""
+    """Cost billed by the provider, whoever paid, in US dollars; ``None`` if unknown."""
 
     @classmethod
     def of(
@@ -89,7 +89,7 @@ def reply_outcome(reply: Reply) -> dict[str, Json]:
 
 
 def reply_of(outcome: Json) -> Reply | None:
-    """Return the reply that an outcome holds, ``None`` for a fault."""
+    """Return the reply in an outcome; ``None`` for a fault."""
     reply = outcome.get("reply") if isinstance(outcome, dict) else None
     if not isinstance(reply, dict):
         return None
@@ -104,7 +104,7 @@ def reply_of(outcome: Json) -> Reply | None:
 
 
 def fault_outcome(fault: EvaluationFault, redact: Redact, *, keep_text: bool) -> Json:
-    """Return the JSON form of a fault, redacted; without its details where no text is kept."""
+    """Return the redacted JSON form of a fault, without details if ``keep_text`` is off."""
     details = shortened(fault.details, MAX_DETAILS_CHARS, redact) if keep_text else ""
     return {
         "fault": fault.fault,
@@ -115,14 +115,14 @@ def fault_outcome(fault: EvaluationFault, redact: Redact, *, keep_text: bool) ->
 
 
 def fault_of(outcome: Json) -> CandidateFault:
-    """Return the candidate's fault that an outcome holds."""
+    """Return the candidate's fault in an outcome."""
     assert isinstance(outcome, dict)  # noqa: S101 - only ``fault_outcome`` writes it
     message, kind, details = (str(outcome[key]) for key in ("message", "error_type", "details"))
     return CandidateFault(message, error_type=kind, details=details)
 
 
 def scored_outcome(reply: Reply, score: CellScore) -> Json:
-    """Return the JSON form of a reply whose texts are not kept: their hashes, and its score."""
+    """Return the JSON form of a reply without its content: hashes and score."""
     thinking = None if reply.thinking is None else f"sha256 {sha256_hex(reply.thinking)}"
     value: Json = {"sha256": sha256_hex(canonical_json(reply.value))}
     kept = replace(reply, value=value, thinking=thinking)
@@ -130,7 +130,7 @@ def scored_outcome(reply: Reply, score: CellScore) -> Json:
 
 
 def score_of(outcome: Json) -> CellScore | None:
-    """Return the score that ``scored_outcome`` wrote, ``None`` for other outcomes."""
+    """Return the score written by ``scored_outcome``; ``None`` for other outcomes."""
     if not isinstance(outcome, dict) or "verdict" not in outcome:
         return None
     return CellScore.from_json(outcome["verdict"])
@@ -139,7 +139,7 @@ def score_of(outcome: Json) -> CellScore | None:
 _REDACTED_FIELDS = (
     *("value", "model", "finish_reason", "extra", "dropped", "recording_url", "thinking"),
 )
-"""Texts of a reply that the endpoint wrote."""
+"""Fields of a reply that the endpoint wrote."""
 
 
 def redacted(reply: Reply, redact: Redact) -> Reply:
@@ -153,7 +153,7 @@ def redacted(reply: Reply, redact: Redact) -> Reply:
 
 
 def masked_fault(value: Json, redact: Redact, billed: Billed | None) -> EvaluatorFault:
-    """Return the fault of an answer that redaction changes: its score would be the mask's."""
+    """Return the fault of an answer that redaction changes, which would falsify its score."""
     text = canonical_json(value)
     names = redact.variables(text) if isinstance(redact, Redactor) else []
     what, fix = "text that looks like a key", "Ask for answers without keys."
@@ -172,7 +172,7 @@ def masked_fault(value: Json, redact: Redact, billed: Billed | None) -> Evaluato
 
 
 def billed_of(ending: Reply | EvaluationFault) -> Billed | None:
-    """Return what an attempt cost; ``None``: unknown, so its worst case counts."""
+    """Return the cost of an attempt; ``None`` if unknown, so that its worst case counts."""
     if isinstance(ending, Reply):
         return Billed(**fields_of(ending, "usage", "cost_usd", "price_version", "model"))
     if ending.billed is None and isinstance(ending, InfrastructureFault) and ending.may_be_billed:
@@ -183,13 +183,13 @@ def billed_of(ending: Reply | EvaluationFault) -> Billed | None:
 def settlement_of(
     intent: CallIntent, record: AttemptRecord, stored: Json, ending: Reply | EvaluationFault
 ) -> Settlement:
-    """Return the journal's row of an attempt that ended.
+    """Return the journal's row of an ended attempt.
 
     Args:
-        intent: of the call.
-        record: of the attempt.
-        stored: what is kept of the ending.
-        ending: the answer, or the fault.
+        intent: intent of the call.
+        record: account of the attempt.
+        stored: stored form of the ending.
+        ending: the answer or the fault.
     """
     assert record.started_us is not None and record.ended_us is not None  # noqa: S101, PT018 - a call was made
     billed = billed_of(ending)
@@ -208,7 +208,7 @@ def settlement_of(
 
 
 def paid_by_parts(ending: Reply | EvaluationFault) -> Reply | EvaluationFault:
-    """Return an ending as the ledger has it where calls of its own paid for it: they stand there."""
+    """Return the ledger's form of a composed call's ending, whose inner calls have the cost."""
     if isinstance(ending, Reply):
         return replace(ending, cost_usd=0.0, price_version=None, usage=NO_USAGE)
     return ending
@@ -217,7 +217,7 @@ def paid_by_parts(ending: Reply | EvaluationFault) -> Reply | EvaluationFault:
 def settle_reservation(
     budget: Budget, reservation: Reservation, ending: Reply | EvaluationFault
 ) -> None:
-    """Count in the budget what an attempt cost, or its worst case where that is unknown."""
+    """Settle a reservation with an attempt's cost, or its worst case if unknown."""
     billed = billed_of(ending)
     if billed is _FREE:
         budget.settle(reservation, usd=0.0, tokens=0)
@@ -225,14 +225,14 @@ def settle_reservation(
         budget.settle(reservation, usd=None, tokens=None)
     else:
         usage = billed.usage
-        # Half a report would count too little against ``max_tokens``.
+        # A partial report would count too little against ``max_tokens``.
         is_whole = usage.prompt_tokens is not None and usage.completion_tokens is not None
         tokens = usage.total if is_whole else None
         budget.settle(reservation, usd=billed.cost_usd, tokens=tokens)
 
 
 def record_of(answer: StoredAnswer, intent: CallIntent) -> AttemptRecord:
-    """Return the account of a stored answer, as seen by the evaluation of an intent."""
+    """Return the account of a stored answer for the evaluation of an intent."""
     return AttemptRecord(
         **fields_of(answer, "started_us", "ended_us", "attempt", "cost_usd"),
         cached=not answer.is_paid_by(intent),
@@ -240,6 +240,6 @@ def record_of(answer: StoredAnswer, intent: CallIntent) -> AttemptRecord:
 
 
 def is_usable(answer: StoredAnswer, intent: CallIntent) -> bool:
-    """Whether a stored answer is young enough for this call, or its own."""
+    """Return whether a stored answer is recent enough for this call, or paid by it."""
     since_us = intent.fresh_since_us
     return since_us is None or answer.ended_us >= since_us or answer.is_paid_by(intent)

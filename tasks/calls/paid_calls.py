@@ -1,10 +1,10 @@
 """Paid calls: limited, reserved in the budget, journaled, paced and retried.
 
-Everything here runs in one event loop, so its counters need no lock: between two ``await`` nothing
-else runs. A call waits in the queue of its lane; a slot of the lane takes the next one that its
-endpoint's limiter lets through, reserves its worst case in the budget, claims it in the journal,
-makes it, settles it, and continues with the next. Claims are made just before the call and a slot
-holds one at a time, so a killed process leaves at most as many calls of unknown end as there are
+All code here runs in one event loop, so its counters need no lock: nothing else runs between two
+``await``. A call waits in the queue of its lane. A slot of the lane takes the next call that its
+endpoint's limiter admits, reserves its worst case in the budget, claims it in the journal, makes
+it and settles it, then continues with the next. A slot holds one claim at a time and claims just
+before the call, so a killed process leaves at most as many calls of unknown end as there are
 slots.
 
 A retry waits without a slot and then queues like any other call. Every attempt is reserved and
@@ -59,34 +59,34 @@ from tasks.http.clients import within_limits
 from tasks.http.retries import LONGEST_PAUSE_S, Backoff
 
 BUSY_LOOK_S = (0.05, 2.0)
-"""First and longest pause before looking again at a call that another process makes."""
+"""First and longest pause, in seconds, before checking again on another process's call."""
 
 STOPPED = "the run was stopped before this was answered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """How many calls may be in flight, and how often each is tried."""
+    """Maximum calls in flight and maximum attempts."""
 
     workers: int
-    """Most calls of the target in flight, over all assignments."""
+    """Maximum calls of the target in flight, over all assignments."""
     judge_workers: int = 1
     thought_workers: int = 1
     max_retries: int
-    """Further tries of a call after a fault that a retry may heal."""
+    """Maximum retries of a call after a transient fault."""
     max_rate_limit_retries: int = ExecutionConfig().max_rate_limit_retries
-    """Further tries of a call after a rate limit, beside those; none where ``max_retries`` is 0."""
+    """Maximum additional retries of a call after rate limits; none if ``max_retries`` is 0."""
     backoff: Backoff = field(default_factory=Backoff)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Calls:
-    """Makes calls. All methods must be called in the loop's thread."""
+    """Makes calls. All methods run in the loop's thread."""
 
     loop: asyncio.AbstractEventLoop
     journal: JournalQueue
     budget: Budget
-    """What may still be spent, over all lanes."""
+    """Budget of all lanes."""
     limits: CallLimits
     limiters: EndpointLimiters
     keep_text: bool
@@ -94,27 +94,27 @@ class Calls:
     redact: Redact
     now_us: Callable[[], int]
     on_failure: Callable[[BaseException], None]
-    """Called with an error that is no fault of a call; everything ends then."""
+    """Called with an error that is not a call's fault, which ends everything."""
     on_call: Callable[[CallEnded], None] | None = None
-    """Called with each attempt that ends, before it is settled; must neither raise nor block."""
+    """Called with each ended attempt before it is settled; must neither raise nor block."""
     on_warning: Callable[[BudgetWarned], None] | None = None
-    """Called when a limit of the budget comes near."""
+    """Called when a limit of the budget is near."""
     _lanes: dict[str, Lane] = field(init=False)
     _rng: random.Random = field(default_factory=random.Random, init=False)
-    """Of jitter in pauses, no part of any result."""
+    """Random jitter of pauses, without effect on results."""
     _in_flight: set[PendingCall] = field(default_factory=set, init=False)
-    """Calls that hold a part of the budget, until they have ended or pause."""
+    """Calls with a reservation in the budget, until they end or pause."""
     _answered: dict[EndpointLimiter | None, PendingCall] = field(default_factory=dict, init=False)
-    """Limiter → a call of it that was answered; see ``Breaker``."""
+    """Limiter → one of its answered calls; see ``Breaker``."""
     _same: dict[str, list[PendingCall]] = field(default_factory=dict, init=False)
-    """Key of a call in flight → others that wait for its answer."""
+    """Key of a call in flight → other calls that wait for its answer."""
     _pausing: dict[PendingCall, asyncio.TimerHandle] = field(default_factory=dict, init=False)
     _settling: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _stopping: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Open the lanes, judges first: they finish a cell."""
+        """Create the lanes, judges first because they complete a cell."""
         self._lanes = {
             JUDGE_LANE: Lane(self.limits.judge_workers),
             AGENT_LANE: Lane(self.limits.workers),
@@ -125,7 +125,7 @@ class Calls:
     # -- life
 
     def make(self, call: PendingCall) -> "asyncio.Future[CallOutcome]":
-        """Queue a call behind all others of its lane; the future is done when it has ended."""
+        """Queue a call after all others of its lane; the future completes with its outcome."""
         call.future = self.loop.create_future()
         if self._stopping:
             self._end_unsent(call)
@@ -142,7 +142,7 @@ class Calls:
         return call.future
 
     def stop(self, grace_s: float) -> None:
-        """Start no further call; calls in flight may go on for ``grace_s``."""
+        """Start no further calls; calls in flight may continue for ``grace_s`` seconds."""
         if self._stopping:
             return
         self._stopping = True
@@ -161,13 +161,16 @@ class Calls:
         self.loop.call_later(grace_s, self._cancel_slots)
 
     async def drain(self) -> None:
-        """Wait until no call is in flight and what was answered is settled: after ``stop`` its grace at most."""
+        """Wait until no call is in flight and all answers are settled.
+
+        After ``stop`` this takes at most its grace.
+        """
         while open_tasks := self._settling.union(*(lane.slots for lane in self._lanes.values())):
             await asyncio.wait(open_tasks)
-            await asyncio.sleep(0)  # their callbacks run
+            await asyncio.sleep(0)  # runs their callbacks
 
     async def aclose(self) -> None:
-        """Stop, give up calls in flight, and wait until what was answered is settled."""
+        """Stop, abandon calls in flight, and wait until all answers are settled."""
         self.stop(0.0)
         self._cancel_slots()
         if self._timer is not None:
@@ -180,7 +183,7 @@ class Calls:
                 slot.cancel()
 
     def _end_unsent(self, call: PendingCall) -> None:
-        """End a call that the run's stop prevents."""
+        """End a call that a stop prevents."""
         self._end(call, call.last or CallOutcome(unsent_reason=("stopped", STOPPED)))
 
     def _end(self, call: PendingCall, outcome: CallOutcome) -> None:
@@ -190,7 +193,7 @@ class Calls:
     # -- queue and slots
 
     def _dispatch(self) -> None:
-        """Open slots while there is work and room."""
+        """Open slots while calls are ready and slots free."""
         for lane in self._lanes.values():
             for _ in range(min(len(lane.ready), lane.n_slots - len(lane.slots))):
                 call = self._take(lane)
@@ -228,7 +231,7 @@ class Calls:
             call = self._take(lane)
 
     def _take(self, lane: Lane) -> PendingCall | None:
-        """Return the next call that may be made now, with its reservation in the budget."""
+        """Return the next call to make, with its reservation in the budget."""
         closed: set[EndpointLimiter | None] = set()
         index = 0
         while index < len(lane.ready) and closed != lane.limiters:
@@ -246,7 +249,7 @@ class Calls:
             if not isinstance(reservation, Reservation):
                 self._leave_unused(call)
             if isinstance(reservation, Wait):
-                return None  # what is reserved may be given back: whoever does looks here again
+                return None  # a release of reserved budget triggers another attempt
             control = self._control(call) if isinstance(reservation, Reservation) else None
             if control is not None and isinstance(reservation, Reservation):
                 self.budget.release(reservation)
@@ -260,7 +263,7 @@ class Calls:
         return None
 
     def _control(self, call: PendingCall) -> PendingCall | None:
-        """Return the control that replaces a probe: a request that was answered before, or ``None``."""
+        """Return the control that replaces a probe, an earlier answered request, or ``None``."""
         limiter, now_us = call.limiter, self.now_us()
         answered = self._answered.get(limiter)
         if limiter is None or not limiter.is_probing or answered is None:
@@ -290,7 +293,7 @@ class Calls:
         return control
 
     def _enter(self, limiter: EndpointLimiter) -> bool:
-        """Pass a limiter, or make sure to look again when it opens."""
+        """Enter a limiter, or schedule another attempt for when it opens."""
         now_s = self.loop.time()
         try:
             delay_s = limiter.enter(now_s)
@@ -316,7 +319,7 @@ class Calls:
             call.limiter.leave_unused()
 
     def _free(self, call: PendingCall) -> None:
-        """Let others that want the same call look at its answer."""
+        """Let other calls with the same key read its answer."""
         self._in_flight.discard(call)
         for other in reversed(self._same.pop(call.key, ())):
             self._lanes[other.lane].ready.appendleft(other)
@@ -339,7 +342,7 @@ class Calls:
     async def _attempt(self, call: PendingCall) -> None:
         reservation = call.reservation
         if not isinstance(reservation, Reservation):
-            assert isinstance(reservation, Exhausted)  # noqa: S101 - taken with one or the other
+            assert isinstance(reservation, Exhausted)  # noqa: S101 - the only other kind
             answer = await self.journal.look(call.key)
             if answer is not None and is_usable(answer, call.intent):
                 self._end(call, self._replay(call, answer))
@@ -366,7 +369,7 @@ class Calls:
             call.n_busy += 1
 
     def _replay(self, call: PendingCall, answer: StoredAnswer) -> CallOutcome:
-        """Return the end of a call that the journal has an answer of: exactly as the first time."""
+        """Return the outcome of a call with a stored answer, as the first time."""
         if reply_of(answer.outcome) is not None:
             self._answered.setdefault(call.limiter, call)
         return CallOutcome(record=record_of(answer, call.intent), stored=answer.outcome)
@@ -381,7 +384,7 @@ class Calls:
         call.n_tries += 1
         call.n_sent += 1
         if call.is_composed:
-            # Its own calls would wait for ever for what it held while it waits for them.
+            # Its inner calls would wait forever for a reservation that it holds.
             self.budget.settle(reservation, usd=0.0, tokens=0)
         ending: Reply | EvaluationFault
         broken: BaseException | None = None
@@ -390,11 +393,12 @@ class Calls:
                 ending = self._clean(call, await call.send())
         except EvaluationFault as error:
             ending = self._maybe_wrong_address(call, error)
-        except Exception as error:  # noqa: BLE001 - raised again when the attempt is settled
+        except Exception as error:  # noqa: BLE001 - re-raised after the settlement
             broken = error
             ending = InfrastructureFault(str(error), error_type=type(error).__name__)
         except asyncio.CancelledError:
-            # Sent, and its end will not be seen: the journal keeps the claim, which counts as lost.
+            # The request was sent and its end is unknown: the journal keeps the claim, which
+            # counts as lost.
             if not call.is_composed:
                 self.budget.settle(reservation, usd=None, tokens=None)
             self._leave_unused(call)
@@ -421,9 +425,10 @@ class Calls:
             raise broken
 
     def _clean(self, call: PendingCall, reply: Reply) -> Reply | EvaluatorFault:
-        """Return a reply without secrets; a candidate's is a fault where the mask stands in its value.
+        """Return a reply without secrets, or a fault if redaction changes a target's answer.
 
-        Of a judge the rating counts, of a thought the forecasts: the mask changes neither.
+        Of a judge only the rating is read and of a hypothesis the forecasts, which redaction
+        leaves unchanged.
         """
         clean = redacted(reply, self.redact)
         if clean.value == reply.value or call.lane not in (TARGET_LANE, AGENT_LANE):
@@ -434,7 +439,7 @@ class Calls:
     def _pay(
         self, call: PendingCall, reservation: Reservation, ending: Reply | EvaluationFault
     ) -> None:
-        """Settle the reservation and tell the limiter, as soon as the end is known."""
+        """Settle the reservation and leave the limiter as soon as the ending is known."""
         if not call.is_composed:
             settle_reservation(self.budget, reservation, ending)
         if isinstance(ending, Reply) and not (call.is_composed or call.is_control):
@@ -456,7 +461,7 @@ class Calls:
     def _report(
         self, call: PendingCall, record: AttemptRecord, ending: Reply | EvaluationFault
     ) -> None:
-        """Tell the listener to calls how an attempt ended."""
+        """Report an attempt's ending to the listener."""
         if self.on_call is None:
             return
         ending = paid_by_parts(ending) if call.is_composed else ending
@@ -472,9 +477,9 @@ class Calls:
         )
 
     def _maybe_wrong_address(self, call: PendingCall, fault: EvaluationFault) -> EvaluationFault:
-        """Return a fault that shows a wrong address as the infrastructure's until an answer came.
+        """Treat a not-found fault as infrastructure until the endpoint has answered.
 
-        Only an endpoint that has answered another request shows that nothing is there for this one.
+        Only an endpoint that has answered another request shows that this one is wrong.
         """
         limiter = call.limiter
         is_not_found = isinstance(fault, CandidateFault) and fault.error_type in NOT_FOUND
@@ -488,7 +493,7 @@ class Calls:
         )
 
     def _check_address(self, limiter: EndpointLimiter) -> None:
-        """Ask for other candidates first where calls fail; end everything if the address is wrong."""
+        """Move failing candidates' calls to the end; fail the run if the address is wrong."""
         failing = limiter.failing_candidates
         if not failing:
             return
@@ -496,12 +501,12 @@ class Calls:
         known = failing | in_flight
         waits = [lane.postpone(limiter, known) for lane in self._lanes.values()]
         if limiter.give_up_address(others_wait=any(waits) or known > failing):
-            self._enter(limiter)  # which ends whatever waits for its calls
+            self._enter(limiter)  # which ends all waiting jobs
 
     def _stored(self, fault: EvaluationFault) -> Json:
         return fault_outcome(fault, self.redact, keep_text=self.keep_text)
 
-    # -- after the attempt: no slot is held
+    # -- after the attempt, without a slot
 
     def _settle(
         self,
@@ -511,7 +516,7 @@ class Calls:
         ending: Reply | EvaluationFault,
         then: Callable[[], None],
     ) -> None:
-        """Write down how an attempt ended, and continue when that is durable."""
+        """Settle an attempt, and continue when that is durable."""
         ending = paid_by_parts(ending) if call.is_composed else ending
         durable = self.journal.settle(settlement_of(call.intent, record, stored, ending))
 
@@ -530,7 +535,7 @@ class Calls:
         self._end(call, outcome)
 
     def _retry(self, call: PendingCall, fault: InfrastructureFault) -> None:
-        """Ask again later, or end the call with its fault when that is of no use."""
+        """Retry later, or end the call with its fault if no retry is left."""
         delay_s = None if call.is_control else self._delay_s(call, fault)
         if delay_s is None:
             self._give_up(call)
@@ -540,8 +545,8 @@ class Calls:
     def _delay_s(self, call: PendingCall, fault: InfrastructureFault) -> float | None:
         """Return the seconds until a retry; ``None`` if there is none.
 
-        One call is attempted ``1 + max_retries + max_rate_limit_retries`` times at most, and what
-        answers ask it to wait comes to ``LONGEST_PAUSE_S`` at most.
+        A call has at most ``1 + max_retries + max_rate_limit_retries`` attempts, and its requested
+        waits add up to at most ``LONGEST_PAUSE_S``.
         """
         max_retries = self.limits.max_retries
         max_waits = self.limits.max_rate_limit_retries if max_retries else 0
@@ -549,10 +554,10 @@ class Calls:
         is_limited = is_held or fault.error_type in THROTTLED
         if is_limited:
             call.n_throttled += 1
-            # A request that was never sent is sent later, even without retries.
+            # An unsent request is retried even without retries.
             most = self.limits.max_rate_limit_retries if is_held else max_waits
             if call.n_throttled <= most:
-                call.n_tries -= 1  # it uses up none of the retries that faults have
+                call.n_tries -= 1  # does not use up a retry after a fault
         call.waits_s += fault.retry_after_s or 0.0
         if not fault.retryable or self._stopping:
             return None
@@ -571,7 +576,7 @@ async def _without_text(reply: Reply) -> Json:
 
 
 def _refused(call: PendingCall, exhausted: Exhausted) -> CallOutcome:
-    """Return how a call ends whose next attempt the budget refuses."""
+    """Return the outcome of a call whose next attempt the budget rejects."""
     if call.last is None or call.last.fault is None:
         return CallOutcome(unsent_reason=("budget", exhausted.reason))
     attempts = "its one attempt" if call.n_sent == 1 else f"the last of its {call.n_sent} attempts"

@@ -1,7 +1,7 @@
-"""Pending calls: their intents, how they may end, and the lanes they wait in.
+"""Pending calls: their intents, their outcomes and their lanes.
 
-No secret and no clock is in it. The epoch is: a nightly run that was fed last night's answers
-would never see drift, so by default answers are used again within their run alone.
+Call keys contain no secret and no clock, but an epoch. By default only evaluations of the same run
+share answers: a nightly run with last night's answers would never see drift.
 """
 
 import asyncio
@@ -24,24 +24,26 @@ from tasks.secrets.redaction import redact_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """Who shares answers with whom."""
+    """Scope within which evaluations share answers."""
 
     run_id: str
     cache: CacheConfig
     run_started_us: int
-    """Ages are counted back from the beginning of the run, so a resume finds the same answers."""
+    """Start of the run in microseconds. Ages are measured from it, so that a resumed run finds the
+    same answers.
+    """
     world: str = ""
-    """Whose answers these are: the mock's never mix with those of real models."""
+    """Source of the answers, so that the mock's never mix with those of real models."""
 
     def name(self, eval_id: str) -> str:
-        """Return what goes into the keys of one evaluation's calls."""
+        """Return the epoch in the keys of one evaluation's calls."""
         if self.cache.shared:
             return f"shared/{self.world}" if self.world else "shared"
         return self.run_id if self.cache.epoch == "run" else f"{self.run_id}/{eval_id}"
 
     @property
     def fresh_since_us(self) -> int | None:
-        """End of the oldest answer that may be used; ``None`` for any age."""
+        """Earliest end of a usable answer, in microseconds; ``None`` for any age."""
         age_s = self.cache.max_age_s
         return None if age_s is None else self.run_started_us - int(age_s * 1e6)
 
@@ -49,16 +51,16 @@ class Epoch:
 def call_key(
     *, provider: str, request: Json, cell: Cell, purpose: str, vote: int, epoch: str
 ) -> str:
-    """Return the journal's key of a call made for a cell.
+    """Return the journal's key of a call for a cell.
 
-    Fresh cells have keys of their own: an answer that the search has seen is no fresh one.
+    Fresh cells have separate keys, because an answer known to the search is not fresh.
 
     Args:
         provider: short name, as in the tables.
-        request: everything that is sent, base URL and model included, secrets not.
-        cell: its case and its repeat are part of the key.
-        purpose: the role that pays.
-        vote: number of the vote of a judge; 0 for all others.
+        request: everything that is sent, with base URL and model, without secrets.
+        cell: cell whose case and repeat are part of the key.
+        purpose: paying role.
+        vote: number of a judge's vote; 0 for all other calls.
         epoch: see ``Epoch.name``.
     """
     return sha256_hex(
@@ -78,36 +80,37 @@ def call_key(
 TARGET_LANE = "evaluation"
 JUDGE_LANE = "judge"
 AGENT_LANE = "agent"
-"""Calls that an evaluation makes while it holds a slot of the target's lane."""
+"""Lane of calls that an evaluation makes while it holds a slot of the target's lane."""
 THOUGHT_LANE = "thought"
 
 LEASE_MARGIN_S = 180.0
-"""How much longer than two time-outs (connecting, answering) a claim is held: a process may have to
-start first."""
+"""Seconds of a claim beyond two time-outs (connecting, answering), since a process may have to
+start first.
+"""
 
 Keep = Callable[[Reply], Awaitable[Json]]
-"""Turns an answer into what the journal keeps of it, where its text is not kept."""
+"""Converts an answer to its journal entry if its content is not kept."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CallOutcome:
-    """How a call ended: by an answer, by a fault, or not at all."""
+    """Outcome of a call: an answer, a fault, or no call."""
 
     record: AttemptRecord | None = None
-    """The account in the ledger; ``None`` if no call was made."""
+    """Account in the ledger; ``None`` if no call was made."""
     stored: Json = None
-    """What the journal keeps of an answer or of the candidate's fault."""
+    """Journal entry of an answer or of the candidate's fault."""
     reply: Reply | None = None
-    """The answer as it came; ``None`` if it is in ``stored``, or there is none."""
+    """The original answer; ``None`` if it is only in ``stored``, or there is none."""
     fault: EvaluationFault | None = None
-    """The infrastructure's fault that retries did not heal."""
+    """Infrastructure or evaluator fault after all retries."""
     unsent_reason: tuple[Literal["budget", "stopped"], str] | None = None
 
     def answer(self) -> Reply:
         """Return the answer.
 
         Raises:
-            EvaluationFault: there is none.
+            EvaluationFault: there is no answer.
         """
         if self.unsent_reason is not None:
             kind, reason = self.unsent_reason
@@ -123,41 +126,42 @@ class CallOutcome:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PendingCall:
-    """One call on its way."""
+    """A queued or running call."""
 
     lane: str
     paid: PaidCall
     intent: CallIntent
     request_text: str
     candidate_id: str = ""
-    """Whose cell it is for; empty: no candidate's."""
+    """Candidate of the cell. Empty if there is none."""
     model_choice: str = ""
-    """The candidate's parameter ``model``; empty: it has none, or the call is no target's."""
+    """The candidate's parameter ``model``. Empty if it has none, or the call is not the target's.
+    """
     is_control: bool = False
-    """Whether it only shows that its endpoint answers; see ``Breaker``."""
+    """Whether the call only tests that its endpoint answers; see ``Breaker``."""
     send: Callable[[], Awaitable[Reply]]
     keep: Keep | None = None
-    """``None`` if the whole answer is kept."""
+    """Conversion of the answer for the journal; ``None`` keeps the whole answer."""
     future: "asyncio.Future[CallOutcome]" = field(init=False)
-    """Done when the call has ended; made when it is queued."""
+    """Completes with the call; created when it is queued."""
     limiter: EndpointLimiter | None = None
-    """Of its endpoint; ``None`` if the call leaves no process, or passes none."""
+    """Limiter of its endpoint; ``None`` if the call stays within the process, or needs none."""
     limits: EndpointLimits | None = None
-    """What each of its requests waits for before it is sent; ``None``: nothing."""
+    """Limits that each of its requests waits for; ``None`` if there are none."""
     n_sent: int = 0
     """Attempts made by this process."""
     n_tries: int = 0
-    """Those of them that count as retries after faults, and the first."""
+    """The first attempt and the retries after faults."""
     n_throttled: int = 0
-    """How often its endpoint said that it was too much, or had it held back."""
+    """Number of rate limits and holds by its endpoint."""
     waits_s: float = 0.0
     """Seconds of requested waits (`Retry-After`), over all attempts."""
     n_busy: int = 0
-    """How often another process was found at the same call."""
+    """Number of times that another process held the same call."""
     last: CallOutcome | None = None
-    """How the last try failed."""
+    """Outcome of the last failed attempt."""
     reservation: Reservation | Exhausted | None = None
-    """Its part of the budget, or why there is none; ``None`` before the reservation."""
+    """Reservation in the budget, or why there is none; ``None`` before the reservation."""
 
     @property
     def key(self) -> str:
@@ -166,7 +170,7 @@ class PendingCall:
 
     @property
     def is_composed(self) -> bool:
-        """Whether calls of its own pay for it."""
+        """Whether inner calls pay for it."""
         return self.paid.compose is not None
 
     @property
@@ -177,18 +181,18 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """The run of a session, and whether its texts are kept. Makes pending calls, in any thread."""
+    """Run of a session and its privacy settings. Creates pending calls in any thread."""
 
     run_id: str
-    """Part of every call's key."""
+    """Run id, part of call keys and claims."""
     label: str | None = None
-    """What `convergence resume` is to be given, for messages."""
+    """Run for `convergence resume` in messages."""
     epoch: Epoch
-    """Which stored answers are used again."""
+    """Scope of reusable answers."""
     redact: Redact
-    """Takes secrets out of a text; runs before anything is stored or scored."""
+    """Removes secrets from a string before storage and scoring."""
     keep_text: bool
-    """Whether requests and answers are stored; without, only their metrics are."""
+    """Whether to store requests and answers; otherwise only their metrics are stored."""
 
     def pending(
         self, paid: PaidCall, cell: Cell, *, lane: str, eval_id: str, generation: int | None
@@ -197,17 +201,17 @@ class RunContext:
 
         Args:
             paid: the call.
-            cell: its case and repeat are part of the key.
-            lane: where it waits.
-            eval_id: of the evaluation that pays.
-            generation: whose ledger it stands in.
+            cell: cell whose case and repeat are part of the key.
+            lane: lane of the call.
+            eval_id: id of the paying evaluation.
+            generation: generation of the call in the ledger.
         """
         text = canonical_json(redact_json(paid.request, self.redact))
         key = call_key(
             provider=paid.provider,
             request=paid.request,
             cell=cell,
-            # Answers of the target are shared, whoever asks for them.
+            # Answers of the target are shared between purposes.
             purpose=TARGET_LANE if lane == TARGET_LANE else paid.purpose,
             vote=paid.repeat,
             epoch=self.epoch.name(eval_id),
@@ -237,7 +241,7 @@ class RunContext:
 
 
 def endpoint_of(request: Json) -> str | None:
-    """Return where a request goes: scheme and host; ``None`` if it leaves no process."""
+    """Return a request's endpoint, scheme and host; ``None`` if it stays within the process."""
     url = (request.get("base_url") or request.get("url")) if isinstance(request, dict) else None
     if not isinstance(url, str):
         return None
@@ -247,13 +251,13 @@ def endpoint_of(request: Json) -> str | None:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """A queue of calls with a number of slots."""
+    """Queue of calls with a number of slots."""
 
     n_slots: int
     ready: deque[PendingCall] = field(default_factory=deque)
     slots: set["asyncio.Task[None]"] = field(default_factory=set)
     limiters: set[EndpointLimiter | None] = field(default_factory=set)
-    """Those of all calls that were ever queued here."""
+    """Limiters of all calls ever queued here."""
 
     def postpone(self, limiter: EndpointLimiter, candidates: Set[str]) -> bool:
         """Move these candidates' calls of an endpoint to the end; return whether others wait."""

@@ -1,16 +1,16 @@
-"""Rate limiters of endpoints: admission of calls, and the effects of their ends.
+"""Rate limiters of endpoints: admission of calls, and the effects of their outcomes.
 
-Rate limits are counted per endpoint and key, so there is one ``EndpointLimiter`` for each pair,
-whatever the purpose of its calls. A limiter has no queue, and no call waits in it: ``enter`` lets a
-call pass or says when to look again, so that a call which has to wait holds no slot of another
-endpoint, the order of the queue is its owner's, and a stop has nothing to interrupt.
+Rate limits apply per endpoint and key, so each pair has one ``EndpointLimiter`` for calls of all
+purposes. A limiter has no queue: ``enter`` admits a call or returns the seconds until the next
+check. A waiting call therefore holds no slot of another endpoint, the owner decides on the order,
+and a stop has nothing to interrupt.
 
-A pause that an answer asks for holds for all calls: for those that have not entered by ``enter``,
-and for those that have by ``wait_to_send``, at the moment they would leave.
+A pause that an answer requests applies to all calls: ``enter`` delays new ones, and
+``wait_to_send`` those already admitted, just before they are sent.
 
-Each request takes a send slot from the journal's database (``tasks.store.journal.rates``) and waits
-for it. One that comes to it late, since the machine was busy, takes another: late ones would leave
-in a bunch.
+Each request takes a send slot from the journal's database (``tasks.store.journal.rates``) and
+waits for it. A request that misses its slot, on a busy machine, takes another one; late requests
+would leave in a burst.
 """
 
 import asyncio
@@ -27,14 +27,16 @@ from tasks.http.retries import LONGEST_PAUSE_S
 from tasks.store.journal.rates import Rates
 
 _MOST_LATE_S: Final = 0.05
-"""And half of the time between two slots, where that is longer."""
+"""Tolerated delay after a slot in seconds, or half of the time between two slots if that is
+longer.
+"""
 _QUEUE_S: Final = 120.0
-"""How far ahead slots are taken at most: a claim in the journal does not last for ever."""
+"""Maximum seconds that slots are taken ahead, because a claim in the journal expires."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointRate:
-    """The send slots of one host; a ``tasks.http.clients.EndpointLimits``."""
+    """Send slots of one host; a ``tasks.http.clients.EndpointLimits``."""
 
     rates: Rates
     host: str
@@ -42,7 +44,7 @@ class EndpointRate:
 
     @property
     def max_in_flight(self) -> int:
-        """Calls that may wait for their slots at the same time."""
+        """Maximum calls that wait for their slots at the same time."""
         return max(1, int(self.per_second * _QUEUE_S))
 
     async def wait_to_send(self) -> None:
@@ -57,21 +59,21 @@ class EndpointRate:
         while is_late:
             entered_s = loop.time()
             wait_s = await asyncio.to_thread(self.rates.take, self.host, self.per_second)
-            # The slot was counted from somewhere between asking and now: the later one is safe.
+            # The wait starts between request and reply of the database; the later time is safe.
             due_s = loop.time() + wait_s
             await asyncio.sleep(wait_s)
             is_late = loop.time() - min(due_s, entered_s + wait_s) > most_late_s
 
     def observe(self, rate: RateInfo) -> None:
-        """Take in what the head of an answer says: nothing here."""
+        """Ignore the rate information of an answer."""
 
 
 class SharedRates:
-    """The rates of one process; closed with its session.
+    """Rates of one process; closed with its session.
 
     Args:
-        rates: shared with other processes; closed with this.
-        per_second: host, with its port where the URL has one → calls per second.
+        rates: send slots shared with other processes; closed with this object.
+        per_second: host, with its port if the URL has one → calls per second.
     """
 
     def __init__(self, rates: Rates, per_second: Mapping[str, float]) -> None:
@@ -79,32 +81,33 @@ class SharedRates:
         self._hosts = {host: EndpointRate(rates, host, rate) for host, rate in per_second.items()}
 
     def of(self, endpoint: str | None) -> EndpointRate | None:
-        """Return the rate of an endpoint (scheme and host); ``None`` means nothing limits it."""
+        """Return the rate of an endpoint (scheme and host); ``None`` if it has no limit."""
         return self._hosts.get((endpoint or "").partition("://")[2].lower())
 
     def close(self) -> None:
-        """Free the database; safe to call twice."""
+        """Close the database; safe to call twice."""
         self._rates.close()
 
 
 HELD = "held"
-"""Error type of a call that was held back: nothing was sent."""
+"""Error type of a call that was held back without being sent."""
 LONGEST_HOLD_S = 60.0
-"""How long a call that has entered is held back: a claim in the journal does not last for ever."""
+"""Maximum seconds that an admitted call is held back, because a claim in the journal expires."""
 LONG_PAUSES = 8
-"""Answers in a row that ask for a longer pause than a run waits, after which an endpoint that has
-answered before is given up; one that has not is at the first."""
+"""Consecutive answers requesting a longer pause than a run waits, after which a known endpoint is
+given up. One that has never answered is given up after the first.
+"""
 SHORTEST_REPORTED_S = 5.0
-"""Shorter pauses are no news for people."""
+"""Minimum seconds of a pause that is reported."""
 
 THROTTLED = frozenset({"http_429", "http_498"})
-"""Rate limits; 498 is Groq's for a tier without capacity."""
+"""Rate limits; 498 is Groq's code for a tier without capacity."""
 NOT_FOUND = frozenset({"http_404", "http_405", "http_410"})
-"""Nothing is there: by a wrong address, or for this candidate."""
+"""Wrong address, or nothing there for this candidate."""
 _FORBIDDEN = "http_403"
-"""A wrong key, or one that may not ask for this model."""
+"""Wrong key, or no permission for this model."""
 _SPENT = frozenset({"http_402", "http_429"})
-"""Where a retry is of no use, the account is out of credit."""
+"""Out of credit, if a retry is useless."""
 
 _Meaning = Literal[
     "answered", "alive", "throttled", "overloaded", "failed", "refused", "not_found", "unsent"
@@ -112,25 +115,26 @@ _Meaning = Literal[
 _MEANINGS: dict[str, _Meaning] = {
     **dict.fromkeys(NOT_FOUND, "not_found"),
     **dict.fromkeys(THROTTLED, "throttled"),
-    # Too much for the endpoint, or it is down: both are taken in.
+    # Too many requests or an outage: both slow down and count for the breaker.
     **dict.fromkeys(("http_503", "http_529"), "overloaded"),
     **dict.fromkeys(("http_408", "http_409", "http_425"), "alive"),
 }
-"""Error type of a fault that may heal → what it means; any other is a failure."""
+"""Error type of a transient fault → its meaning; any other is a failure."""
 
 
 class EndpointLimiter:
     """Admission of calls to one endpoint with one key; an ``EndpointLimits``.
 
-    Times are those of the event loop's clock.
+    Times are those of the event loop's clock, in seconds.
 
     Args:
         endpoint: scheme and host.
-        max_in_flight: most calls in flight.
-        run_label: what `convergence resume` is to be given, for messages.
-        on_event: called with what is worth a line of progress.
-        rate: calls per second that all processes keep together.
-        address: check of the address; ``None`` if many candidates, and no parameter ``model``.
+        max_in_flight: maximum calls in flight.
+        run_label: run for `convergence resume` in messages.
+        on_event: called with progress messages.
+        rate: calls per second of all processes together.
+        address: check of the address; ``None`` assumes many candidates without a parameter
+            ``model``.
     """
 
     def __init__(
@@ -144,9 +148,9 @@ class EndpointLimiter:
         address: AddressCheck | None = None,
     ) -> None:
         self.n_in_flight = 0
-        """Calls that have entered and not left."""
+        """Admitted calls that have not left."""
         self.n_entered = 0
-        """Calls that have entered so far."""
+        """Admitted calls so far."""
         self._endpoint = endpoint
         self._resume = f"`convergence resume {run_label or 'LABEL'}`"
         self._on_event = on_event
@@ -160,39 +164,40 @@ class EndpointLimiter:
         self._down_reason: str | None = None
         self._last_missed = ""
         self._failing: set[str] = set()
-        """Candidates whose calls have failed since the last answer."""
+        """Candidates with failed calls since the last answer."""
         self._reported_until_s = -math.inf
-        """When the wait ends that was reported last."""
+        """End of the last reported wait."""
         self._first_throttled_s = math.inf
 
     @property
     def limit(self) -> int:
-        """Calls that may be in flight now."""
+        """Maximum calls in flight at present."""
         return self._aimd.limit
 
     @property
     def has_answered(self) -> bool:
-        """Whether any request was dealt with."""
+        """Whether the endpoint has answered any request."""
         return self._breaker.has_answered
 
     @property
     def is_probing(self) -> bool:
-        """Whether the call that has entered is a probe."""
+        """Whether the admitted call is a probe."""
         return self._breaker.state == "half_open"
 
     @property
     def failing_candidates(self) -> Set[str]:
-        """Candidates to ask after others: nothing was found for them, or the endpoint seems down."""
+        """Candidates to call after others: not found so far, or failed at a failing endpoint."""
         missed = frozenset() if self.has_answered else self._address.candidates
         return missed if self._breaker.state == "closed" else missed | self._failing
 
     # -- calls
 
     def enter(self, now_s: float) -> float | None:
-        """Let a call pass, or say in how many seconds to look again.
+        """Admit a call, or return the seconds until the next check.
 
         Returns:
-            ``None`` if it has entered, and has to ``leave``. Infinity: until another one has left.
+            ``None`` if the call is admitted and must ``leave``. Infinity means until another has
+                left.
 
         Raises:
             EndpointDownError: the endpoint was given up.
@@ -208,13 +213,13 @@ class EndpointLimiter:
         return None
 
     def wait_s(self, now_s: float) -> float:
-        """Return for how long no call may enter; infinite: until one has left."""
+        """Return the seconds during which no call may enter; infinite until one has left."""
         if self.n_in_flight >= self._aimd.limit:
             return math.inf
         return max(self._pacer.wait_s(now_s), self._breaker.wait_s(now_s, self.n_in_flight))
 
     def leave_unused(self) -> None:
-        """Leave without having called."""
+        """Leave without a call."""
         self.n_in_flight -= 1
         self.n_entered -= 1
         self._breaker.unused()
@@ -228,26 +233,26 @@ class EndpointLimiter:
         model: str = "",
         is_control: bool = False,
     ) -> None:
-        """Leave with the end of a call.
+        """Leave with the outcome of a call.
 
         Args:
-            fault: how it ended; ``None`` if it was answered.
-            now_s: by the clock of the calls.
-            candidate_id: whose call it was.
-            model: the candidate's parameter ``model``; empty: it has none.
-            is_control: whether it was a control; see ``Breaker``.
+            fault: fault of the call; ``None`` if it was answered.
+            now_s: time of the calls' clock.
+            candidate_id: id of the call's candidate.
+            model: the candidate's parameter ``model``; empty if it has none.
+            is_control: whether the call was a control; see ``Breaker``.
         """
         n_in_flight = self.n_in_flight
         self.n_in_flight -= 1
         meaning, rate = _meaning_of(fault), RateInfo()
         if isinstance(fault, InfrastructureFault):
             rate = fault.rate or RateInfo(retry_after_s=fault.retry_after_s)
-            # A wrong address, a wrong key, or this candidate's parameters alone may mean these.
+            # These can mean a wrong address, a wrong key, or only this candidate's parameters.
             if not self.has_answered and fault.error_type in {*NOT_FOUND, _FORBIDDEN}:
                 self._address.missed(candidate_id, model)
                 self._last_missed = str(fault)
                 if fault.error_type == _FORBIDDEN and not self._address.has_tried_all_models:
-                    meaning = "not_found"  # maybe it may ask for another model
+                    meaning = "not_found"  # the key may be allowed another model
         self._pause(rate, now_s)
         if (rate.retry_after_s or 0.0) > LONGEST_PAUSE_S:
             self._aimd.ended()
@@ -273,7 +278,7 @@ class EndpointLimiter:
             self._give_up(self._breaker.verdict)
 
     def give_up_address(self, *, others_wait: bool) -> bool:
-        """Give the endpoint up if its address is wrong for every candidate; return whether it is.
+        """Give up an endpoint whose address is wrong for every candidate; return whether it is.
 
         Args:
             others_wait: whether other candidates wait for a slot.
@@ -290,13 +295,14 @@ class EndpointLimiter:
         return True
 
     def report_wait(self, delay_s: float, now_s: float, *, n_attempts: int, most: int) -> None:
-        """Report what a call waits for, unless it is short or another wait was just reported.
+        """Report a call's wait unless it is short or another wait was just reported.
 
         Args:
-            delay_s: until the retry.
-            now_s: by the clock of the calls.
-            n_attempts: that the call has had; the pause of the first is reported with its answer.
-            most: attempts that it may have.
+            delay_s: seconds until the retry.
+            now_s: time of the calls' clock.
+            n_attempts: attempts of the call so far; the pause of the first is reported with its
+                answer.
+            most: maximum attempts of the call.
         """
         wait_s = max(delay_s, self._pacer.wait_s(now_s))
         if wait_s < SHORTEST_REPORTED_S or n_attempts < 2 or now_s < self._reported_until_s:
@@ -310,7 +316,7 @@ class EndpointLimiter:
     # -- at the edges of each exchange (``tasks.http.clients.EndpointLimits``)
 
     async def wait_to_send(self) -> None:
-        """Wait until the pause is over that began since the call entered, and for its slot.
+        """Wait for the end of a pause that began after admission, and for a send slot.
 
         Raises:
             InfrastructureFault: the wait is long; nothing was sent, and a retry may succeed.
@@ -333,10 +339,10 @@ class EndpointLimiter:
             await asyncio.sleep(wait_s)
 
     def observe(self, rate: RateInfo) -> None:
-        """Take in what the head of an answer says, as soon as it is there."""
+        """Apply the rate information in an answer's headers immediately."""
         self._pause(rate, asyncio.get_running_loop().time())
 
-    # -- inside
+    # -- internals
 
     def _note_failing(self, meaning: _Meaning, candidate_id: str) -> None:
         if meaning in ("failed", "overloaded"):
@@ -369,7 +375,7 @@ class EndpointLimiter:
             self._report(f"{breaker.absent or failed}; trying one in {after_s:.0f} s{reason}")
 
     def _check_throttling(self, fault: EvaluationFault | None, now_s: float) -> None:
-        """Give up an endpoint that has long said nothing but that it is too much."""
+        """Give up an endpoint whose only answers have long been rate limits."""
         self._first_throttled_s = min(self._first_throttled_s, now_s)
         lasted_s = now_s - self._first_throttled_s
         if not self.has_answered and lasted_s > LONGEST_PAUSE_S:
@@ -383,7 +389,7 @@ class EndpointLimiter:
         if not self._aimd.throttled(n_in_flight):
             return
         if self._pacer.wait_s(now_s) == 0.0 and self.limit == 1:
-            self._pacer.back_off(now_s)  # less than one in flight takes time between them
+            self._pacer.back_off(now_s)  # fewer than one in flight means pauses between calls
         if self.limit == before:
             return
         wait_s = self._pacer.wait_s(now_s)
@@ -394,7 +400,7 @@ class EndpointLimiter:
 
     def _pause(self, rate: RateInfo, now_s: float) -> None:
         if (rate.retry_after_s or 0.0) > LONGEST_PAUSE_S:
-            return  # a refusal: whether of this request or of all, the next ones show
+            return  # whether this refusal holds for all requests, the next ones show
         if self._pacer.observe(rate, now_s) >= SHORTEST_REPORTED_S:
             wait_s = self._pacer.wait_s(now_s)
             self._report(f"paused for {wait_s:.0f} s, as {self._endpoint} asks")
@@ -417,25 +423,27 @@ class EndpointLimiters:
     """All limiters of one event loop, by endpoint and key."""
 
     max_in_flight: int
-    """Most calls in flight through one limiter."""
+    """Maximum calls in flight through one limiter."""
     run_label: str | None = None
-    """What `convergence resume` is to be given, for messages."""
+    """Run for `convergence resume` in messages."""
     on_event: Callable[[str], None] | None = None
-    """Called with what is worth a line of progress, in the loop's thread."""
+    """Called with progress messages in the loop's thread."""
     rates: SharedRates | None = None
-    """Calls per second that all processes keep together."""
+    """Calls per second of all processes together."""
     address_of: Callable[[str], AddressCheck] | None = None
-    """Makes the check of an endpoint's address; ``None`` if many candidates, and no parameter
-    ``model``."""
+    """Makes the check of an endpoint's address; ``None`` assumes many candidates without a
+    parameter ``model``.
+    """
     _limiters: dict[tuple[str, str | None], EndpointLimiter] = field(
         default_factory=dict, init=False
     )
 
     def of(self, endpoint: str | None, credential: str | None) -> EndpointLimiter | None:
-        """Return the limiter of an endpoint and the variable of its key, made at the first use.
+        """Return the limiter of an endpoint and key, creating it at the first use.
 
         Args:
-            endpoint: scheme and host; ``None`` if the call leaves no process, and has no limiter.
+            endpoint: scheme and host; ``None`` if the call stays within the process and has no
+                limiter.
             credential: name of the environment variable; ``None`` if no key is sent.
         """
         if endpoint is None:
@@ -453,14 +461,14 @@ class EndpointLimiters:
         return self._limiters[key]
 
     def rate_of(self, endpoint: str | None) -> EndpointRate | None:
-        """Return the calls per second that all processes keep at an endpoint; ``None``: any."""
+        """Return the rate of an endpoint for all processes; ``None`` if it has no limit."""
         return None if self.rates is None else self.rates.of(endpoint)
 
 
 def _meaning_of(fault: EvaluationFault | None) -> _Meaning:
-    """Return what the end of a call says about its endpoint."""
+    """Return the meaning of a call's outcome for its endpoint."""
     if not isinstance(fault, InfrastructureFault):
-        return "answered"  # maybe with something useless
+        return "answered"  # possibly with a useless answer
     if fault.error_type in (HELD, "stopped"):
         return "unsent"
     if not fault.retryable:

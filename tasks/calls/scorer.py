@@ -1,7 +1,7 @@
 """Scores of replies: metrics and reward, or the reason why there is none.
 
-A score depends on the reply, the case and the parameters alone, so a resumed run that reads the
-reply from the journal comes to the same one.
+A score depends only on reply, case and parameters, so a resumed run that reads the reply from the
+journal gets the same score.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,15 +18,15 @@ from tasks.secrets.redaction import shortened
 MAX_ERROR_CHARS: Final = 4000
 
 CONSTRAINT: Final = "constraint"
-"""Error type of an answer that is well and breaks a hard constraint: reward 0, status ``ok``."""
+"""Error type of a valid answer that breaks a hard constraint: reward 0, status ``ok``."""
 
 _USERS: Final = frozenset({"function", "plugin"})
-"""Types of metrics that users write, which say by no fault of their own that an answer has another form."""
+"""Types of users' metrics, which have no fault type for an answer of the wrong form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellScore:
-    """What an evaluation is worth, and why."""
+    """Metrics, reward and fault of an evaluation."""
 
     metrics: dict[str, float] = field(default_factory=dict)
     reward: float | None = None
@@ -36,18 +36,18 @@ class CellScore:
     """Message and original traceback, redacted and shortened."""
 
     def to_json(self) -> Json:
-        """Return a JSON value from which ``from_json`` makes an equal score."""
+        """Return a JSON value from which ``from_json`` restores an equal score."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Json) -> "CellScore":
-        """Rebuild a score from ``to_json``."""
+        """Restore a score from ``to_json``."""
         assert isinstance(value, dict)  # noqa: S101 - only ``to_json`` writes it
         return cls(**value)  # type: ignore[arg-type]  # as written
 
 
 def error_text(message: str, details: str, redact: Callable[[str], str]) -> str:
-    """Return message and traceback as one redacted text of bounded length."""
+    """Return message and traceback as one redacted string of bounded length."""
     text = shortened(message, MAX_ERROR_CHARS // 2, redact)
     if details and details.rstrip() != message:
         return f"{text}\n\n{shortened(details, MAX_ERROR_CHARS - len(text) - 2, redact)}"
@@ -63,7 +63,7 @@ class Scorer:
         rewards: RewardModel,
         redact: Callable[[str], str],
     ) -> None:
-        # Those that cost nothing first: their faults may decide before anybody pays a judge.
+        # Free metrics first, since their faults may make a paid judge unnecessary.
         self._metrics = sorted(metrics, key=lambda metric: isinstance(metric, PaidMetric))
         self._rewards = rewards
         self._redact = redact
@@ -74,7 +74,7 @@ class Scorer:
         }
 
     def score_of_fault(self, fault: EvaluationFault) -> CellScore:
-        """Return the score of a cell whose target or metric failed: 0 if it is the candidate's."""
+        """Return the score of a cell with a failed target or metric; 0 if the candidate failed."""
         is_candidates = fault.fault == "candidate"
         return CellScore(
             metrics=dict(self._failed) if is_candidates else {},
@@ -87,16 +87,17 @@ class Scorer:
     async def score(self, reply: Reply, case: Case, params: Params, asker: Asker) -> CellScore:
         """Measure a reply; faults of metrics become scores.
 
-        A metric that cannot read the answer has the worst value of its scale; the other metrics count. With a
-        hard constraint it makes the reward 0, as a broken one does. An answer that one metric cannot read is
-        why a function of the user's raises, too. A metric without weight and constraint never changes the
-        reward: its fault is noted, and its value is unknown.
+        A metric that cannot read the answer gets the worst value of its scale; the other metrics
+        count. If it has a hard constraint, the reward is 0, as for a broken constraint. An
+        unreadable answer also explains an exception of the user's function. A metric without
+        weight and constraint never changes the reward; its fault is noted and its value is
+        unknown.
 
         Args:
-            reply: the answer, redacted.
-            case: the answered test case.
-            params: the candidate's.
-            asker: makes the paid calls of metrics that need some.
+            reply: redacted answer.
+            case: answered test case.
+            params: candidate's parameters.
+            asker: makes the paid calls of metrics.
         """
         metrics: dict[str, float] = {}
         left_out: set[str] = set()
@@ -106,7 +107,9 @@ class Scorer:
             if isinstance(metric, PaidMetric) and self._decided(faults, metrics) is not None:
                 break
             try:
-                applies = getattr(metric, "applies", None)  # else to every case
+                applies = getattr(
+                    metric, "applies", None
+                )  # without it, the metric applies to every case
                 if applies is not None and not applies(case):
                     left_out.add(metric.name)
                 elif isinstance(metric, PaidMetric):
@@ -139,7 +142,7 @@ class Scorer:
         )
 
     def _unread(self, faults: Mapping[str, EvaluationFault]) -> dict[str, EvaluationFault]:
-        """Return those faults of metrics that the answer caused, those that say so first."""
+        """Return the faults of metrics that the answer caused, explicit ones first."""
         said: dict[str, EvaluationFault] = {
             name: fault for name, fault in faults.items() if isinstance(fault, CandidateFault)
         }
@@ -154,7 +157,7 @@ class Scorer:
     def _decided(
         self, faults: Mapping[str, EvaluationFault], metrics: Mapping[str, float]
     ) -> CellScore | None:
-        """Return the score that faults of metrics decide, whatever the others would measure."""
+        """Return the score that faults of metrics determine regardless of the others."""
         unread = self._unread(faults)
         for name, fault in unread.items():
             rule = self._rewards.metrics.get(name)

@@ -1,8 +1,8 @@
 """Evaluation sessions: cells under limits, journaled, budgeted and measured.
 
 One session belongs to one run in one process. An asyncio loop in a daemon thread makes the calls
-(``tasks.calls.paid_calls``) and measures the answers (``tasks.calls.dispatcher``); ``evaluate``
-blocks its caller and may be called from many threads at once.
+(``tasks.calls.paid_calls``) and measures the answers (``tasks.calls.dispatcher``). ``evaluate``
+blocks its caller and may be called from many threads.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ from tasks.store.journal.sql_journal import Journal
 T = TypeVar("T")
 
 STOP_GRACE_S = 10.0
-"""How long calls in flight may continue after ``stop``, so that their answers are kept."""
+"""Seconds that calls in flight may continue after ``stop``, so that their answers are kept."""
 
 
 AskStandalone = Callable[[PaidCall, str, int], Awaitable[tuple[Reply, int]]]
-"""Makes a paid call for no evaluation; see ``Dispatcher.ask_standalone``."""
+"""Makes a paid call outside any evaluation; see ``Dispatcher.ask_standalone``."""
 
 
 class EvaluationSession:
@@ -45,16 +45,15 @@ class EvaluationSession:
     Args:
         context: the run.
         workload: target and metrics, which close with the session.
-        limits: calls in flight and retries.
-        journal: where calls are claimed and settled; not closed with the session.
-        budget: what the run may still spend, on all calls together.
-        rates: calls per second that all processes keep together; closed with the session.
+        limits: maximum calls in flight and retries.
+        journal: journal of claims and settlements; it stays open.
+        budget: remaining budget of the run, over all calls.
+        rates: calls per second of all processes together; closed with the session.
         address_of: makes the check of an endpoint's address; see ``EndpointLimiters``.
-        on_cell: called with each evaluation as it ends, one at a time, in a thread of
-            ``evaluate``.
-        on_call: hears of each attempt at a call; closed with the session.
-        on_notice: called when a limit comes near or a provider slows the run down, in the
-            session's own thread.
+        on_cell: called with each finished evaluation, one at a time, in a thread of ``evaluate``.
+        on_call: called with each attempt at a call; closed with the session.
+        on_notice: called when a limit is near or a provider slows the run down, in the session's
+            thread.
         now_us: clock, in microseconds since the epoch.
     """
 
@@ -122,10 +121,10 @@ class EvaluationSession:
         Faults of cells are data.
 
         Raises:
-            ConfigurationError: something the target needs is missing, e.g. a variable.
+            ConfigurationError: a requirement of the target is missing, e.g. a variable.
             RuntimeError: the session is closed.
-            EndpointDownError: an endpoint answers nothing any more.
-            StoreError: the journal cannot be written; nothing unjournaled is used.
+            EndpointDownError: an endpoint has stopped answering.
+            StoreError: the journal cannot be written; unjournaled answers are not used.
         """
         n_cells = len(assignment.cells)
         job = Job(assignment, generation, reports_each=self._on_cell is not None, n_left=n_cells)
@@ -156,14 +155,14 @@ class EvaluationSession:
 
     @property
     def target(self) -> Target:
-        """What is evaluated; closed with the session."""
+        """Target of the session; closed with it."""
         return self._workload.target
 
     def run(self, work: Callable[[AskStandalone], Awaitable[T]]) -> T:
-        """Run work that makes paid calls for no evaluation; blocks until it has ended.
+        """Run work with paid calls outside any evaluation; blocks until it has ended.
 
         Args:
-            work: gets what makes a call; runs in the session's loop.
+            work: receives a function that makes a call; runs in the session's loop.
 
         Raises:
             RuntimeError: the session is closed.
@@ -175,25 +174,25 @@ class EvaluationSession:
         return asyncio.run_coroutine_threadsafe(go(), self._loop).result()
 
     def stop(self) -> None:
-        """Start no further call; cells not asked end as ``skipped``.
+        """Start no further calls; unsent cells end as ``skipped``.
 
-        Calls in flight have a few seconds to end, so that what is paid is kept.
+        Calls in flight have a few seconds to end, so that paid answers are kept.
         """
         grace_s = min(self._workload.timeout_s, STOP_GRACE_S)
         with contextlib.suppress(RuntimeError):  # closed already
             self._loop.call_soon_threadsafe(self._calls.stop, grace_s)
 
     def drain(self) -> None:
-        """Wait, after ``stop``, until the calls in flight have ended or their seconds are over.
+        """Wait, after ``stop``, until the calls in flight have ended or their grace is over.
 
-        What was answered is measured then, unless that takes longer than a stop waits for calls.
+        Their answers are then measured, unless that takes longer than the grace.
         """
         with contextlib.suppress(RuntimeError):  # closed already
             ended = self._dispatcher.drain(STOP_GRACE_S)
             asyncio.run_coroutine_threadsafe(ended, self._loop).result()
 
     def close(self) -> None:
-        """Stop, give up calls in flight, free the target, end all threads. Safe to call twice."""
+        """Stop, abandon calls in flight, close the target, end all threads; safe to call twice."""
         with self._close_lock:
             if self._closed:
                 return

@@ -1,8 +1,9 @@
 """Bandit of one system at run time.
 
-``Bandit`` joins the store with the deciding core. Its propensities are a version of a policy that
-all processes share: the first to find the version stale makes the next one, and all read it. It
-blocks, so async code calls it from a thread; it holds no lock across disk or network.
+``Bandit`` connects the store with the deciding core. All processes share the versions of a policy,
+which hold the propensities: the first process to find a version stale makes the next one, and all
+read it. The bandit blocks, so async code calls it from a thread. It holds no lock during disk or
+network access.
 """
 
 import threading
@@ -34,10 +35,11 @@ from tasks.store.runtime.watches import active_guard
 from tasks.store.runtime.writes import is_outdated, log_decision
 
 OTHERS_PATIENCE = 2.0
-"""How many times as stale a version may be that another process is about to replace."""
+"""Factor of staleness up to which a process uses a version that another process usually replaces.
+"""
 
 MISSING_LOOKS = 0.1
-"""Part of the window of rewards after which a process looks for those that are missing."""
+"""Share of the reward window between two searches for missing rewards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,35 +50,35 @@ class ArmRequest:
     context: Mapping[str, Json] | None = None
     """Features of the request."""
     text: str | None = None
-    """What the user wrote, from which linear arms take features; it is not logged."""
+    """Prompt from which linear arms derive features; it is not logged."""
     features: Mapping[str, Feature] | None = None
-    """Features of context and text; ``None``: not taken yet."""
+    """Features of context and prompt; ``None`` before their extraction."""
     key: str | None = None
-    """Name of the request; asked again under it, it is answered alike."""
+    """Idempotency key; a repeated key gives the same answer."""
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots, for its cache
+@dataclass(frozen=True, kw_only=True)  # without slots, for the cached property
 class PolicyVersion:
-    """A version of a policy, ready to choose by."""
+    """Version of a policy, ready for choices."""
 
     group: Group
     policy: Policy
     number: int
-    """0: contextual arms have a policy for each request."""
+    """Version number; 0 for contextual arms, which have a policy for each request."""
     arms: tuple[StoredArm, ...]
     mean_sd: tuple[np.ndarray, np.ndarray] | None = None
     """Means and standard deviations of linear arms for this request; ``None`` for Beta arms."""
     context: Mapping[str, Json] | None = None
-    """Context of this request as linear arms log it: features in the place of its text."""
+    """Context of this request as linear arms log it, with features instead of the prompt."""
 
     @cached_property
     def arms_state(self) -> tuple[dict[str, Any], ...]:
-        """The arms as callers see them."""
+        """State of the arms for callers."""
         return tuple(arm.state for arm in self.arms)
 
 
 class Bandit:
-    """One system and agent type, served from a store. Thread-safe."""
+    """Arms of one system and agent type, served from a store. Thread-safe."""
 
     def __init__(
         self,
@@ -87,14 +89,15 @@ class Bandit:
         settings: RuntimeConfig | None = None,
         seed: int | None = None,
     ) -> None:
-        """Serve what is on offer in the store.
+        """Serve the active arms of the store.
 
         Args:
-            store: shared by all processes of this machine.
+            store: store shared by all processes of this machine.
             system: name of the optimized system.
             agent_type: its kind of agent.
-            settings: how it serves; by default what the store keeps of it.
-            seed: same seed and same rewards, same choices; ``None``: from the system's entropy.
+            settings: runtime settings; by default those in the store.
+            seed: makes choices reproducible, given the same rewards; ``None`` means system
+                entropy.
         """
         self.system, self.agent_type = system, agent_type
         self.settings = settings or read_settings(system, store.settings_text(system))
@@ -109,17 +112,17 @@ class Bandit:
         self._mutex = threading.Lock()
         self._version: PolicyVersion | None = None
         self._is_current = False
-        """Whether it was in force when last looked at."""
+        """Whether the version was current at the last check."""
         self._patience = 1.0
         self._contextual: ContextualFold | None = None
         self._missing_due_us = 0
-        """Moment at which it looks for missing rewards again."""
+        """Time of the next search for missing rewards, in microseconds."""
 
     def evidence(self) -> TrafficEvidence:
-        """Return what the traffic shows so far; it may be looked at any time.
+        """Return the evidence of the traffic so far, valid at any time.
 
         Raises:
-            NoArmsError: fewer than two arms were ever offered, or their rewards are no evidence.
+            NoArmsError: fewer than two arms were ever active, or the arms are linear.
         """
         group = self._group()
         if group.kind == "linear":
@@ -134,12 +137,12 @@ class Bandit:
         return evidence_of(test, arms, caveat_of(self.store, self.system, self.agent_type))
 
     def uniform(self) -> float:
-        """Return the next number in [0, 1) to choose by."""
+        """Return the next number in [0, 1) for a choice."""
         with self._mutex:
             return float(self._rng.random())
 
     def default(self) -> RuntimeSelection | None:
-        """Return what serves without arms on offer: the first default that was not retired; ``None`` without one."""
+        """Return the first default arm that is not retired; ``None`` if there is none."""
         group = self.store.group(self.system, self.agent_type)
         arms = () if group is None else self.store.arms(group.group_id)
         retired = {arm.arm_id for arm in arms if arm.is_retired}
@@ -150,13 +153,12 @@ class Bandit:
         return None
 
     def propose(self, request: ArmRequest, uniform: float) -> tuple[PolicyVersion, NewDecision]:
-        """Return a policy and a decision by it, not logged yet.
+        """Return a policy and an unlogged decision by it.
 
-        The policy is the one that was in force when last looked at, without another look: ``log`` sees
-        in the transaction whether it still is.
+        The policy was current at the last check; ``log`` verifies that in its transaction.
 
         Raises:
-            NoArmsError: no arm is on offer.
+            NoArmsError: no arm is active.
         """
         now, expires = self.store.now_us(), self.settings.expires_after_s
         if self.settings.missing_reward is not None and expires and now >= self._missing_due_us:
@@ -183,7 +185,7 @@ class Bandit:
     def log(
         self, connection: Connection, version: PolicyVersion, new: NewDecision
     ) -> LoggedDecision | None:
-        """Log a decision; ``None``: its policy is not in force any more, and nothing is logged."""
+        """Log a decision; return ``None`` without logging if its policy is no longer current."""
         group = version.group
         if version.number and is_outdated(
             connection,
@@ -196,10 +198,10 @@ class Bandit:
         return log_decision(connection, group.group_id, new)
 
     def answer(self, version: PolicyVersion, logged: LoggedDecision) -> RuntimeSelection:
-        """Return what a logged decision means for its request."""
+        """Return the arm of a logged decision for its request."""
         known = {arm.arm_id: index for index, arm in enumerate(version.arms)}
         index = known.get(logged.arm_id)
-        if index is None:  # kept from before this process learned of it
+        if index is None:  # kept by its unit since before this process knew the arm
             stored = self.store.arms(version.group.group_id)
             arm = next(arm for arm in stored if arm.arm_id == logged.arm_id)
         else:
@@ -236,7 +238,7 @@ class Bandit:
         return group
 
     def _current(self, request: ArmRequest) -> PolicyVersion:
-        """Return the policy in force, making the next version if it is stale."""
+        """Return the current policy, making the next version if it is stale."""
         while True:
             group, version = self._group(), self._version
             if group.kind == "linear":
@@ -251,8 +253,8 @@ class Bandit:
             policy = self._stored_version(group) if group.version else None
             if policy is None or policy.policy.is_stale(group.n, patience=self._patience):
                 policy = self._next_version(group)
-                # The process that made the latest version makes the next one: where all do so at
-                # once, all but one work in vain.
+                # The maker of the latest version makes the next one; if all did, all but one would
+                # work in vain.
                 self._patience = OTHERS_PATIENCE if policy is None else 1.0
             if policy is not None:
                 self._version, self._is_current = policy, True
@@ -286,7 +288,7 @@ class Bandit:
         return arms
 
     def _stored_version(self, group: Group) -> PolicyVersion | None:
-        """Return the latest stored version, ``None`` if arms changed since it was made."""
+        """Return the latest stored version; ``None`` if arms have changed since."""
         policy = self.store.policy(group.group_id, group.version)
         arms = tuple(a for a in self.store.arms(group.group_id) if not a.is_retired)
         if policy.design.get("revision") != group.revision:
@@ -299,7 +301,7 @@ class Bandit:
         )
 
     def _next_version(self, group: Group) -> PolicyVersion | None:
-        """Make and store the next version; ``None`` means another process was first."""
+        """Make and store the next version; return ``None`` if another process was first."""
         all_arms = self.store.arms(group.group_id)
         arms = self._on_offer(all_arms)
         test = None
@@ -338,10 +340,10 @@ class Bandit:
     def _watched(
         self, group: Group, arms: Sequence[StoredArm], shares: np.ndarray, explore: float
     ) -> np.ndarray | None:
-        """Return the shares while a guard watches; ``None`` if none does.
+        """Return the shares under an active guard; ``None`` if there is none.
 
-        On the ramp promoted arm and control share all requests. At its last step the control gets
-        the hold-back, and the other arms share the rest as the bandit does.
+        On the ramp, promoted arm and control share all requests. At its last step the control gets
+        the hold-back, and the other arms share the rest by the bandit's shares.
         """
         guard = active_guard(self.store, group.group_id)
         names = [arm.arm_id for arm in arms]
@@ -359,7 +361,7 @@ class Bandit:
     def _shares(
         self, group: Group, all_arms: Sequence[StoredArm], test: BestArmTest | None
     ) -> np.ndarray:
-        """Return the shares of the arms on offer, before exploration."""
+        """Return the shares of the active arms before exploration."""
         on_offer = np.array([not arm.is_retired for arm in all_arms])
         if test is not None:
             with self._mutex:
@@ -371,10 +373,10 @@ class Bandit:
 
 
 class ArmSelection(Operation[RuntimeSelection]):
-    """The choice of an arm; where none is on offer, the default serves and nothing is logged."""
+    """Choice of an arm; without an active arm the default serves and nothing is logged."""
 
     def __init__(self, bandit: Callable[[], Bandit], request: ArmRequest) -> None:
-        """Choose by the bandit that serves when it is prepared."""
+        """Choose by the bandit that ``bandit`` returns during preparation."""
         self._bandit_of, self._request = bandit, request
         self._bandit: Bandit | None = None
         self._uniform = 0.0
@@ -383,7 +385,7 @@ class ArmSelection(Operation[RuntimeSelection]):
         self._default: RuntimeSelection | None = None
 
     def read(self) -> None:
-        """Take the features of linear arms: what an embedder needs time for, before a transaction."""
+        """Compute the features of linear arms before the transaction: an embedder takes time."""
         request = self._request
         if request.features is None and self._bandit_of().settings.kind == "linear":
             embedder = text_embedder(is_served=True)
@@ -391,10 +393,10 @@ class ArmSelection(Operation[RuntimeSelection]):
             self._request = replace(request, features=features)
 
     def prepare(self) -> None:
-        """Choose by the policy in force."""
+        """Choose by the current policy."""
         self.read()
         bandit = self._bandit_of()
-        # Prepared again by the same bandit, it chooses by the same random number.
+        # A repeated preparation by the same bandit uses the same random number.
         if bandit is not self._bandit:
             self.system = bandit.system
             self._bandit, self._uniform = bandit, bandit.uniform()
@@ -407,7 +409,7 @@ class ArmSelection(Operation[RuntimeSelection]):
                 raise
 
     def write(self, connection: Connection) -> None:
-        """Log the decision, unless its policy is outdated."""
+        """Log the decision unless its policy is outdated."""
         assert self._bandit is not None  # noqa: S101 - prepared
         assert self._proposed is not None  # noqa: S101 - prepared
         self._logged = self._bandit.log(connection, *self._proposed)
@@ -415,7 +417,7 @@ class ArmSelection(Operation[RuntimeSelection]):
 
     @property
     def is_repeat(self) -> bool:
-        """Whether this request was answered before, so that nothing new was logged."""
+        """Whether the request repeats an earlier one, so that nothing new was logged."""
         logged, proposed = self._logged, self._proposed
         return bool(logged and proposed and logged.decision_id != proposed[1].decision_id)
 

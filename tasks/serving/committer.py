@@ -1,8 +1,8 @@
-"""Group commit: one thread that performs operations, many to a transaction.
+"""Group commit: one thread that performs many operations per transaction.
 
-While a commit is on its way to the disk, the next requests gather; they then share one transaction.
-Under load a request so costs a fraction of a commit, and alone it does not wait. An answer is
-given when its commit is durable, never before.
+While a commit reaches the disk, the next requests gather and then share one transaction. Under
+load a request thus costs a fraction of a commit, and a single one does not wait. Answers are sent
+only after their commit is durable.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 Result = TypeVar("Result")
 
 MOST_TOGETHER = 256
-"""Operations of one transaction."""
+"""Maximum operations per transaction."""
 MOST_WAITING = 10_000
-"""Operations that wait; further ones are refused."""
+"""Maximum waiting operations; further ones are rejected."""
 
 
 class BusyError(StoreError):
-    """More operations wait than can be served soon."""
+    """Too many operations are waiting."""
 
 
 @dataclass(slots=True)
@@ -38,18 +38,18 @@ class _Waiting:
     error: Exception | None = None
 
     def attempt(self, step: Callable[[], Any]) -> None:
-        """Do a step of the operation; its error is the answer."""
+        """Run a step of the operation and store its error as the answer."""
         try:
             self.value = step()
-        except Exception as error:  # noqa: BLE001 - it is the answer
+        except Exception as error:  # noqa: BLE001 - the error is the answer
             self.error = error
 
 
 class Committer:
-    """Performs operations on one store."""
+    """Group commit of operations on one store."""
 
     def __init__(self, store: RuntimeStore, *, most_waiting: int = MOST_WAITING) -> None:
-        """Start the thread; ``close`` ends it."""
+        """Start the thread; ``close`` stops it."""
         self._store = store
         self._most_waiting = most_waiting
         self._waiting: deque[_Waiting] = deque()
@@ -60,17 +60,17 @@ class Committer:
 
     @property
     def n_waiting(self) -> int:
-        """Operations that wait for their transaction."""
+        """Number of operations that wait for their transaction."""
         return len(self._waiting)
 
     async def perform(self, operation: Operation[Result]) -> Result:
-        """Perform an operation; durable when this returns.
+        """Perform an operation; it is durable when this returns.
 
-        A caller that is cancelled leaves it in line: it is performed, and its answer is dropped.
+        If the caller is cancelled, the operation is still performed and its answer dropped.
 
         Raises:
-            BusyError: too many wait, or the committer closes.
-            Exception: what the operation raises.
+            BusyError: too many operations wait, or the committer is closing.
+            Exception: the operation's error.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
@@ -84,7 +84,7 @@ class Committer:
         return await future
 
     def close(self) -> None:
-        """Perform what waits, then end; safe to call twice."""
+        """Perform the waiting operations and stop; safe to call twice."""
         with self._news:
             self._closing = True
             self._news.notify()
@@ -109,7 +109,7 @@ class Committer:
                     loop.call_soon_threadsafe(_deliver, done)
 
     def _commit(self, ready: Sequence[_Waiting]) -> list[_Waiting]:
-        """Write operations in one transaction; return those that were outdated by then."""
+        """Write operations in one transaction; return the outdated ones."""
         if not ready:
             return []
         try:
@@ -119,7 +119,7 @@ class Committer:
         except StoreError as error:
             for waiting in ready:
                 waiting.error = error
-        except Exception:  # noqa: BLE001 - one was refused and all rolled back: each for itself now
+        except Exception:  # noqa: BLE001 - one failed and all rolled back: retry each alone
             for waiting in ready:
                 waiting.attempt(functools.partial(performed, self._store, waiting.operation))
         else:
@@ -131,7 +131,7 @@ class Committer:
 
 
 def _prepared(batch: Sequence[_Waiting]) -> list[_Waiting]:
-    """Prepare operations; return those that have something to write, in the order of systems."""
+    """Prepare operations; return those with something to write, sorted by system."""
     for waiting in batch:
         waiting.attempt(waiting.operation.prepare)
         if waiting.error is None and not waiting.operation.writes:

@@ -1,10 +1,10 @@
 """Contextual arms, learned from the stored requests and rewards.
 
-A reward writes one row; each process learns from the rows that are new to it before it serves, so that
-all know the same after any kill. The state is saved every ``SAVE_EVERY`` rewards, so that a new
-process need not begin at the first; a state of another version is left alone, and all rewards are read again.
-A new revision of the group has other arms or priors, or a user less, so each process begins again. The state
-holds what a night knew; after the reward 0 it holds nothing else.
+A reward writes one row. Each process learns from new rows before it serves, so that all agree
+after any kill. The state is saved every ``SAVE_EVERY`` rewards, so that a new process need not
+start at the first. A process ignores a state of another version and reads all rewards again. A new
+revision of the group has other arms or priors, or lacks a forgotten user, so each process starts
+again. The state includes a nightly state; after reward 0 it holds nothing else.
 """
 
 import json
@@ -22,7 +22,7 @@ from tasks.store.runtime.watches import contextual_state, requests_after, save_c
 
 SAVE_EVERY = 2_000
 NOT_FEATURES = frozenset({"session_id"})
-"""Members of a context that identify the request and say nothing of it."""
+"""Context fields that identify the request without describing it."""
 
 
 class ContextualFold:
@@ -42,13 +42,13 @@ class ContextualFold:
         user_id: str,
         features: Mapping[str, Feature],
     ) -> ContextPosterior:
-        """Return the posterior of these arms for a request, after all rewards so far.
+        """Return the posterior of arms for a request, after all rewards so far.
 
         Args:
-            group: as it is now.
-            arms: some of the group's.
-            user_id: of the request.
-            features: of the request.
+            group: current group.
+            arms: subset of the group's arms.
+            user_id: user of the request.
+            features: features of the request.
         """
         with self._mutex:
             if group.revision != self._group.revision:
@@ -57,7 +57,7 @@ class ContextualFold:
             return posterior.of([self._index[arm.arm_id] for arm in arms])
 
     def _up_to_date(self) -> ContextualArms:
-        """Return the arms after all rewards."""
+        """Return the arms after learning from all rewards."""
         arms = self._arms or self._restarted()
         while rows := requests_after(self._store, self._group.group_id, self._seq):
             for seq, arm_id, user_id, context_json, reward in rows:
@@ -73,7 +73,7 @@ class ContextualFold:
         return arms
 
     def _restarted(self) -> ContextualArms:
-        """Begin with the saved state, or with the priors; arms that came later have theirs alone."""
+        """Start from the saved state or the priors; later arms have only their priors."""
         stored = self._store.arms(self._group.group_id)
         self._index = {arm.arm_id: k for k, arm in enumerate(stored)}
         means, weights = _priors(stored)
@@ -95,7 +95,7 @@ def features_of(
     """Return the features of a request.
 
     Raises:
-        ValueError: one is no finite number, text or boolean.
+        ValueError: a feature is not a finite number, string or boolean.
     """
     kept = {name: v for name, v in (context or {}).items() if name not in NOT_FEATURES}
     return request_features(kept, text, embedder)
@@ -104,11 +104,11 @@ def features_of(
 def night_state(
     arms: Sequence[StoredArm], night: Mapping[str, Json], names: Sequence[str]
 ) -> dict[str, Json]:
-    """Return the state of contextual arms that know a night and no reward.
+    """Return a state of contextual arms with a nightly state and no reward.
 
     Args:
-        arms: all of the group.
-        night: state of the arms of ``names``, which learned a run's cases.
+        arms: all arms of the group.
+        night: state of the arms in ``names``, learned from a run's cases.
         names: ids of those arms.
     """
     nan, ones = [math.nan] * len(names), [1.0] * len(names)

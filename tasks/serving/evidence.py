@@ -13,32 +13,34 @@ from tasks.store.runtime.rows import StoredArm, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 
 Rows = tuple[tuple[int, float | None, int], ...]
-"""Arm, reward and number of equal outcomes; ``None`` means open."""
+"""Rows of (arm, reward, number of equal outcomes); a reward of ``None`` is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficEvidence:
-    """Both numbers of a system's traffic: what it cost so far, and what it shows so far."""
+    """Regret and evidence of a system's traffic so far."""
 
     arms: tuple[str, ...]
     means: tuple[float, ...]
     numbers: tuple[int, ...]
     log_e: tuple[float, ...]
-    """Evidence that some arm is better than this one, nats; of an arm that is out, at least what put it out."""
+    """Evidence in nats that another arm is better than this one; for an eliminated arm, at least
+    the threshold.
+    """
     out: tuple[bool, ...]
     log_threshold: float
     winner: str | None
     regret: float
     n_to_verdict: int | None
-    """Requests until a verdict, projected; ``None`` means the leaders look equal."""
+    """Projected requests until a verdict; ``None`` if the leaders look equal."""
     n_open: int = 0
-    """Requests whose reward can still come; each counts at its worst."""
+    """Requests whose reward can still arrive; each counts at its worst."""
     caveat: str = TRAFFIC
-    """What a winner takes for granted."""
+    """Assumptions behind a winner."""
 
     @property
     def sentence(self) -> str:
-        """Return the winner, and what that takes for granted."""
+        """Sentence on the winner and its assumptions."""
         if self.winner is None:
             wait = f"; {self.n_open:,} requests wait for a reward" if self.n_open else ""
             return f"no winner yet{wait}"
@@ -46,7 +48,7 @@ class TrafficEvidence:
 
 
 class EvidenceFold:
-    """Fold of stored rewards into a best-arm test; a version is done again only if it got rewards."""
+    """Fold of stored rewards into a best-arm test, recomputing only versions with new rewards."""
 
     def __init__(
         self,
@@ -56,19 +58,19 @@ class EvidenceFold:
         min_effect: float,
         missing_reward: float | None = None,
     ) -> None:
-        """Fold with these settings of the test."""
+        """Set the parameters of the test."""
         self._store, self._missing = store, missing_reward
         self._alpha, self._min_effect = alpha, min_effect
         self._done: dict[tuple[int, int], tuple[Rows, Floats]] = {}
-        """By number of arms and version: the rows and what they gained."""
+        """(number of arms, version) → the rows and their gains."""
 
     def test(self, group_id: int, arms: Sequence[StoredArm]) -> BestArmTest | None:
-        """Return the test of all decisions, ``None`` with fewer than two arms.
+        """Return the test over all decisions; ``None`` with fewer than two arms.
 
-        Rewards count in the version of their decision, since its bets were fixed when it was made. A
-        decision whose reward can still come counts at its worst: so the evidence after each version is at
-        most what it will be when all is known, whatever delays depend on, and an arm whose evidence
-        suffices after any version is out. One that was out when a version was made stays out.
+        A reward counts in the version of its decision, whose bets were fixed then. A decision
+        whose reward can still arrive counts at its worst. The evidence after each version is
+        therefore at most the final evidence, whatever delays depend on, and an arm with sufficient
+        evidence after any version is eliminated. An arm that was out at a version stays out.
         """
         if len(arms) < 2:
             return None
@@ -112,8 +114,8 @@ class EvidenceFold:
 def evidence_of(
     test: BestArmTest, arms: Sequence[StoredArm], caveat: str = TRAFFIC
 ) -> TrafficEvidence:
-    """Return what a test shows, by the names of its arms."""
-    # Requests that have no reward yet count at their worst, which takes back no verdict.
+    """Return the evidence of a test with the names of its arms."""
+    # Eliminated arms keep at least the threshold, since open requests count at their worst.
     least = np.where(test.eliminated, test.log_threshold, -np.inf)
     return TrafficEvidence(
         arms=tuple(arm.arm_id for arm in arms),
@@ -131,11 +133,11 @@ def evidence_of(
 
 
 def design_of(arms: Sequence[StoredArm], out: Sequence[str]) -> dict[str, Json]:
-    """Return what bets on the next requests rest on, for storage with their policy.
+    """Return the assumptions behind bets on the next requests, to store with their policy.
 
     Args:
-        arms: all that were ever on offer, in order.
-        out: those that the evidence has put out.
+        arms: all arms that were ever active, in order.
+        out: ids of eliminated arms.
     """
     means = np.array([arm.mean for arm in arms])
     by_mean = np.argsort(-means, kind="stable")
@@ -149,7 +151,7 @@ def design_of(arms: Sequence[StoredArm], out: Sequence[str]) -> dict[str, Json]:
 
 
 def _design(stored: Mapping[str, Json], n_arms: int) -> Design:
-    """Return a stored design; arms that came later had no share then, so nothing is staked."""
+    """Return a stored design; later arms had no share then, so nothing is staked on them."""
     means = stored.get("means")
     if not isinstance(means, list):
         return Design(leader=0, rival=1, means=(0.5,) * n_arms, stakes=False)

@@ -34,25 +34,25 @@ class FoldReport:
     """Counts and findings of one export."""
 
     n_decisions: int
-    """Decisions that were new."""
+    """New decisions."""
     n_rewards: int
-    """Rewards that were new."""
+    """New rewards."""
     feedback: Mapping[str, int]
-    """Table of the feedback → rows that were new; empty: the store has no feedback."""
+    """Table of the feedback → new rows. Empty if the store has no feedback."""
     policy: Mapping[str, int]
-    """Table of the policy → rows that were new; empty: the store has no policy."""
+    """Table of the policy → new rows. Empty if the store has no policy."""
     n_rating_rewards: int
-    """Rewards that ratings became now, left over by processes that had ended."""
+    """Rewards sent now from ratings that ended processes had left."""
     evidence: dict[str, TrafficEvidence]
-    """System and agent type → what all of its traffic shows now."""
+    """System and agent type → current evidence of its traffic."""
     guards: dict[str, GuardLook]
-    """System and agent type → the look of the guard over its promotion."""
+    """System and agent type → look of the guard on its promotion."""
     alarms: tuple[StoredAlarm, ...]
-    """Alarms that were not reported yet."""
+    """Unreported alarms."""
 
 
 def fold_store(path: Path) -> FoldReport:
-    """Export decisions, rewards and feedback of a store; look at every system's evidence and guard once.
+    """Export decisions, rewards and feedback of a store; update the evidence and guards.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -82,7 +82,7 @@ def fold_store(path: Path) -> FoldReport:
             try:
                 test = Bandit(store, system, agent_type).evidence()
             except NoArmsError:
-                continue  # one arm cannot be compared
+                continue  # a single arm has no comparison
             evidence[f"{system}/{agent_type}"] = test
             if counts["rewards"]:
                 save_look(store, _look(store, system, agent_type, test))
@@ -112,7 +112,7 @@ def _export_policy(path: Path) -> Mapping[str, int]:
 
 
 def mark_alarms_reported(path: Path, alarms: Sequence[StoredAlarm]) -> None:
-    """Remember that these alarms were reported."""
+    """Mark alarms as reported."""
     if alarms:
         with RuntimeStore(path) as store:
             mark_reported(store, alarms)

@@ -1,10 +1,9 @@
 """Ramp of a promotion, guarded against the former champion.
 
-From the policy version after the promotion on, every version is one look of a ``Guard`` by guardrail,
-whose stakes rest on what was known when the version was made. At each step of the ramp the promoted arm
-gets a stated share of the requests, at the last one all but the control's. A verdict acts: *advance*
-takes the next step, *rollback* brings the champion back and takes the promoted arm off offer, *confirmed*
-ends the watch.
+Each policy version after the promotion is one look of a ``Guard`` per guardrail, with stakes fixed
+when the version was made. The promoted arm gets a stated share of the requests at each step of the
+ramp, and all but the control's at the last. A verdict acts: *advance* takes the next step,
+*rollback* restores the champion and retires the promoted arm, *confirmed* ends the guard.
 """
 
 from collections import defaultdict
@@ -33,34 +32,34 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard, move_guard, numbers_of, save_fences
 
 Numbers = Mapping[tuple[int, str], Sequence[Mapping[str, float]]]
-"""Policy version and arm → numbers of each reward, by name."""
+"""(policy version, arm) → metrics reported with each reward, by name."""
 Outcomes = tuple[str, float, dict[str, Any]]
-"""Guardrail, how far a step may bring it down over all requests, and arguments of its gains."""
+"""Guardrail, tolerated decrease per step over all requests, and arguments of its gains."""
 _SHOWN = ("n", "log_e_worse", "log_threshold_worse", "log_e_better", "log_threshold", "verdict")
 MOST_FENCED = 1_000
-"""Latest values of the control that fences rest on."""
+"""Maximum recent values of the control behind the fences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardLook:
-    """One look of a guard at all rewards since the promotion."""
+    """Look of a guard at all rewards since the promotion."""
 
     promoted: str
     champion: str
     decision: str
     """``watching``, ``advance``, ``rollback``, ``confirmed``, or ``ended`` without a control."""
     shares: tuple[float, ...]
-    """Shares of the promoted arm that were left, the present one first."""
+    """Remaining shares of the promoted arm, the current one first."""
     n: int
-    """Rewards of both since."""
+    """Rewards of both arms since the promotion."""
     guardrails: Mapping[str, Mapping[str, Any]]
-    """Name → number of values, evidence and needed evidence of both nulls, nats, and verdict."""
+    """Name → number of values, evidence and thresholds of both nulls in nats, and verdict."""
     caveat: str = TRAFFIC
-    """What a verdict takes for granted."""
+    """Assumptions behind a verdict."""
 
     @property
     def sentence(self) -> str:
-        """What was found; with a verdict, what it takes for granted."""
+        """Sentence on the look; with a verdict, also on its assumptions."""
         present, *left = (f"{100 * share:.4g} %" for share in self.shares)
         step = f"{self.promoted} at {present} against {self.champion}"
         if self.decision == "advance":
@@ -73,9 +72,9 @@ class GuardLook:
 
 
 def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
-    """Look at a promotion that is watched, and act on a verdict; ``None`` if none is watched.
+    """Evaluate a guarded promotion and act on a verdict; return ``None`` without a guard.
 
-    Looking is harmless however often, and the look is stored if there are rewards.
+    Repeated looks are valid. A look with rewards is stored.
     """
     group = store.group(system, agent_type)
     guard = None if group is None else active_guard(store, group.group_id)
@@ -136,7 +135,7 @@ def _restored(look: GateLook, former: StoredArm) -> Champion:
 
 
 def fence(store: RuntimeStore, group_id: int, version: int, guard: StoredGuard) -> None:
-    """Fence the guardrails that have no fences yet, from the next policy version on."""
+    """Set the missing fences of guardrails from the next policy version on."""
     if all(rail.is_fenced for rail in guard.guardrails):
         return
     pair = (guard.champion, guard.champion)
@@ -158,7 +157,7 @@ def judge(
     *,
     caveat: str = TRAFFIC,
 ) -> GuardLook:
-    """Return what the rewards of fresh decisions, and the numbers with them, say since the promotion."""
+    """Return the evidence of fresh decisions' rewards and metrics since the promotion."""
     pair = (guard.promoted, guard.champion)
     n_guardrails = 1 + len(guard.guardrails)
     names = (REWARD, *(rail.name for rail in guard.guardrails))
@@ -226,7 +225,7 @@ def _rewards(
 def _numbers(
     guard: StoredGuard, policy: StoredPolicy, tallies: Sequence[RewardTally], numbers: Numbers
 ) -> Iterator[Outcomes]:
-    """Yield the outcomes of the fenced guardrails; a reward without the number counts at its worst."""
+    """Yield the outcomes of fenced guardrails; a reward without the metric counts at its worst."""
     n_open = {t.arm_id: t.n for t in tallies if t.reward is None}
     for rail in guard.guardrails:
         if not rail.is_fenced or policy.version <= rail.since:

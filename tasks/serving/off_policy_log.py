@@ -26,13 +26,13 @@ def read_log(path: Path, columns: Mapping[str, str] | None = None) -> Log:
     """Read a log from a parquet or CSV file.
 
     Args:
-        path: the file.
-        columns: ``action``, ``reward``, ``propensity`` → the file's name of it.
+        path: path of the file.
+        columns: ``action``, ``reward`` or ``propensity`` → column name in the file.
 
     Raises:
         ConfigurationError: the file cannot be read, lacks a column, or holds impossible numbers.
     """
-    import polars as pl  # noqa: PLC0415 - only those who have such files pay for it
+    import polars as pl  # noqa: PLC0415 - slow to import, rarely needed
 
     try:
         reader = pl.read_parquet if path.suffix == ".parquet" else pl.read_csv
@@ -56,10 +56,10 @@ def read_log(path: Path, columns: Mapping[str, str] | None = None) -> Log:
 
 
 def stored_log(store: RuntimeStore, system: str) -> Log:
-    """Return the log of a system's fresh decisions that got their reward in time.
+    """Return the log of a system's fresh decisions with timely rewards.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there are none.
     """
     with store.database.reading() as connection:
         rows: Any = connection.execute(_RUNTIME_REWARDS, (system,)).fetchall()
@@ -92,10 +92,10 @@ def _named(rows: Sequence[tuple[Any, ...]]) -> Log:
 
 
 def target_of(policy: str, arms: Sequence[str]) -> Target:
-    """Return the probabilities of a policy that is the same for all requests, (n_arms,).
+    """Return the probabilities of a policy that ignores the request, (n_arms,).
 
     Args:
-        policy: ``uniform``; an arm, which then serves always; or ``arm=share,arm=share``.
+        policy: ``uniform``; the name of an arm that always serves; or ``arm=share,arm=share``.
         arms: names of the log's arms.
 
     Raises:

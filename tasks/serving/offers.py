@@ -1,4 +1,4 @@
-"""Arms of the store: names, offers, and posteriors of the core."""
+"""Names, offers and posteriors of the store's arms."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from tasks.store.runtime.rows import ArmOffer, StoredArm
 
 
 def prob_best(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
-    """Return the probability of each arm to be the best, (n_arms,)."""
+    """Return the probability that each arm is the best, (n_arms,)."""
     base_a, base_b, a, b = (
         np.array([getattr(arm, name) for arm in arms])
         for name in ("base_alpha", "base_beta", "alpha", "beta")
@@ -35,7 +35,7 @@ def prob_best(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
 
 
 def arm_id_of(params: Mapping[str, Json]) -> str:
-    """Return the id of an arm that was given without one: a hash of its parameters."""
+    """Return the default id of an arm, a hash of its parameters."""
     return sha256_hex(canonical_json(dict(params)))[:16]
 
 
@@ -45,12 +45,12 @@ def offer_of(
     prior: NightlyPrior | None = None,
     cost: float | None = None,
 ) -> ArmOffer:
-    """Return an offer; without a prior there is no opinion, and without a cost it is unknown."""
+    """Return an offer of an arm; prior and cost are optional."""
     return ArmOffer(arm_id=arm_id or arm_id_of(params), params=params, prior=prior, cost=cost)
 
 
 def decision_id(now_us: int) -> str:
-    """Return a UUID of version 7 (RFC 9562): it sorts by milliseconds."""
+    """Return a UUID of version 7 (RFC 9562), which sorts by milliseconds."""
     value = (now_us // 1_000) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62

@@ -1,8 +1,8 @@
 """Requests as operations: prepared, written in a transaction, answered.
 
-Many may share one commit (``Committer``). Each is prepared outside of the transaction, where
-reading and computing holds nothing up; what it writes is decided in memory, so that it can be written
-again if the transaction has to be.
+Many may share one commit (``Committer``). Each is prepared outside the transaction, where reading
+and computing delay nothing. Its writes are decided in memory, so that they can be repeated if the
+transaction is rolled back.
 """
 
 import contextlib
@@ -27,25 +27,27 @@ class Operation(ABC, Generic[Result]):
     """One request."""
 
     system: str = ""
-    """Whose rows it changes: those of one transaction are written in this order, so that no two
-    transactions wait for each other in a circle."""
+    """System whose rows change. Operations of one transaction are sorted by it, to avoid deadlocks
+    between transactions.
+    """
     writes: bool = True
-    """Whether there is anything to write, once it is prepared."""
+    """Whether there is anything to write after preparation."""
     is_outdated: bool = False
-    """Whether the state had moved on when it was to be written: nothing of it is, and it has to be
-    prepared again."""
+    """Whether the state had changed before the write, so that nothing is written and the operation
+    must be prepared again.
+    """
 
     @abstractmethod
     def prepare(self) -> None:
-        """Read and compute what has to be written; no transaction is open."""
+        """Read and compute the values to write, outside a transaction."""
 
     @abstractmethod
     def write(self, connection: Connection) -> None:
-        """Write; may be called again after a transaction that was rolled back."""
+        """Write the prepared values; may be called again after a rollback."""
 
     @abstractmethod
     def result(self) -> Result:
-        """Return the answer; what was written is durable by then."""
+        """Return the answer after the write is durable."""
 
 
 class _OutdatedError(Exception):
@@ -53,12 +55,12 @@ class _OutdatedError(Exception):
 
 
 def performed(store: RuntimeStore, operation: Operation[Result]) -> Result:
-    """Perform one operation in a transaction of its own."""
+    """Perform one operation in its own transaction."""
     while True:
         operation.prepare()
         if not operation.writes:
             return operation.result()
-        # Rolled back, since a commit of nothing would wait for the disk.
+        # Rolled back, since an empty commit would wait for the disk.
         with contextlib.suppress(_OutdatedError), store.database.transaction() as connection:
             operation.write(connection)
             if operation.is_outdated:
@@ -68,7 +70,7 @@ def performed(store: RuntimeStore, operation: Operation[Result]) -> Result:
 
 
 class RewardUpdate(Operation[RewardOutcome]):
-    """The taking in of a reward, by the settings that the store keeps."""
+    """Storage of a reward, by the settings in the store."""
 
     def __init__(
         self,
@@ -84,23 +86,23 @@ class RewardUpdate(Operation[RewardOutcome]):
         self._refusal: WrongUserError | None = None
 
     def prepare(self) -> None:
-        """Compute what the reward is worth; without that nothing is written."""
+        """Compute the reward's value; without one nothing is written."""
         self._reward = _value(self._new, self._metrics)
         self.writes = self._reward is not None and self._new.decision_id is not None
         if self._reward is not None:
             checked_reward(self._reward)
 
     def write(self, connection: Connection) -> None:
-        """Take the reward in."""
+        """Store the reward."""
         assert self._reward is not None  # noqa: S101 - prepared
         now = self._store.now_us()
         try:
             self._written = take_reward(connection, self.system, self._new, self._reward, now)
-        except WrongUserError as error:  # the transaction is shared with other requests
+        except WrongUserError as error:  # other requests share the transaction
             self._refusal = error
 
     def result(self) -> RewardOutcome:
-        """Return its effect.
+        """Return the effect of the reward.
 
         Raises:
             WrongUserError: the decision served another user.
@@ -124,11 +126,11 @@ class RewardUpdate(Operation[RewardOutcome]):
 
 
 def _value(new: Reward, metrics: Callable[[], tuple[RewardMetric, ...]]) -> float | None:
-    """Return what a reward is worth, ``None`` if it says nothing.
+    """Return the value of a reward; ``None`` if it has none.
 
     Args:
         new: the reward.
-        metrics: how signals become a reward; called if there are signals.
+        metrics: returns the weights of signals; called if there are signals.
 
     Raises:
         ValueError: a signal is not in [0, 1].

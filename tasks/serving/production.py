@@ -1,9 +1,10 @@
 """Rewards of requests as evidence for the next run's warm start.
 
-A run remembers up to which reward it saw production, so that a resume sees the same. The latest
-rewards of each arm, discounted and capped, stand beside the rewards that its candidate got in an
-earlier run, as answers to one more case; how far that run is trusted is then learned as for any
-(``convergence_core.search.warm_start``). Arms that no earlier run asked make an evidence of their own.
+A run stores the number of its last production reward, so that a resumed run has the same evidence.
+The latest rewards of each arm, discounted and capped, join the rewards of its candidate in an
+earlier run, as answers to one more case. The run then learns how far to trust that earlier run, as
+for any (``convergence_core.search.warm_start``). Arms that no earlier run evaluated form separate
+evidence.
 """
 
 import json
@@ -17,11 +18,11 @@ from convergence_core.space import Space
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 
 TAG = "production"
-"""Tag of a run: number of the last reward that it knows."""
+"""Tag of a run with the number of its last production reward."""
 CASE = "production"
-"""Case that requests are answers to."""
+"""Id of the case whose answers are requests."""
 MOST = 40
-"""Rewards of an arm that count at most."""
+"""Maximum rewards per arm that count."""
 _LAST = (
     "SELECT coalesce(max(r.seq), 0) FROM rewards r JOIN groups g ON g.id = r.group_id "
     "WHERE g.system = ? AND g.kind = 'beta' AND r.status = 'ok'"
@@ -36,18 +37,18 @@ _REWARDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductionEvidence:
-    """Counts of the rewards of requests that stand as evidence."""
+    """Counts of the rewards of requests used as evidence."""
 
     n_arms: int = 0
     n_rewards: int = 0
-    """Rewards of these arms, all of them."""
+    """All rewards of these arms."""
     n_counted: int = 0
-    """Rewards that stand as evidence."""
+    """Rewards used as evidence."""
     n_dropped: int = 0
-    """Arms that do not fit today's space."""
+    """Arms that do not fit the current space."""
     discount: float = 0.0
     is_apart: bool = False
-    """Whether some of it is of no earlier run's candidate, and so an evidence of its own."""
+    """Whether some arms match no earlier run's candidate and form separate evidence."""
 
     def describe(self) -> str | None:
         """Return a line on this evidence; ``None`` if there is none."""
@@ -64,7 +65,7 @@ class ProductionEvidence:
 
 
 def production_tag(store_path: Path, system: str, discount: float) -> dict[str, str]:
-    """Return the tag of a run that begins now; empty: it learns nothing from requests."""
+    """Return the tag of a new run; empty if it learns nothing from requests."""
     if not discount or not has_runtime(store_path):
         return {}
     with RuntimeStore(store_path) as store, store.database.reading() as connection:
@@ -81,14 +82,14 @@ def with_production(
     last: int,
     discount: float,
 ) -> tuple[list[tuple[str, Archive]], ProductionEvidence]:
-    """Return earlier runs' evidence with that of production, and how much it is.
+    """Return earlier runs' evidence joined with production's, and its counts.
 
     Args:
-        archives: run id and evidence of each, newest first.
+        archives: run id and evidence of each earlier run, newest first.
         store_path: root of the results store.
         system: name of the optimized system.
-        space: today's.
-        last: number of the last reward that counts.
+        space: current search space.
+        last: number of the last reward to use.
         discount: share of an arm's rewards that count, in [0, 1].
     """
     with RuntimeStore(store_path) as store, store.database.reading() as connection:

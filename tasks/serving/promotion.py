@@ -1,4 +1,4 @@
-"""Promotion at run time: the candidate on offer with its prior and guard."""
+"""Promotion at run time: activation of a candidate with its prior and guard."""
 
 import functools
 import itertools
@@ -20,10 +20,12 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard, begin_contextual, begin_guard, move_guard
 
 NORMAL = 1.959964
-"""Standard deviations on either side that hold 95 % of a normal distribution."""
+"""Standard deviations around the mean that cover 95 % of a normal distribution."""
 HOLDBACK = 0.1
 RAMP = (0.05, 0.25, 0.5)
-"""Shares of the requests that a promoted arm gets before it gets all but the hold-back."""
+"""Shares of the requests that a promoted arm gets before the last step, at which it gets all but
+the hold-back.
+"""
 
 
 def put_on_offer(
@@ -35,27 +37,25 @@ def put_on_offer(
     tolerance: float = 0.0,
     ramp: Sequence[float] = RAMP,
 ) -> tuple[str, str | None]:
-    """Offer the search's best and the candidate it replaces, and begin to watch it.
+    """Activate the search's best and the candidate it replaces, and guard the promotion.
 
-    During a ramp the control stays: the champion before it. Where the control itself is promoted, the
-    ramp is rolled back. Linear arms are not watched.
-
-    Arms that are on offer with the same parameters are taken as they are. Called before the new
-    champion is set.
+    During a ramp the control stays the champion before it. Promoting the control itself rolls the
+    ramp back. Linear arms have no guard. Active arms with the same parameters are reused. Call
+    this before setting the new champion.
 
     Args:
         store: the runtime state.
-        result: of the run whose candidate is promoted.
-        agent_type: whose requests.
+        result: result of the run with the promoted candidate.
+        agent_type: agent type of the requests.
         holdback: share of the requests that the former champion keeps at the last step.
-        tolerance: how much worse than it the promoted one may be.
-        ramp: shares of the promoted one before the last step; empty: it is the only one.
+        tolerance: tolerated loss in mean reward against the former champion.
+        ramp: shares of the promoted arm before the last step; empty for the last step only.
 
     Returns:
-        The arm that is promoted, and the one it is watched against; ``None`` if there is none.
+        The promoted arm and its control; the control is ``None`` if there is none.
     """
     best, gate = result.best, result.gate
-    assert best is not None  # noqa: S101 - there is no promotion without
+    assert best is not None  # noqa: S101 - a promotion has a candidate
     offered = functools.partial(_offered, store, (result.system, agent_type))
     promoted = offered(best.candidate_id, best.params, prior_of(best, result.run_id))
     group = store.group(result.system, agent_type)
@@ -77,7 +77,7 @@ def put_on_offer(
     if opponent is None or opponent[0] == best.candidate_id:
         return promoted, None
     on_offer = {arm.arm_id for arm in store.arms(group.group_id) if not arm.is_retired}
-    if watch is not None and watch.champion in on_offer:  # what is on its ramp is unconfirmed
+    if watch is not None and watch.champion in on_offer:  # an arm on its ramp is unconfirmed
         champion = watch.champion
     else:
         champion = offered(*opponent)
@@ -105,24 +105,24 @@ def put_on_offer(
 def offer_routed(
     store: RuntimeStore, result: RunResult, routing: Routing, *, agent_type: str = "default"
 ) -> list[str]:
-    """Offer the candidates between which routing by case earns, as linear arms that know the run's cases.
+    """Activate routed candidates as linear arms that start from the run's cases.
 
-    Rewards that such arms have are learned again after the cases.
+    Rewards that such arms already have are learned again after the cases.
 
     Args:
         store: the runtime state.
-        result: of the run.
-        routing: of the run; it earns.
-        agent_type: whose requests.
+        result: result of the run.
+        routing: the run's routing, which must have a gain.
+        agent_type: agent type of the requests.
 
     Returns:
         Names of the arms.
 
     Raises:
-        ArmChangedError: the arms on offer are not linear.
+        ArmChangedError: the active arms are not linear.
         ConfigurationError: the system's settings do not allow linear arms.
     """
-    assert routing.night is not None  # noqa: S101 - it earns
+    assert routing.night is not None  # noqa: S101 - routing with a gain has it
     settings = read_settings(result.system, store.settings_text(result.system))
     if store.group(result.system, agent_type) is None and settings.kind != "linear":
         if settings.mode != "regret" or settings.rewards_per_false_alarm is not None:
@@ -149,10 +149,10 @@ def offer_routed(
 
 
 def read_ramp(text: str, holdback: float) -> tuple[float, ...]:
-    """Return the shares of a ramp in percent, such as ``5,25,50,100``, that leave more than the hold-back.
+    """Parse a ramp in percent, such as ``5,25,50,100``; drop steps within the hold-back.
 
     Raises:
-        ConfigurationError: they do not rise to 100.
+        ConfigurationError: the shares do not rise to 100.
     """
     try:
         steps = [float(part) / 100.0 for part in text.split(",")]
@@ -165,10 +165,10 @@ def read_ramp(text: str, holdback: float) -> tuple[float, ...]:
 
 
 def retire_champion(store: RuntimeStore, system: str, champion: Champion) -> str | None:
-    """Take a champion's arm off offer that a person rolls back, and end the watch over it.
+    """Retire the arm of a champion that the user rolls back, and end its guard.
 
     Returns:
-        The arm; ``None`` if it was not on offer, or is the only one, which continues serving.
+        The arm; ``None`` if it was inactive, or is the only arm, which continues serving.
     """
     group = store.group(system, "default")
     if group is None:
@@ -185,13 +185,13 @@ def retire_champion(store: RuntimeStore, system: str, champion: Champion) -> str
 
 
 def offer_champion(store: RuntimeStore, system: str, champion: Champion) -> None:
-    """Put a champion's arm back on offer, where the system is served."""
+    """Activate a champion's arm again if the system is served."""
     if store.group(system, "default") is not None:
         _offered(store, (system, "default"), champion.candidate_id, champion.params, None)
 
 
 def prior_of(report: CandidateReport, run_id: str) -> NightlyPrior | None:
-    """Return what the night is worth to an arm: of its most trustworthy estimate."""
+    """Return an arm's prior from the report's most trustworthy estimate; ``None`` without one."""
     try:
         _, estimate = report.headline()
     except ValueError:
@@ -213,18 +213,18 @@ def _offered(
     *,
     kind: ArmKind | None = None,
 ) -> str:
-    """Offer an arm of a system and agent type, or bring back the one that has these parameters.
+    """Activate an arm of a system and agent type, reusing one with these parameters.
 
     Args:
         store: the runtime state.
         of: system and agent type.
-        name: of a new arm.
-        params: its parameters.
-        prior: of a new arm.
-        kind: of the arms; ``None``: that on offer, or the settings'.
+        name: name of a new arm.
+        params: parameters of the arm.
+        prior: prior of a new arm.
+        kind: kind of the arms; ``None`` means that of the active arms, or of the settings.
 
     Returns:
-        Its name.
+        Name of the arm.
     """
     group = store.group(*of)
     known = [] if group is None else store.arms(group.group_id)

@@ -1,4 +1,4 @@
-"""New arms bred from the best, not on offer yet."""
+"""Proposals of new arms, bred from the best."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -25,18 +25,19 @@ def proposed_arms(
     search_space: Mapping[str, Any] | None = None,
     evolution: Mapping[str, Any] | None = None,
 ) -> list[RuntimeArm]:
-    """Return children of the best arms, none of which is an arm already.
+    """Return children of the best arms that differ from every existing arm.
 
     Args:
-        arms: those on offer and those retired; a child that is one of them is bred again.
-        rng: source of chance.
-        top_n: arms that are parents, the best of those on offer.
-        search_space: as in a configuration; ``None``: what the arms on offer span.
-        evolution: as ``optimization.evolution`` in a configuration; ``population_size`` is the
-            number of children, by default ``top_n``.
+        arms: active and retired arms; a child equal to one of them is bred again.
+        rng: random generator.
+        top_n: number of parents, the best active arms.
+        search_space: space as in a configuration; ``None`` means the range of the active arms.
+        evolution: settings as in ``optimization.evolution``; ``population_size`` is the number of
+            children, by default ``top_n``.
 
     Raises:
-        ConfigurationError: the space or the evolution is wrong, or no arm on offer lies in it.
+        ConfigurationError: the space or the evolution is wrong, or no active arm lies in the
+            space.
     """
     offered = [arm for arm in arms if not arm.is_retired]
     spanned = spanned_by([arm.params for arm in offered])
@@ -65,10 +66,10 @@ def proposed_arms(
 
 
 def spanned_by(points: Sequence[Mapping[str, Json]]) -> dict[str, Any]:
-    """Return the parameters of the space that these points span, as a configuration has them.
+    """Return the parameters of the space that points span, in the form of a configuration.
 
-    Numbers lie between the least and the greatest, anything else is one of the values seen; what only
-    some points have, or all have alike, is held at the values seen too.
+    Numbers lie between their minimum and maximum. Other parameters, and those that only some
+    points have or that never vary, are choices among the values seen.
     """
     parameters: dict[str, Any] = {}
     for name in sorted({name for point in points for name in point}):
@@ -94,7 +95,7 @@ def _within(space: Space, arms: Sequence[StoredArm]) -> list[Candidate]:
 
 
 def _configuration(search_space: Mapping[str, Any], evolution: Mapping[str, Any]) -> Configuration:
-    """Return a configuration with this space, so that its rules and its errors are those of a file."""
+    """Return a configuration with this space, so that its rules and errors are those of a file."""
     return parse_mapping(
         {
             "api": {"name": "arms", "function": "none:none"},
@@ -104,7 +105,8 @@ def _configuration(search_space: Mapping[str, Any], evolution: Mapping[str, Any]
                 "metrics": {"exact_match": {"weight": 1}},
             },
             "optimization": {
-                # The algorithm that reads these keys; arms stay on offer, so none is an elite.
+                # The algorithm that reads these keys; existing arms stay active, so there are no
+                # elites.
                 "algorithm": "evolution",
                 "evolution": {"elite_size": 0, **evolution},
             },

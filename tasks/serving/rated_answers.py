@@ -1,8 +1,8 @@
-"""Rewards of arms from people's ratings of the answers that they gave.
+"""Rewards of arms from users' ratings of their answers.
 
-The first mark of an answer becomes the reward of the decision that its arm was chosen by, once: an edit
-or a withdrawal that comes later changes the rating, and not what the arm has learned. A process that ended
-between rating and reward leaves the reward to the next fold.
+The first mark of an answer rewards the decision that chose its arm, once. A later edit or
+withdrawal changes the rating but not the arm's reward. If a process ends between rating and
+reward, the next fold sends the reward.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _PENDING = (
 def pending_rewards(
     feedback: FeedbackStore, interaction_id: str | None = None
 ) -> Iterator[tuple[str, str, Reward]]:
-    """Yield the answer, the system and the reward of ratings that have rewarded no arm yet.
+    """Yield answer, system and reward of ratings whose reward is not sent yet.
 
     The reward is the mean over the raters, in [0, 1].
     """
@@ -44,7 +44,7 @@ def pending_rewards(
 def mark_sent(
     feedback: FeedbackStore, interaction_id: str, reward: float | None, status: str
 ) -> None:
-    """Remember, durably, what became of a reward."""
+    """Record a reward's status durably."""
     with feedback.database.transaction() as connection:
         connection.execute(
             "INSERT INTO sent_rewards VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -55,12 +55,12 @@ def mark_sent(
 def send_rewards(
     feedback: FeedbackStore, systems: Systems, interaction_id: str | None = None
 ) -> list[RewardOutcome]:
-    """Give decisions the rewards that ratings have not become yet; return what became of each.
+    """Send the outstanding rewards of ratings to their decisions; return the outcomes.
 
     Args:
         feedback: the ratings.
-        systems: whose arms answered.
-        interaction_id: of this answer alone; ``None`` for all.
+        systems: systems whose arms answered.
+        interaction_id: id of the only answer to process; ``None`` for all.
     """
     outcomes = []
     for answer_id, system, given in pending_rewards(feedback, interaction_id):

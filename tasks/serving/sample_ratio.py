@@ -10,12 +10,12 @@ from tasks.store.runtime.watches import alarms, counts_since_alarm, save_alarm
 
 
 def check_shares(store: RuntimeStore, group: Group, *, missing_reward: float | None) -> None:
-    """Raise an alarm for decisions, or rewards, whose shares depart from the logged propensities.
+    """Raise an alarm if the shares of decisions or rewards depart from the propensities.
 
     Args:
         store: the runtime state.
-        group: whose decisions.
-        missing_reward: as the settings state it; with one, no reward is missing.
+        group: group of the decisions.
+        missing_reward: reward for missing rewards in the settings; with one, none is missing.
     """
     kinds: tuple[AlarmKind, ...] = ("sample_ratio", "missing_rewards")
     for kind in kinds[: 1 if missing_reward is not None else 2]:
@@ -39,7 +39,7 @@ def check_shares(store: RuntimeStore, group: Group, *, missing_reward: float | N
 
 
 def caveat_of(store: RuntimeStore, system: str, agent_type: str) -> str:
-    """Return what a verdict on traffic takes for granted, and the alarms that speak against it."""
+    """Return the assumptions of a verdict on traffic, and the alarms that contradict them."""
     raised = [
         f"{alarm.sentence} Verdicts may be wrong."
         for alarm in alarms(store, system)

@@ -1,6 +1,6 @@
-"""Settings of a system at run time: what it offers and how it serves.
+"""Settings of a system at run time: its arms and how it serves them.
 
-The store keeps them, so that every process that serves or folds goes by the latest.
+The store keeps them, so that every process uses the latest.
 """
 
 import json
@@ -12,7 +12,7 @@ from convergence_core.gate.guardrails import REWARD
 from tasks.store.runtime.rows import ArmKind
 
 EXPLORE_AFTER_ALARM = 0.2
-"""Share of the requests that is spread evenly for some rewards after an alarm of drift."""
+"""Share of requests spread evenly over the arms for some rewards after a drift alarm."""
 
 
 class _Part(BaseModel):
@@ -27,11 +27,11 @@ class RuntimeArm(_Part):
     arm_id: str | None = Field(default=None, min_length=1, max_length=200)
     """Name of the arm. Absent: a hash of its parameters."""
     prior_mean: float | None = Field(default=None, ge=0, le=1)
-    """Mean reward that a night has measured. Absent: no opinion."""
+    """Mean reward measured by a nightly run. Absent: no prior."""
     prior_sd: float | None = Field(default=None, gt=0)
-    """Its standard deviation; stands beside ``prior_mean``."""
+    """Its standard deviation; required with ``prior_mean``."""
     cost: float | None = Field(default=None, ge=0)
-    """What a request of it costs, until rewards come with costs; in any one unit. Absent: unknown."""
+    """Cost of a request, used until rewards report costs, in any one unit. Absent: unknown."""
 
     @model_validator(mode="after")
     def _whole_prior(self) -> "RuntimeArm":
@@ -41,12 +41,12 @@ class RuntimeArm(_Part):
 
 
 class RewardMetric(_Part):
-    """One signal and its share in the reward."""
+    """Signal with its weight in the reward."""
 
     name: str
     """Key in ``signals``."""
     weight: float = Field(gt=0, le=1)
-    """Its weight among the signals that are given."""
+    """Weight relative to the other signals of the same reward."""
 
 
 class RuntimeConfig(_Part):
@@ -55,42 +55,47 @@ class RuntimeConfig(_Part):
     system: str = Field(min_length=1, max_length=200)
     """Name of the optimized system."""
     agent_type: str = "default"
-    """Kind of agent, where a call names none."""
+    """Default kind of agent of a call."""
     default_arms: tuple[RuntimeArm, ...] = ()
-    """Arms to offer; those that are there keep what they have learned. Without arms in the store,
-    these are what there is."""
+    """Arms to activate; existing ones keep what they have learned. Without arms in the store, the
+    first one serves.
+    """
     reward_metrics: tuple[RewardMetric, ...] = ()
-    """How ``signals`` become a reward."""
+    """Signals that form the reward."""
     kind: ArmKind = "beta"
-    """Posterior of an arm: of a mean reward, or of one that depends on the request's context and user."""
+    """Posterior of an arm: mean reward, or reward given the request's context and user."""
     mode: Literal["regret", "verdict"] = "regret"
-    """Traffic that earns most, or that decides soonest which arm is best."""
+    """``regret`` maximizes reward; ``verdict`` decides soonest which arm is best."""
     sticky: Literal["none", "user", "session"] = "none"
     """Unit that keeps its arm; a session is ``context["session_id"]``."""
     floor: float | None = Field(default=None, ge=0, le=1)
-    """Share of the requests that is spread evenly over all arms. Absent: 2 %; of linear arms .2 %, for they draw anew
-    for each request."""
+    """Share of requests spread evenly over all arms. Absent: 2 %, or .2 % for linear arms, which
+    sample for each request.
+    """
     alpha: float = Field(default=0.05, gt=0, lt=1)
-    """Largest probability of naming a winner that is none, at any look."""
+    """Maximum probability of naming a false winner, however often you check."""
     min_effect: float = Field(default=0.0, ge=0, lt=0.99)
-    """Least difference in mean reward that makes a winner."""
+    """Minimum difference in mean reward for a winner."""
     expires_after_s: float | None = Field(default=86_400.0, gt=0)
-    """Attribution window, seconds: a reward after it is late and teaches nothing. Until then a decision
-    without a reward counts at its worst in the evidence. ``None`` means for ever."""
+    """Attribution window in seconds; later rewards teach nothing. Until its end a decision without
+    a reward counts at its worst in the evidence. ``None`` means unlimited.
+    """
     missing_reward: float | None = Field(default=None, ge=0, le=1)
-    """Reward of a decision that got none in its window, as 0 where only clicks are sent. ``None``: it
-    says nothing about its arm."""
+    """Reward of a decision without one in its window, e.g. 0 if only clicks are sent. ``None``
+    means that a missing reward says nothing about the arm.
+    """
     rewards_per_false_alarm: float | None = Field(default=None, ge=20)
-    """Watch for drift, with so many rewards between false alarms at least. ``None``: do not."""
+    """Minimum expected rewards between false drift alarms. ``None`` disables the alarms."""
     guardrails: dict[str, float] = {}
-    """Numbers that a promotion may not make worse: ``cost`` or a key of ``signals`` → by how much its mean
-    may rise, or fall if below 0."""
+    """Metrics that a promotion must not worsen: ``cost`` or a key of ``signals`` → tolerated
+    increase of its mean, or decrease if negative.
+    """
     seed: int | None = Field(default=None, ge=0)
-    """Same seed and same rewards, same choices. ``None`` means from the machine's entropy."""
+    """Makes choices reproducible, given the same rewards. ``None`` means system entropy."""
 
     @property
     def even_share(self) -> float:
-        """``floor``, or what stands for it."""
+        """``floor``, or its default for the kind of arms."""
         if self.floor is not None:
             return self.floor
         return 0.002 if self.kind == "linear" else 0.02
@@ -129,9 +134,9 @@ class RuntimeConfig(_Part):
 
 
 def read_settings(system: str, text: str | None) -> RuntimeConfig:
-    """Return how a system serves by its stored JSON; ``None`` if it was never configured.
+    """Return a system's settings from stored JSON; the defaults if it was never configured.
 
-    Settings that only another version knows are left out.
+    Settings that this version does not know are ignored.
     """
     values = {} if text is None else json.loads(text)
     known = {name: values[name] for name in RuntimeConfig.model_fields if name in values}

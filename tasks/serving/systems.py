@@ -1,7 +1,7 @@
-"""Systems served from one store, by the settings that it keeps.
+"""Systems served from one store, by their stored settings.
 
-A request is an ``Operation``: Python's functions perform each by itself, the HTTP service many to a
-commit.
+A request is an ``Operation``. Python's functions perform each one separately, the HTTP service
+many per commit.
 """
 
 import threading
@@ -24,7 +24,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard, alarms, guards_of
 
 _Known: TypeAlias = tuple[str | None, RuntimeConfig, dict[str, Bandit]]
-"""A system's settings as a text and as they were read, and the bandits that serve by them."""
+"""A system's settings as JSON and as parsed, and their bandits by agent type."""
 
 
 class Systems:
@@ -36,16 +36,16 @@ class Systems:
         self._known: dict[str, _Known] = {}
 
     def configure(self, config: RuntimeConfig, *, replaces: bool = False) -> None:
-        """Keep a system's settings and put its default arms on offer.
+        """Store a system's settings and activate its default arms.
 
         Args:
             config: the settings.
-            replaces: retire the arms that an optimization's earlier candidates made, where the
-                settings so far hold nothing else.
+            replaces: whether to retire the arms of an optimization's earlier candidates, if the
+                stored settings hold nothing else.
 
         Raises:
             ArmChangedError: an arm of that name has other parameters.
-            StoreWriteError: nothing is kept.
+            StoreWriteError: the settings were not stored.
         """
         before = self.config(config.system)
         if config.default_arms:
@@ -56,7 +56,7 @@ class Systems:
         self.store.save_settings(config.system, config.model_dump(mode="json"))
 
     def _withdraw(self, config: RuntimeConfig, names: set[str]) -> None:
-        """Retire arms that are not among the defaults, nor champion, nor on a ramp."""
+        """Retire arms that are neither defaults nor champion nor on a ramp."""
         group = self.known_group(config.system, config.agent_type)
         guard = active_guard(self.store, group.group_id)
         champion = champion_of(self.store, config.system)
@@ -77,10 +77,10 @@ class Systems:
         *,
         config: RuntimeConfig | None = None,
     ) -> list[str]:
-        """Put arms on offer, live; return their names.
+        """Activate arms in all processes; return their names.
 
         Raises:
-            ArmChangedError: an arm of that name has other parameters; nothing is offered.
+            ArmChangedError: an arm of that name has other parameters; nothing is activated.
         """
         config = config or self.config(system)
         offers = [_offer(arm) for arm in arms]
@@ -93,7 +93,7 @@ class Systems:
         return self._latest(system)[1]
 
     def bandit(self, system: str, agent_type: str | None = None) -> Bandit:
-        """Return the bandit of an agent type, by the latest settings."""
+        """Return the bandit of an agent type with the latest settings."""
         _, config, bandits = self._latest(system)
         name = agent_type or config.agent_type
         with self._mutex:
@@ -121,7 +121,7 @@ class Systems:
         return ArmSelection(lambda: self.bandit(system, agent_type), request)
 
     def update(self, system: str, given: Reward) -> RewardUpdate:
-        """Return the taking in of a reward.
+        """Return the operation that stores a reward.
 
         Raises, when performed:
             ValueError: the reward or a signal is not in [0, 1].
@@ -130,10 +130,10 @@ class Systems:
         return RewardUpdate(self.store, system, given, lambda: self.config(system).reward_metrics)
 
     def arms(self, system: str, agent_type: str | None = None) -> list[Arm]:
-        """Return all arms with their posteriors, those retired included.
+        """Return all arms with their posteriors, including retired ones.
 
         Raises:
-            NoArmsError: nothing was ever offered there.
+            NoArmsError: no arm was ever active there.
         """
         kinds = self._agent_types(system)
         if not kinds or agent_type not in {None, *kinds}:
@@ -148,10 +148,10 @@ class Systems:
         ]  # fmt: skip
 
     def retire(self, system: str, arm_id: str, agent_type: str | None = None) -> bool:
-        """Take an arm off offer, live; return whether it was on.
+        """Retire an arm in all processes; return whether it was active.
 
         Raises:
-            NoArmsError: no arm of that name was ever offered there.
+            NoArmsError: no arm of that name was ever active there.
         """
         group = self.known_group(system, agent_type)
         if arm_id not in {arm.arm_id for arm in self.store.arms(group.group_id)}:
@@ -162,7 +162,7 @@ class Systems:
         """Return a group.
 
         Raises:
-            NoArmsError: nothing was ever offered there.
+            NoArmsError: no arm was ever active there.
         """
         kind = agent_type or self.config(system).agent_type
         group = self.store.group(system, kind)
@@ -171,7 +171,7 @@ class Systems:
         return group
 
     def decision(self, system: str, user_id: str, decision_id: str) -> Decision | None:
-        """Return a user's decision and its reward, ``None`` if there is none of that id."""
+        """Return a user's decision with its reward; ``None`` if there is none of that id."""
         decision = self.store.decision(decision_id)
         is_theirs = decision is not None and (decision.system, decision.user_id) == (
             system,
@@ -182,7 +182,7 @@ class Systems:
     def gates(self, system: str) -> dict[str, Any] | None:
         """Return the evidence of the traffic, every look of a gate, and the champion.
 
-        ``None`` if the system is not known.
+        ``None`` if the system is unknown.
         """
         kinds = self._agent_types(system)
         gate_looks, champion = looks(self.store, system), champion_of(self.store, system)
@@ -194,7 +194,7 @@ class Systems:
             try:
                 evidence[kind] = as_dict(bandit.evidence())
             except NoArmsError:
-                continue  # one arm has none to be compared with
+                continue  # a single arm has no comparison
         return {
             "evidence": evidence,
             "guards": [asdict(guard) for guard in guards_of(self.store, system)],
