@@ -1,6 +1,6 @@
 """Explanations of a choice: effects and eliminated candidates.
 
-``records`` is what a result keeps; it needs no numpy. ``effects`` reads the fitted surrogate's
-surface by joint draws at settings of the space (``settings``), fitted two ways (``fits``);
+``records`` are the stored values, without NumPy. ``effects`` decomposes joint draws of the fitted
+surrogate's surface at settings of the space (``settings``) with two-way fits (``fits``).
 ``explain.discards`` reads the evidence.
 """

@@ -1,15 +1,17 @@
-"""Effects of single parameters and of pairs, by draws of the fitted surface.
+"""Effects of single parameters and of pairs, from draws of the fitted surface.
 
-The surface is cut as in the functional analysis of variance (Hutter, Hoos & Leyton-Brown 2014): a parameter's effect is the mean reward at one of its values over all other parameters, less
-the mean over everything (1); a pair's is the rest beyond both single effects (2); a share is the
-variance of an effect over that of the space (3). Means are over fixed spread settings of the space (a
-Latin hypercube, so that pairs hardly leak into single effects) in which nothing moves along, and
-every joint draw of the surface is cut as a whole, so an interval is that of the effect itself.
+The surface is decomposed as in functional analysis of variance (Hutter, Hoos & Leyton-Brown 2014).
+A parameter's effect is the mean reward at one of its values over all other parameters, minus the
+overall mean (1). A pair's effect is the rest beyond both single effects (2). A share is the
+variance of an effect relative to that of the space (3). Means are over fixed spread settings of
+the space (a Latin hypercube, so that pairs hardly leak into single effects), in which parameters
+are uncorrelated. Every joint draw of the surface is decomposed as a whole, so an interval is that
+of the effect itself.
 
-A parameter that is not active everywhere is averaged where it is; its share counts that part only.
-Where constraints rule out combinations, effects are those of a two-way fit (``fits``), which are
-exact where the effects are additive. An effect counts as sure (``fits.is_sure``) at an error of 5 %,
-shared out over the effects looked at. The lower end of a share that is not sure is 0.
+A parameter with conditions is averaged over settings where it is active; its share counts only
+that part. If constraints exclude combinations, effects come from a two-way fit (``fits``), which
+is exact for additive effects. An effect is significant (``fits.is_sure``) at a level of 5 %,
+divided by the number of tested effects. The lower end of a share that is not significant is 0.
 """
 
 import math
@@ -42,35 +44,35 @@ from convergence_core.records import Params
 from convergence_core.space import Choice, Float, Integer
 
 N_DRAWS = 128
-"""Draws of the surface, each taken with both signs."""
+"""Draws of the surface, each used with both signs."""
 JITTER = 1e-8
-"""Added to the covariance of the draws, as a share of its largest variance."""
+"""Jitter of the draws' covariance, as a share of its largest variance."""
 N_SETTINGS = 384
-"""Settings over which the variance between configurations is taken."""
+"""Settings for the variance between configurations."""
 N_ROWS = 576
-"""Settings times values for one parameter's effect, or a pair's."""
+"""Settings times values for the effect of a parameter or pair."""
 MIN_SETTINGS, MAX_SETTINGS = 12, 48
-"""Settings over which an effect is averaged."""
+"""Minimum and maximum settings in the average of an effect."""
 MAX_SCREENED = 12
-"""Parameters, those that interact most by the posterior mean, whose pairs are looked at."""
+"""Maximum parameters, by interaction under the posterior mean, whose pairs are screened."""
 MAX_PAIRS = 6
-"""Pairs of these that are drawn."""
+"""Maximum screened pairs whose effects are drawn."""
 N_PAIR_LEVELS = 5
-"""Values of each parameter of a pair."""
+"""Maximum values of each parameter of a pair."""
 
 
 def cut(
     fitted: FittedSpaceModel, evaluated: Sequence[Params], rng: np.random.Generator
 ) -> tuple[tuple[Effect, ...], Surface] | None:
-    """Return the effects of all parameters, that of the largest share first, and the surface they are of.
+    """Return the effects of all parameters, by decreasing share, and their surface.
 
     Args:
-        fitted: the surrogate with its evidence.
-        evaluated: points of the candidates asked, to be counted by value.
-        rng: for the sample of the space and the draws of the surface.
+        fitted: Surrogate with its evidence.
+        evaluated: Points of the evaluated candidates, which are counted by value.
+        rng: Generator for the sample of the space and the draws of the surface.
 
     Returns:
-        ``None`` where there was no reward, or no parameter can vary.
+        Effects and surface, or ``None`` without a reward or a parameter that can vary.
     """
     settings = SettingSampler(encoding=fitted.model.encoding)
     varying = [j for j, levels in enumerate(settings.levels) if len(levels.values) > 1]
@@ -110,21 +112,21 @@ def cut(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Distribution:
-    """Distribution of rewards over the space, per draw; S draws."""
+    """Distribution of rewards over the space, for S draws."""
 
     mean: np.ndarray
-    """(S,)."""
+    """Mean rewards, (S,)."""
     expected: np.ndarray
     """Posterior mean rewards of the settings, (N_SETTINGS,)."""
     genes: np.ndarray
-    """Of the settings, NaN where a parameter is not active, (N_SETTINGS, n_dims)."""
+    """Genes of the settings, NaN if inactive, (N_SETTINGS, n_dims)."""
     smooth: np.ndarray
-    """Variance without candidates' own effects, (S,)."""
+    """Variance without candidates' individual effects, (S,)."""
     variance: np.ndarray
-    """With them, (S,)."""
+    """Variance including individual effects, (S,)."""
 
     def described(self) -> Surface:
-        """Return the record of it, but for parameters and pairs."""
+        """Return its record, without parameters and pairs."""
         low, high = ends_of(self.mean)
         return Surface(
             average=float(self.mean.mean()),
@@ -140,22 +142,22 @@ class _Distribution:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Single:
-    """One parameter's effect, per draw."""
+    """Effect of one parameter, for S draws."""
 
     column: int
     levels: Levels
     drawn: np.ndarray
-    """(n_levels, S)."""
+    """Drawn effects, (n_levels, S)."""
     share_active: float
     variance: np.ndarray
-    """That it explains in the whole space, (S,)."""
+    """Variance that the effect explains in the whole space, (S,)."""
     interaction: float
-    """Variance along it that differs between settings, by the posterior mean."""
+    """Variance along the parameter that differs between settings, for the posterior mean."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _DrawnSurface:
-    """Fitted surface with draws of it."""
+    """Fitted surface with its draws."""
 
     fitted: FittedSpaceModel
     learned: FittedEvidence
@@ -164,10 +166,10 @@ class _DrawnSurface:
     """Settings, (N_SETTINGS, n_dims)."""
     rng: np.random.Generator
     designs: dict[int, np.ndarray] = field(default_factory=dict)
-    """Spread settings by their number, drawn when first asked for."""
+    """Number of settings → spread settings, drawn on first use."""
 
     def rewards(self, warped: np.ndarray) -> np.ndarray:
-        """Return the rewards of warped ones, any shape."""
+        """Return the rewards at warped values, any shape."""
         rewards = self.learned.warp.backward(warped)
         bounds = self.fitted.model.bounds
         return rewards if bounds is None else np.clip(rewards, *bounds)
@@ -189,11 +191,11 @@ class _DrawnSurface:
         )
 
     def single(self, column: int) -> _Single | None:
-        """Return one parameter's effect; ``None`` means nowhere can it change by itself."""
+        """Return the effect of a parameter; ``None`` if it can never change alone."""
         levels = self.settings.levels[column]
         n = int(np.clip(N_ROWS // len(levels.values), MIN_SETTINGS, MAX_SETTINGS))
         genes, keeps, share_active = self._active([column], [levels.genes], n)
-        tells = keeps.sum(axis=1) >= 2  # a setting that permits one value compares none
+        tells = keeps.sum(axis=1) >= 2  # one permitted value allows no comparison
         genes, keeps = genes[tells], keeps[tells]
         there = np.asarray(keeps.any(axis=0))
         if there.sum() < 2:
@@ -203,7 +205,7 @@ class _DrawnSurface:
         mean, drawn = self._at(genes.reshape(-1, genes.shape[-1]))
         values = self._both(mean, drawn).reshape(*keeps.shape, -1)
         effect = column_effects(values, keeps, levels.weights)
-        # What differs between settings, of the posterior mean alone.
+        # Interaction: the part of the posterior mean that differs between settings.
         expected = self.rewards(mean).reshape(keeps.shape)
         middle = column_effects(expected[..., None], keeps, levels.weights)[:, 0]
         of_row = (expected * keeps).sum(axis=1) / np.maximum(keeps.sum(axis=1), 1)
@@ -261,7 +263,7 @@ class _DrawnSurface:
         )
 
     def strongest(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the pairs of the largest interactions, by the posterior mean."""
+        """Return the pairs with the largest interactions under the posterior mean."""
         candidates = []
         for pair in pairs:
             grid = self._grid(pair, n_settings=MIN_SETTINGS, n_levels=4)
@@ -278,7 +280,7 @@ class _DrawnSurface:
     def interaction(
         self, pair: tuple[int, int], whole: _Distribution, n_pairs: int
     ) -> ParameterInteraction | None:
-        """Return the record of one of n pairs."""
+        """Return the record of one of ``n_pairs`` pairs."""
         grid = self._grid(pair, n_settings=MAX_SETTINGS // 2, n_levels=N_PAIR_LEVELS)
         if grid is None:
             return None
@@ -302,12 +304,12 @@ class _DrawnSurface:
             effect_high=float(effect_high),
         )
 
-    # -- inside ------------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------
 
     def _at(self, genes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior mean, (n,), and draws of the deviation from it, (n, N_DRAWS).
 
-        Of the surface, on the process's scale; a candidate's own effect is none of it.
+        Both are warped and exclude candidates' individual effects.
         """
         places = self.settings.encoding.places(genes)
         mean, covariance = self.learned.process.joint(places, np.full(len(genes), -1))
@@ -322,13 +324,13 @@ class _DrawnSurface:
     def _active(
         self, columns: Sequence[int], levels: Sequence[np.ndarray], n: int
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return ``SettingSampler.varied`` of up to n settings where the columns are active.
+        """Return ``SettingSampler.varied`` of up to n settings with active columns.
 
-        And the share of all settings in which they are.
+        The third value is the share of all settings in which the columns are active.
         """
         probe = self.sample
         if len(columns) == 1:
-            # With the parameter at a value of its own: is it active there?
+            # With an explicit value of the parameter, check where it is active.
             probe = self.sample.copy()
             probe[:, columns[0]] = levels[0][0]
         there = ~np.isnan(self.settings.express(probe)[:, list(columns)]).any(axis=1)
@@ -348,7 +350,8 @@ class _DrawnSurface:
         genes, keeps, share = self._active(pair, [level.genes for level in levels], n_settings)
         if not len(genes):
             return None
-        # Combinations that half of the settings permit, and the settings that permit all of these.
+        # Combinations permitted by half of the settings, and the settings that permit all of
+        # these.
         cells = keeps.mean(axis=0) >= 0.5
         rows = keeps[:, cells].all(axis=1)
         if rows.sum() < MIN_SETTINGS // 2:
@@ -372,10 +375,10 @@ class _DrawnSurface:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Grid:
-    """Combinations of two parameters' values in some settings."""
+    """Combinations of two parameters' values in several settings."""
 
     genes: np.ndarray
-    """Settings by combinations, (n_settings * n_cells, n_dims)."""
+    """Genes of settings by combinations, (n_settings * n_cells, n_dims)."""
     cells: Combinations
     labels: list[tuple[str, str]]
     share_active: float

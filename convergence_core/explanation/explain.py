@@ -1,8 +1,8 @@
 """Explanation of a run's choice, from its evidence alone.
 
-A candidate is eliminated when its probability of lying above the leader falls below a bound that is
-shared out over all candidates (``racing.Competitors.elites``), so the error holds for all of them
-together. Others wait: the race considers the first few by posterior mean.
+A candidate is eliminated if its probability of beating the leader falls below a bound that is
+divided by the number of candidates (``racing.Competitors.elites``). So the error holds for all of
+them together. The others wait: the race considers only the first few by posterior mean.
 """
 
 from collections import Counter
@@ -20,9 +20,9 @@ from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import Recommendation
 
 MAX_DISCARDS = 20
-"""Eliminated candidates that are listed."""
+"""Maximum eliminated candidates listed."""
 CHUNK = 100
-"""Candidates compared with the leader at once: the cost grows with the square."""
+"""Candidates per comparison with the leader: the cost grows with the square."""
 
 
 def discards(
@@ -34,15 +34,15 @@ def discards(
     rules: Rules,
     goals: FittedGoals | None = None,
 ) -> Discards | None:
-    """Return the eliminated candidates; ``None`` if none has a reward, or a front is sought.
+    """Return the eliminated candidates; ``None`` without a reward or if the run seeks a front.
 
     Args:
-        fitted: the surrogate with the evidence.
-        archive: the evidence.
-        standing: of each candidate with a reward, for means and intervals.
-        names: candidate → name for people.
-        rules: of the race.
-        goals: what counts besides the mean reward, fitted to the same archive; ``None``: nothing.
+        fitted: Surrogate with its evidence.
+        archive: Evidence of the run.
+        standing: Candidate with a reward → its ranking entry, for means and intervals.
+        names: Candidate → display name.
+        rules: Rules of the race.
+        goals: Goals besides the mean reward, fitted to the same archive, or ``None``.
     """
     competitors = Competitors(rules, fitted.model.encoding, archive, fitted, goals)
     if not competitors.members or (goals is not None and goals.objectives):
@@ -63,7 +63,7 @@ def discards(
                 probability=float(above[i]),
             )
         )
-    # Of very many candidates the posterior is not trained on all: the others wait too.
+    # With very many candidates, the posterior omits some: these wait as well.
     n_waiting = int((above[rules.n_elites :] >= bound).sum()) + len(standing) - len(above)
     return Discards(
         bound=bound,
@@ -78,7 +78,7 @@ def discards(
 
 
 def _above_leader(competitors: Competitors) -> np.ndarray:
-    """Return the probabilities of lying above the leader, by ``ranking``, (n,)."""
+    """Return the probabilities of beating the leader, in the order of ``ranking``, (n,)."""
     ranking = competitors.ranking
     above = np.ones(len(ranking))
     for start in range(1, len(ranking), CHUNK):
@@ -99,17 +99,17 @@ def explain(
     rules: Rules | None = None,
     goals: FittedGoals | None = None,
 ) -> tuple[tuple[Effect, ...], Explanation]:
-    """Return the effects of single parameters on a recommendation, and the rest of its explanation.
+    """Return the effects of single parameters, and the rest of the explanation.
 
     Args:
-        surrogate: the model that made it.
-        archive: the evidence; at least one candidate has a reward.
-        recommendation: of this evidence.
-        rng: for the sample of the space and the draws of the surface.
-        names: candidate → name for people.
-        case_weights: search case → positive weight; absent ones weigh 1.
-        rules: of the race; ``None`` if the algorithm eliminates no candidate.
-        goals: what counts besides the mean reward, fitted to the same archive; ``None``: nothing.
+        surrogate: Model behind the recommendation.
+        archive: Evidence with at least one reward.
+        recommendation: Recommendation from this evidence.
+        rng: Generator for the sample of the space and the draws of the surface.
+        names: Candidate → display name.
+        case_weights: Search case → positive weight; missing cases have weight 1.
+        rules: Rules of the race; ``None`` if the algorithm eliminates no candidate.
+        goals: Goals besides the mean reward, fitted to the same archive, or ``None``.
     """
     fitted = surrogate.fit(archive, case_weights=case_weights)
     standing = {ranked.candidate_id: ranked for ranked in recommendation.ranking}

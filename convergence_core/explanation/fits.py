@@ -1,19 +1,22 @@
-"""Effects of a two-way fit, and whether they are sure.
+"""Effects of a two-way fit, and their significance.
 
 Effects are those of a weighted two-way fit,
 
-    value(setting, level) = setting + effect(level) + rest                                         (1)
+    value(setting, level) = setting + effect(level) + rest
+    (1)
 
-which are exact where the effects are additive, whatever combinations are missing. An interaction is
-what is left of a mean over settings by both effects,
+which is exact for additive effects, even with missing combinations. An interaction is the rest of
+a mean over settings beyond both effects,
 
-    rest(j, k) = mean(j, k) - first(j) - second(k)                                                 (2)
+    rest(j, k) = mean(j, k) - first(j) - second(k)
+    (2)
 
-A variance is never drawn as 0. So an effect counts as sure only if "none at all" lies outside of
-the ball around the posterior mean that holds all but a given error; the radius is that of a
-chi-squared distribution with the draws' mean and variance (Satterthwaite 1946),
+Draws never have variance 0. So an effect is significant only if zero lies outside the ball around
+the posterior mean with all but the given error probability. The radius is that of a chi-squared
+distribution with the draws' mean and variance (Satterthwaite 1946),
 
-    scale = variance / (2 mean),    dof = 2 mean^2 / variance                                      (3)
+    scale = variance / (2 mean),    dof = 2 mean^2 / variance
+    (3)
 
 Notation: S draws.
 """
@@ -26,32 +29,32 @@ from scipy.special import chdtrc
 from convergence_core.explanation.records import LEVEL
 
 TINY = 1e-12
-"""Variance below which nothing varies."""
+"""Variance that counts as 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Combinations:
-    """Combinations of two parameters' values, with a basis of the additive functions of them."""
+    """Combinations of two parameters' values, with a basis of their additive functions."""
 
     first: np.ndarray
-    """Which value of the first parameter each has, (n_cells,)."""
+    """Index of the first parameter's value, (n_cells,)."""
     second: np.ndarray
     weights: np.ndarray
-    """Their sum is 1, (n_cells,)."""
+    """Weights with sum 1, (n_cells,)."""
     basis: np.ndarray
-    """Orthonormal, of what is additive, weighted, (n_cells, n_basis)."""
+    """Orthonormal basis of the weighted additive functions, (n_cells, n_basis)."""
     root: np.ndarray
-    """Square roots of the weights before they were shared out, (n_cells, 1)."""
+    """Square roots of the weights before normalization, (n_cells, 1)."""
 
     @classmethod
     def of(
         cls, cells: np.ndarray, weights: tuple[np.ndarray, np.ndarray]
     ) -> "Combinations | None":
-        """Return the combinations that exist; ``None`` if they allow no interaction.
+        """Return the existing combinations; ``None`` if they allow no interaction.
 
         Args:
-            cells: which combinations exist, (n_first * n_second,).
-            weights: of the values of each parameter, (n_first,) and (n_second,).
+            cells: Whether each combination exists, (n_first * n_second,).
+            weights: Weights of each parameter's values, (n_first,) and (n_second,).
         """
         shape = (len(weights[0]), len(weights[1]))
         first, second = np.unravel_index(np.flatnonzero(cells), shape)
@@ -73,7 +76,7 @@ class Combinations:
         """Return the rest of means over settings beyond both effects, (n_cells, S) (eq. 2).
 
         Args:
-            values: of each setting in turn, (n_settings * n_cells, S).
+            values: Values of each setting in turn, (n_settings * n_cells, S).
         """
         mean = values.reshape(-1, len(self.weights), values.shape[1]).mean(axis=0)
         weighted = mean * self.root
@@ -84,9 +87,9 @@ def column_effects(values: np.ndarray, keeps: np.ndarray, weights: np.ndarray) -
     """Return the columns' effects of a two-way fit, weighted mean 0, (n_columns, S) (eq. 1).
 
     Args:
-        values: (n_rows, n_columns, S).
-        keeps: which of them exist, (n_rows, n_columns).
-        weights: of the columns, (n_columns,).
+        values: Values, (n_rows, n_columns, S).
+        keeps: Whether each value exists, (n_rows, n_columns).
+        weights: Weights of the columns, (n_columns,).
     """
     if keeps.all():
         effect = values.mean(axis=0)
@@ -101,12 +104,12 @@ def column_effects(values: np.ndarray, keeps: np.ndarray, weights: np.ndarray) -
 
 
 def is_sure(drawn: np.ndarray, weights: np.ndarray, error: float) -> bool:
-    """Return whether "no effect at all" lies outside of the ball that holds all but an error.
+    """Return whether the effect is significant: zero lies outside the ball around the mean.
 
     Args:
-        drawn: effects, (n_levels, S).
-        weights: of the levels, (n_levels,).
-        error: probability left outside of the ball.
+        drawn: Drawn effects, (n_levels, S).
+        weights: Weights of the levels, (n_levels,).
+        error: Probability outside the ball.
     """
     mean = drawn.mean(axis=1)
     size = float(weights @ mean**2)
@@ -127,5 +130,5 @@ def ends_of(drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_share(drawn: np.ndarray) -> float:
-    """Return the mean of drawn shares, in [0, 1]."""
+    """Return the mean of drawn shares, clipped to [0, 1]."""
     return float(np.clip(np.asarray(drawn).mean(), 0.0, 1.0))

@@ -1,37 +1,37 @@
-"""Records of an explanation; plain values that a result keeps."""
+"""Records of an explanation, stored in a result."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 LEVEL = 0.9
-"""Probability behind intervals of effects and shares."""
+"""Level of the intervals of effects and shares."""
 ERROR = 0.05
-"""Probability that any effect of a run is called sure where there is none."""
+"""Probability that any null effect of a run is called significant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectPoint:
-    """One value of a parameter, whatever the other parameters are."""
+    """Mean reward at one value of a parameter, over all other parameters."""
 
     label: str
     x: float | None
-    """The value; ``None`` for choices."""
+    """Numeric value; ``None`` for choices."""
     mean: float
     """Posterior mean reward at this value, averaged over the other parameters."""
     low: float
     high: float
-    """Ends of the interval of ``mean`` less the average over all values, drawn around ``mean``: what
-    is unsure of the average itself is left out, since it is the same for every value."""
+    """Ends of the interval of ``mean`` minus the average over all values, centred on ``mean``.
+    They exclude the uncertainty of the average, which is the same for every value."""
     n_candidates: int
-    """Candidates asked whose value is this one, or nearest to it."""
+    """Evaluated candidates with this value, or nearest to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """Effect of one parameter on the reward, by the posterior over the whole space.
+    """Effect of one parameter on the reward, from the posterior over the whole space.
 
-    Not over the candidates asked, which crowd where rewards are high: over a fixed sample of the
-    other parameters, in which nothing moves along.
+    Evaluated candidates cluster at high rewards. So the effect is averaged over a fixed sample of
+    the other parameters, in which parameters are uncorrelated.
     """
 
     parameter: str
@@ -40,20 +40,20 @@ class Effect:
     """Whether the parameter's scale is logarithmic."""
     points: tuple[EffectPoint, ...]
     share: float
-    """Of the variance between configurations, explained by this parameter alone; posterior mean."""
+    """Share of the variance between configurations explained by this parameter alone; posterior
+    mean."""
     share_low: float
-    """Lower end of its interval; 0 where ``is_sure`` is false."""
+    """Lower end of the share's interval; 0 unless ``is_sure``."""
     share_high: float
     average: float
-    """Mean reward over the space, where the parameter is active; posterior mean. The points' means
-    are this and the effect."""
+    """Mean reward over the space where the parameter is active; posterior mean. Each point's mean
+    is this plus the effect."""
     share_active: float = 1.0
-    """Share of the space in which the parameter is active; the effect is that within it."""
+    """Share of the space with an active parameter; the effect is restricted to it."""
     is_sure: bool = False
-    """Whether no effect at all lies outside of what the posterior holds likely, at an error of 5 %
-    over all parameters together."""
+    """Whether the effect is significant, at a level of 5 % over all parameters together."""
     level: float = LEVEL
-    """Probability behind the intervals."""
+    """Level of the intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,44 +62,44 @@ class ParameterInteraction:
 
     parameters: tuple[str, str]
     share: float
-    """Of the variance between configurations; posterior mean."""
+    """Share of the variance between configurations; posterior mean."""
     low: float
-    """0 where ``is_sure`` is false."""
+    """Lower end of the share's interval; 0 unless ``is_sure``."""
     high: float
     is_sure: bool
-    """As of ``Effect``, at an error of 5 % over all pairs looked at."""
+    """Whether it is significant, at a level of 5 % over all tested pairs."""
     labels: tuple[str, str]
-    """The two values that depart most from the sum."""
+    """Two values that deviate most from the sum of single effects."""
     effect: float
-    """Reward by which they do; posterior mean."""
+    """Deviation of their reward from that sum; posterior mean."""
     effect_low: float
     effect_high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surface:
-    """Posterior of the space as a whole."""
+    """Posterior of the whole space."""
 
     average: float
-    """Mean reward of a configuration drawn at random; posterior mean."""
+    """Mean reward of a random configuration; posterior mean."""
     average_low: float
     average_high: float
     sd: float
     """Standard deviation of mean rewards between configurations; posterior mean."""
     share_single: float
-    """Of their variance, explained by single parameters; posterior mean."""
+    """Share of their variance explained by single parameters; posterior mean."""
     share_own: float
-    """Of their variance, what a configuration has beyond its place in the space."""
+    """Share of their variance due to individual effects of configurations."""
     n_pairs: int
-    """Pairs of parameters that were looked at."""
+    """Number of tested parameter pairs."""
     interactions: tuple[ParameterInteraction, ...] = ()
-    """The strongest pairs, sure or not, strongest first."""
+    """Strongest pairs, significant or not, strongest first."""
     level: float = LEVEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard:
-    """An eliminated candidate."""
+    """Eliminated candidate."""
 
     candidate_id: str
     label: str
@@ -113,30 +113,30 @@ class Discard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discards:
-    """Eliminated candidates, as the evidence stands at the end."""
+    """Eliminated candidates at the end of the run."""
 
     bound: float
-    """Probability of being above the leader below which a candidate is eliminated."""
+    """Probability of beating the leader below which a candidate is eliminated."""
     error: float
-    """Largest probability that any eliminated candidate lies above the leader."""
+    """Maximum probability that any eliminated candidate beats the leader."""
     n_candidates: int
-    """With a reward."""
+    """Number of candidates with a reward."""
     n_left: int
-    """Below the bound."""
+    """Number of candidates below the bound."""
     n_waiting: int
-    """Above the bound, but not among the first ``n_elites`` by posterior mean."""
+    """Candidates above the bound but not among the first ``n_elites`` by posterior mean."""
     n_elites: int
     left_by_cells: tuple[tuple[int, int], ...] = ()
-    """(cells, candidates eliminated with so many), fewest cells first."""
+    """(cells, number of candidates eliminated with that many cells), fewest cells first."""
     closest: tuple[Discard, ...] = ()
-    """Those eliminated with the highest probability."""
+    """Eliminated candidates with the highest probability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Explanation but for the effects of single parameters, which a result keeps as ``effects``."""
+    """Explanation without effects of single parameters, stored as ``RunResult.effects``."""
 
     surface: Surface | None = None
-    """``None`` means nothing in the space varies."""
+    """``None`` if nothing in the space varies."""
     discards: Discards | None = None
-    """``None`` if the algorithm eliminates none."""
+    """``None`` if the algorithm eliminates no candidate."""

@@ -1,8 +1,8 @@
-"""Settings of a space to average over, and the same with parameters changed.
+"""Settings of a space to average over, with changed parameters.
 
-Every parameter has a value in each setting, also where its conditions do not hold: it comes into
-force when another parameter that is changed activates it. What then lies in the space is
-``express`` ed: inactive parameters are left out, and rows that break a constraint are marked.
+Every parameter has a value in each setting, even if its conditions do not hold. The value takes
+effect if a changed parameter activates it. ``express`` marks inactive parameters, and ``varied``
+marks rows that violate a constraint.
 """
 
 from collections.abc import Sequence
@@ -17,25 +17,25 @@ from convergence_core.space import Choice, Parameter, Space
 from convergence_core.space.arrays import Encoding
 
 N_LEVELS = 12
-"""Values of a number at which an effect is shown."""
+"""Values of a number in its effect."""
 N_ROUNDS = 4
-"""Samples drawn where constraints refuse some, before points are drawn one by one."""
+"""Attempts to draw settings that satisfy the constraints, before points are drawn individually."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """Values of one parameter at which its effect is shown."""
+    """Values of one parameter in its effect."""
 
     parameter: Parameter
     values: tuple[ParamValue, ...]
     genes: np.ndarray
-    """(n_levels,)."""
+    """Genes of the values, (n_levels,)."""
     weights: np.ndarray
-    """Share of the scale that each stands for; their sum is 1, (n_levels,)."""
+    """Share of the scale for each value, with sum 1, (n_levels,)."""
 
     @classmethod
     def of(cls, parameter: Parameter, n: int = N_LEVELS) -> "Levels":
-        """Return every value of a choice, and of a number about n spread over its scale."""
+        """Return every value of a choice, or about n values of a number spread over its scale."""
         if isinstance(parameter, Choice):
             return cls.even(parameter, [parameter.value_at(i) for i in range(parameter.n_values)])
         is_short = parameter.n_values is not None and parameter.n_values <= n
@@ -52,23 +52,23 @@ class Levels:
 
     @classmethod
     def even(cls, parameter: Parameter, values: Sequence[ParamValue]) -> "Levels":
-        """Return different values with equal weights."""
+        """Return distinct values with equal weights."""
         to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
         genes = np.array([to_gene(value) for value in values], dtype=np.float64)
         return cls(parameter, tuple(values), genes, np.full(len(values), 1.0 / len(values)))
 
     @classmethod
     def at(cls, parameter: Parameter, units: np.ndarray) -> "Levels":
-        """Return the different values of a number at these units, with equal weights."""
+        """Return the distinct values of a number at these units, with equal weights."""
         values = dict.fromkeys(parameter.from_unit(float(unit)) for unit in units)
         return cls.even(parameter, list(values))
 
     def nearest(self, gene: float) -> int:
-        """Return which level a gene is, or is nearest to."""
+        """Return the index of the level nearest to a gene."""
         return int(np.argmin(np.abs(self.genes - gene)))
 
     def some(self, n: int) -> "Levels":
-        """Return at most n of the levels, spread; those of a number in the middle of equal shares."""
+        """Return at most n spread levels; those of a number are midpoints of equal shares."""
         if len(self.values) <= n:
             return self
         if len(self.values) == self.parameter.n_values:
@@ -79,7 +79,7 @@ class Levels:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SettingSampler:
-    """Makes settings of a space."""
+    """Sampler of settings of a space."""
 
     encoding: Encoding
 
@@ -89,18 +89,18 @@ class SettingSampler:
 
     @property
     def space(self) -> Space:
-        """Where the settings lie."""
+        """Space of the settings."""
         return self.encoding.space
 
     @cached_property
     def levels(self) -> tuple[Levels, ...]:
-        """Of each parameter, in the order of dimensions."""
+        """Levels of each parameter, in the order of dimensions."""
         return tuple(Levels.of(self.space.parameters[name]) for name in self.encoding.names)
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Return n settings that keep the constraints, spread over the space, (n, n_dims).
+        """Return n settings that satisfy the constraints, spread over the space, (n, n_dims).
 
-        A Latin hypercube (McKay, Beckman & Conover 1979), as far as constraints permit.
+        Latin hypercube (McKay, Beckman & Conover 1979), as far as constraints permit.
         """
         kept = np.empty((0, len(self.levels)))
         for _ in range(N_ROUNDS):
@@ -114,7 +114,7 @@ class SettingSampler:
         return np.concatenate([kept, np.where(np.isnan(genes), drawn, genes)])
 
     def express(self, settings: np.ndarray) -> np.ndarray:
-        """Return the settings with NaN where a parameter is not active, (n, n_dims)."""
+        """Return the settings with NaN for inactive parameters, (n, n_dims)."""
         return self._breeder.without_inactive(settings)
 
     def varied(
@@ -123,9 +123,9 @@ class SettingSampler:
         """Return each setting with each combination of levels in the columns.
 
         Args:
-            settings: (n, n_dims).
-            columns: which parameters change.
-            levels: genes that each of them takes, (n_levels,) each.
+            settings: Settings, (n, n_dims).
+            columns: Columns of the changed parameters.
+            levels: Genes of each of these parameters, (n_levels,) each.
 
         Returns:
             Genes, (n, n_combinations, n_dims), and whether they are in the space with the changed

@@ -11,56 +11,56 @@ _GIVEN_BY_US = re.compile(r"case-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseAnswer:
-    """What a candidate answered to one case, and what that was worth."""
+    """Answer of a candidate to one case, with its reward."""
 
     text: str | None
-    """Of its first repeat; ``None`` if not kept, or there was none."""
+    """Answer of the first repeat; ``None`` if it is not stored or missing."""
     reward: float | None
     """Mean over repeats, in [0, 1]; ``None`` if missing."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metric → mean over repeats, in the metric's unit."""
     latency_ms: float | None = None
     cost_usd: float | None = None
-    """Price of the answer, whoever paid it; ``None`` if unknown."""
+    """Price of the answer, even if another run paid it; ``None`` if unknown."""
     n_repeats: int = 1
     error: str | None = None
     """Why there is no answer, or why it counts as a failure."""
     reasons: tuple[str, ...] = ()
-    """What judges wrote of it."""
+    """Explanations by judges."""
     recording_url: str | None = None
-    """Where its first repeat can be watched; ``None`` means nowhere."""
+    """Recording of the first repeat; ``None`` if there is none."""
     thinking: str | None = None
-    """The model's thinking before ``text``; ``None`` if not kept, or none is known."""
+    """Model's reasoning before ``text``; ``None`` if it is not stored or missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseAnswers:
-    """One test case with the answers of two candidates, e.g. the default and the recommended."""
+    """Test case with the answers of two candidates, for example default and recommended."""
 
     case_id: str
     name: str = ""
-    """As of ``case_names``; empty: a result of an earlier version."""
+    """Name from ``case_names``; empty in results of earlier versions."""
     role: Role
-    """Cells that the answers are from: the same for both, where both have some of a role."""
+    """Role of the cells, the same for both candidates if both have cells of that role."""
     weight: float = 1.0
     input: str | None
-    """``None`` if not kept."""
+    """Input of the case; ``None`` if it is not stored."""
     expected: str | None = None
-    """``None`` if not kept, or the case has none."""
+    """Expected answer; ``None`` if it is not stored or the case has none."""
     first: CaseAnswer | None
-    """``None`` if it did not answer this case."""
+    """``None`` without an answer to this case."""
     second: CaseAnswer | None
 
     @property
     def gap(self) -> float | None:
-        """Reward of the second less that of the first; ``None`` means one of them is missing."""
+        """Reward of the second answer minus the first; ``None`` if one is missing."""
         pair = [answer.reward for answer in (self.first, self.second) if answer is not None]
         known = [reward for reward in pair if reward is not None]
         return known[1] - known[0] if len(known) == 2 else None
 
 
 def case_names(cases: Iterable[Case]) -> dict[str, str]:
-    """Return case → its id where the user has given one, else its place, as in ``row 12``."""
+    """Return case → its id if you set one, else its position, such as ``row 12``."""
     return {
         case.case_id: f"row {row}" if _GIVEN_BY_US.fullmatch(case.case_id) else case.case_id
         for row, case in enumerate(cases, 1)
@@ -70,11 +70,11 @@ def case_names(cases: Iterable[Case]) -> dict[str, str]:
 def worst_first(
     cases: Iterable[CaseAnswers], *, holdout_first: bool = False
 ) -> tuple[CaseAnswers, ...]:
-    """Return cases by what the second loses against the first, then by its own reward.
+    """Return cases by increasing gap, then by the second candidate's reward.
 
     Args:
-        cases: in any order.
-        holdout_first: put held-out cases before all others.
+        cases: Cases in any order.
+        holdout_first: Whether held-out cases come first.
     """
 
     def key(case: CaseAnswers) -> tuple[bool, float, float, str]:

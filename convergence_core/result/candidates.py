@@ -1,13 +1,13 @@
 """Estimates of candidates on each kind of cells, and the gate's verdict.
 
-Three kinds of estimates stand side by side and must not be confused:
+There are three kinds of estimates, which must not be confused:
 
 * ``search``: posterior over the cells that the search used to choose. The winner was chosen
-  *because* it looked high there, so its value is biased upward by that selection.
+  *because* its value looked high there, and this selection biases it upward.
 * ``fresh``: the same test cases, evaluated again after the choice. Unbiased for these cases.
 * ``holdout``: cases that the search never saw. Unbiased for cases like them.
 
-A difference between winner and default is one look at paired cases; the promotion decision is the
+A difference between winner and default is one look at paired cases. The promotion decision is the
 gate's, ``GateReport``.
 """
 
@@ -20,94 +20,94 @@ from convergence_core.records import Estimate, Params, Ranked, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateReport:
-    """What the promotion gate says of the candidate handed over, by held-out cases."""
+    """Promotion gate's verdict on the search's best candidate, from held-out cases."""
 
     decision: Literal["promote", "keep", "undecided"]
-    """``promote``: ahead of the opponent by more than ``min_effect``; ``keep``: not by as much."""
+    """``promote``: better than the opponent by more than ``min_effect``; ``keep``: not by that
+    much."""
     opponent: Literal["champion", "default"]
-    """Whom it was compared with; the defaults until there is a champion."""
+    """Opponent; the defaults until there is a champion."""
     opponent_id: str
     champion_id: str | None = None
-    """The champion in production that the opponent is, whose id may be of another space; ``None``:
-    as ``opponent_id``."""
+    """Id of the champion as opponent, which may belong to another space; ``None`` means
+    ``opponent_id``."""
     n_cases: int
-    """Held-out cases that both answered."""
+    """Held-out cases with answers of both."""
     n_groups: int | None = None
-    """Groups of them, each of which was one bet; ``None`` means each case was one."""
+    """Groups of these cases, which count as units; ``None`` means that each case is a unit."""
     mean: float
-    """Mean difference, candidate less opponent, in [-1, 1]."""
+    """Mean difference, candidate minus opponent, in [-1, 1]."""
     low: float
     high: float
-    """The differences that this look does not reject, at ``level`` on each side."""
+    """Interval of the differences that this look does not reject, at ``level`` on each side."""
     alpha: float
-    """Largest probability of a wrong ``promote`` among all looks at these cases."""
+    """Maximum probability of a wrong ``promote`` over all looks at these cases."""
     min_effect: float
     log_e: float
-    """Evidence for a promotion, nats: minus the logarithm of ``p_value``."""
+    """Evidence for a promotion, -log ``p_value``, in nats."""
     log_threshold: float
-    """Evidence that decides, nats."""
+    """Evidence required for a verdict, in nats."""
     p_value: float
     n_to_verdict: int | None
-    """Further cases, or groups of them where there are groups, until a verdict, if they go on like
-    this: the median; 0: there is one; ``None`` means probably none within thousands, or too few
-    cases to forecast."""
+    """Median number of additional cases, or groups if there are any, until a verdict, at the
+    current trend. 0 after a verdict; ``None`` if probably none follows within thousands, or with
+    too few cases for a forecast."""
     n_to_verdict_low: int | None = None
-    """Fewer in one future of ten."""
+    """10 % quantile of that number."""
     n_to_verdict_high: int | None = None
-    """More in one future of ten; ``None`` means thousands, or as of ``n_to_verdict``."""
+    """90 % quantile of that number; ``None`` means thousands, or no forecast."""
     probability_better: float | None = None
-    """Posterior probability of a difference above ``min_effect``, by this one look; it words a
-    verdict, and decides nothing. ``None`` if fewer than two cases, or of an earlier version."""
+    """Posterior probability of a difference above ``min_effect``, from this look alone. It affects
+    the wording of a verdict, not the decision. ``None`` with fewer than two cases, or in earlier
+    versions."""
     level: float | None = None
-    """Probability of a wrong ``promote`` that this look spends; ``None`` for an earlier
-    version."""
+    """Probability of a wrong ``promote`` that this look spends; ``None`` in earlier versions."""
     left: float | None = None
-    """What is left of ``alpha`` on these cases for later looks; ``None`` means as of ``level``."""
+    """Part of ``alpha`` left on these cases for later looks; ``None`` in earlier versions."""
     is_adopted: bool = False
-    """Whether the verdict made the candidate champion without asking a person."""
+    """Whether the verdict made the candidate champion automatically."""
 
     @property
     def coverage(self) -> float | None:
-        """Probability that ``low`` to ``high`` holds the difference; ``None`` as of ``level``."""
+        """Probability that ``low`` to ``high`` contains the difference; or ``None``."""
         return None if self.level is None else 1.0 - 2.0 * self.level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateReport:
-    """One candidate, as estimated in the search and after it."""
+    """Estimates of one candidate, in the search and after it."""
 
     candidate_id: str
     label: str
     params: Params
     origin: str
     generation: int | None
-    """Generation of its first evaluation, from 0; ``None``: a default that the search did not evaluate."""
+    """Generation of its first evaluation, from 0; ``None`` for a default outside the search."""
     search: Estimate | None
-    """Posterior; for the winner biased upward by selection. ``None`` means a default that got no
-    reward in the search; every winner has one."""
+    """Posterior; selection biases the winner's upward. ``None`` for a default without a reward in
+    the search; every winner has one."""
     fresh: Estimate | None = None
-    """The search cases, evaluated again after the choice; ``None`` if not evaluated."""
+    """Estimate on the search cases, evaluated again after the choice; ``None`` if not
+    evaluated."""
     holdout: Estimate | None = None
-    """Cases that the search never saw; ``None`` if not evaluated."""
+    """Estimate on cases that the search never saw; ``None`` if not evaluated."""
     answer_usd: float | None = None
-    """Mean price of an answer in the final evaluation; ``None`` if not evaluated, or without a known price.
-    """
+    """Mean price of an answer in the final test; ``None`` if not evaluated or of unknown price."""
     answer_ms: float | None = None
-    """Mean latency of an answer in the final evaluation; ``None`` if not evaluated, or not measured.
-    """
+    """Mean latency of an answer in the final test; ``None`` if not evaluated or measured."""
     metrics: Mapping[Role, Mapping[str, float]] = field(default_factory=dict)
-    """Role → metric → mean in the metric's unit: for ``search`` adjusted for the cases that were
-    asked, else measured, on the same cells for every candidate."""
+    """Role → metric → mean in the metric's unit. Means for ``search`` are adjusted for case
+    difficulty; others are measured, on the same cells for every candidate."""
 
     def estimate(self, role: Role) -> Estimate | None:
         """Return the estimate on the cells of a role."""
         return {"search": self.search, "fresh": self.fresh, "holdout": self.holdout}[role]
 
     def headline(self) -> tuple[Role, Estimate]:
-        """Return the most trustworthy estimate and the cells it rests on.
+        """Return the most trustworthy estimate and the role of its cells.
 
         Raises:
-            ValueError: there is none.
+            ValueError: There is no estimate.
         """
         roles: tuple[Role, ...] = ("holdout", "fresh", "search")
         for role in roles:
@@ -122,23 +122,23 @@ class Within:
     """Probability that no evaluated candidate is much better than the winner."""
 
     delta: float
-    """Reward that counts as a small gap."""
+    """Reward difference that counts as small."""
     probability: float
     """Posterior probability that the winner is within ``delta`` of the highest mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderboardRow(Ranked):
-    """One candidate's standing by its search cells."""
+    """Rank of one candidate on its search cells."""
 
     rank: int
-    """From 1."""
+    """Rank, from 1."""
     label: str
     params: Params
     n_failed: int
-    """Search evaluations without an ``ok`` status, skipped ones left out."""
+    """Search evaluations without an ``ok`` status, excluding skipped ones."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Metric → mean, adjusted for the cases that it answered."""
+    """Metric → mean, adjusted for the difficulty of its cases."""
     origin: str
     generation: int
     """Generation of its first evaluation, from 0."""

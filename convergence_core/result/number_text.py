@@ -21,7 +21,7 @@ def reward(value: float | None) -> str:
 
 
 def distinguish(value: float, limit: float | None) -> str:
-    """Return a number with three digits, or with as many more as distinguish it from its limit."""
+    """Return a number with three digits, or with as many as distinguish it from its limit."""
     digits = 3
     if limit is not None and value != limit:
         while digits < MOST_DIGITS and f"{value:.{digits}g}" == f"{limit:.{digits}g}":
@@ -30,7 +30,7 @@ def distinguish(value: float, limit: float | None) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a difference of rewards with its sign: a true minus, and no sign on zero."""
+    """Return a difference of rewards with a sign: a true minus, and no sign for zero."""
     text = f"{abs(value):.3f}"
     if float(text) == 0:
         return text
@@ -75,7 +75,7 @@ def usd(value: float | None) -> str:
 
 
 def spent(cost_usd: float | None, n_unpriced: int) -> str:
-    """Return a sum of known prices in US dollars, with the calls that it leaves out."""
+    """Return a total of known prices in US dollars, with the number of unpriced calls."""
     unpriced = f" and {plural(n_unpriced, 'call')} of unknown price" if n_unpriced else ""
     return usd(cost_usd) + unpriced
 
@@ -87,15 +87,15 @@ def evidence(log_e: float, log_threshold: float, verb: str = "of") -> str:
     effect.
 
     Args:
-        log_e: evidence, nats.
-        log_threshold: decisive evidence, nats.
-        verb: word between both numbers.
+            log_e: Evidence, in nats.
+            log_threshold: Decisive evidence, in nats.
+            verb: Word between both numbers.
     """
     return f"{_three_digits(log_e)} {verb} {_three_digits(log_threshold)}"
 
 
 def _three_digits(log_value: float) -> str:
-    """Return exp of a logarithm in three significant digits, without exponents."""
+    """Return exp of a logarithm with three significant digits, without exponent."""
     if log_value > math.log(1e6):
         return "over 1,000,000"
     value = float(f"{math.exp(log_value):.3g}")
@@ -105,7 +105,7 @@ def _three_digits(log_value: float) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Return a latency in three significant digits, e.g. ``812 ms``, ``1.25 s``."""
+    """Return a latency with three significant digits, e.g. ``812 ms``, ``1.25 s``."""
     if value is None:
         return UNKNOWN
     return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"

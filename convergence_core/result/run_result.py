@@ -1,4 +1,4 @@
-"""``RunResult``: everything that a finished or stopped run has found."""
+"""``RunResult``: complete result of a finished or stopped run."""
 
 import json
 from collections.abc import Mapping
@@ -21,61 +21,61 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 ResultStatus = Literal["done", "budget", "stopped"]
-"""``done``: the search ended by itself; ``budget``: a cap was reached; ``stopped``: from outside."""
+"""``done``: the search finished; ``budget``: a limit was reached; ``stopped``: by a user or
+signal."""
 
 
 LACK_TAG: Final = "champion_not_compared"
-"""Tag of a run, and fact of its result, that says why its space does not hold the champion."""
+"""Tag of a run, and fact of its result, with the reason why its space excludes the champion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """What was known after a generation."""
+    """State of the search after a generation."""
 
     generation: int
-    """From 0."""
+    """Generation, from 0."""
     n_evaluations: int
-    """Of this generation."""
+    """Evaluations in this generation."""
     cumulative_calls: int
-    """Calls of the run so far, retries included."""
+    """Calls of the run so far, including retries."""
     best_mean: float | None
-    """Posterior mean of the search's leader, whatever is handed over; ``None`` means none yet."""
+    """Posterior mean of the search's leader, which may not be recommended; ``None`` without
+    one."""
     low: float | None
     high: float | None
     asked_mean: float | None = None
-    """Mean of the posterior means, after it, of this generation's candidates; ``None`` if no
-    reward was seen."""
+    """Mean posterior mean of this generation's candidates; ``None`` without a reward."""
     cumulative_usd: float | None
-    """Known prices so far; ``None`` if no call had one."""
+    """Total of known prices so far; ``None`` if no call has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Evaluations that ended alike."""
+    """Evaluations with the same failure."""
 
     reason: str
     """Short reason, e.g. ``http_500``."""
     fault: str | None
-    """``candidate``: counted as reward 0; other faults: missing. ``None`` means skipped, not
-    asked."""
+    """``candidate`` counts as reward 0, others as missing; ``None`` means skipped."""
     n: int
     example: str | None
-    """Error text of one of them, shortened."""
+    """Shortened error message of one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricInfo:
-    """How a metric enters the reward."""
+    """Role of a metric in the reward."""
 
     name: str
     direction: Literal["higher", "lower"]
     weight: float
-    """Share in the reward, relative to the other metrics'; 0: shown only."""
+    """Share in the reward, relative to the other metrics; 0 means displayed only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontPoint:
-    """One candidate of a Pareto run, by its search cells."""
+    """One candidate of a Pareto run, from its search cells."""
 
     candidate_id: str
     label: str
@@ -86,56 +86,57 @@ class FrontPoint:
     """Objective → lower end of its credible interval."""
     highs: Mapping[str, float]
     n_cells: int
-    """Rewards behind it."""
+    """Number of rewards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """What a Pareto run found: trade-offs that no evaluated candidate beats in every objective."""
+    """Front of a Pareto run: trade-offs that no evaluated candidate beats in every objective."""
 
     objectives: tuple[str, ...]
-    """Metrics with a weight."""
+    """Metrics with a positive weight."""
     level: float
-    """Probability that an interval holds the mean."""
+    """Probability that an interval contains the mean."""
     points: tuple[FrontPoint, ...]
-    """Candidates whose posterior means none other dominates, best in the first objective first."""
+    """Candidates with undominated posterior means, best in the first objective first."""
     dominated: tuple[FrontPoint, ...] = ()
-    """The others that probably keep the hard constraints, in the same order; the first of many."""
+    """Dominated candidates that probably satisfy the hard constraints, in the same order; possibly
+    truncated."""
     n_dominated: int = 0
     n_infeasible: int = 0
-    """Candidates that probably break a hard constraint too often; in neither list."""
+    """Candidates that probably violate a hard constraint too often; in neither list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleCost:
-    """What one role spent on one model: sums over the ledger, which is where money comes from."""
+    """Cost of one role on one model, summed from the ledger."""
 
     purpose: str
-    """``evaluation``, ``judge``, ``champion``…"""
+    """Purpose, such as ``evaluation``, ``judge`` or ``champion``."""
     provider: str
     model: str | None
     n_calls: int
-    """Attempts made, retries and lost ones included, stored answers not."""
+    """Attempts, including retries and lost ones, excluding stored answers."""
     n_failed: int
     n_reused: int
-    """Answers of this run used again; they cost nothing."""
+    """Answers of this run used again, at no cost."""
     n_from_other_runs: int
-    """Answers that an earlier run had paid for; they cost nothing."""
+    """Answers paid by an earlier run, at no cost."""
     prompt_tokens: int | None
     cached_tokens: int | None
     completion_tokens: int | None
     reasoning_tokens: int | None
     cost_usd: float | None
-    """Sum of known prices; ``None`` if no price is known."""
+    """Total of known prices; ``None`` if no price is known."""
     n_unpriced: int
-    """Answered attempts whose price is unknown; nothing of them is in ``cost_usd``."""
+    """Answered attempts of unknown price, which ``cost_usd`` excludes."""
     maybe_usd: float
-    """Worst case of attempts whose end no one saw."""
+    """Worst-case cost of attempts with an unknown outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """Everything a finished or stopped run has found."""
+    """Complete result of a finished or stopped run."""
 
     run_id: str
     label: str
@@ -146,111 +147,113 @@ class RunResult:
     seed: int
     generations_run: int
     n_candidates: int
-    """Distinct candidates that the search evaluated."""
+    """Distinct candidates evaluated in the search."""
     n_evaluations: int
-    """Cells with an outcome, re-estimation included, skipped ones left out."""
+    """Cells with an outcome, including the final test, excluding skipped ones."""
     n_calls: int
-    """Calls made, retries included, cached answers not."""
+    """Calls made, including retries, excluding cached answers."""
     n_cached: int
-    """Answers that had been paid for before."""
+    """Answers that were already paid."""
     n_failed: int
-    """Evaluations that ended without an ``ok`` status, skipped ones left out."""
+    """Evaluations without an ``ok`` status, excluding skipped ones."""
     n_missing: int
-    """Evaluations without a reward: a fault of network, server or metric."""
+    """Evaluations without a reward because of the network, a server or a metric."""
     n_skipped: int
     """Evaluations that a budget or a stop prevented."""
     never_called: tuple[str, ...] = ()
-    """Purposes that the configuration asks for and that never made a call."""
+    """Configured purposes that never made a call."""
     n_maybe_paid: int = 0
-    """Calls in flight when a process died: perhaps paid, perhaps not."""
+    """Calls in flight when a process died, which may have been paid."""
     cost_usd: float | None
-    """Sum of known prices; ``None`` if no call had one."""
+    """Total of known prices; ``None`` if no call has one."""
     judges: tuple[JudgeReport, ...] = ()
-    """What is known of the metrics that a model judges."""
+    """Reports on the metrics with a model as judge."""
     costs: tuple[RoleCost, ...] = ()
-    """By role and model, most expensive first."""
+    """Costs by role and model, most expensive first."""
     started_us: int
     ended_us: int
     n_search_cases: int
     n_holdout_cases: int
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What the numbers depend on, e.g. versions and hashes."""
+    """Facts behind the numbers, e.g. versions and hashes."""
     metrics: tuple[MetricInfo, ...] = ()
     winner: CandidateReport | None
-    """The recommended candidate; ``None`` if no candidate got a reward but for failures."""
+    """Recommended candidate; ``None`` if every reward comes from a failure."""
     challenger: CandidateReport | None = None
-    """The search's best where the champion, or else the defaults, is recommended instead of it,
-    because held-out cases do not speak for it (``convergence_core.result.verdict``); ``None`` if the
-    search's best is the recommended one."""
+    """Search's best candidate if the champion or the defaults are recommended instead, because
+    held-out cases do not support it (``convergence_core.result.verdict``). ``None`` if the
+    search's best is recommended."""
     winner_reason: str = ""
-    """What the recommendation rests on, in words."""
+    """Reason for the recommendation, in words."""
     final_look: str = ""
-    """Why the winner was not looked at again, or on fewer cells than planned, in words without a
-    full stop; empty: it was as planned."""
+    """Why the final test is missing or incomplete, in words without a full stop; empty if it is
+    complete."""
     baseline: CandidateReport | None = None
-    """The user's defaults; ``None`` if the configuration gives none, or the run never evaluated them."""
+    """User's defaults; ``None`` if the configuration has none, or the run never evaluated them."""
     champion: CandidateReport | None = None
-    """The champion when the run began; ``None`` if there was none, or the run never evaluated it."""
+    """Champion at the start of the run; ``None`` if there was none, or the run never evaluated
+    it."""
     has_defaults: bool = False
     difference: Estimate | None = None
-    """The search's best minus default on held-out cases."""
+    """Search's best minus default on held-out cases."""
     difference_fresh: Estimate | None = None
-    """Best minus default on the search cases, evaluated again."""
+    """Search's best minus default on the search cases, evaluated again."""
     gate: GateReport | None = None
-    """``None`` if no one to compare with, or no held-out case."""
+    """Gate's verdict; ``None`` without an opponent or held-out cases."""
     within: Within | None = None
     leaderboard: tuple[LeaderboardRow, ...] = ()
-    """First rows only in a large run; ``n_candidates`` counts all."""
+    """Ranked candidates, truncated in a large run; ``n_candidates`` counts all."""
     front: Front | None = None
-    """``None`` means no Pareto run, or no candidate has a reward."""
+    """``None`` unless this is a Pareto run with rewards."""
     curve: tuple[CurvePoint, ...] = ()
     effects: tuple[Effect, ...] = ()
-    """Of each parameter that can vary, that of the largest share first."""
+    """Effects of each parameter that can vary, by decreasing share."""
     routing: Routing | None = None
-    """What another candidate for each case would earn; ``None`` means in progress, or no candidate."""
+    """Estimated gain of routing by case; ``None`` in progress or without a candidate."""
     explanation: Explanation | None = None
-    """Why this one was chosen; ``None`` if no candidate got a reward, or a run that continues."""
+    """Explanation of the recommendation; ``None`` in progress or without a reward."""
     thinking: ThinkingReport | None = None
-    """What thoughts were worth; ``None`` if no one thought."""
+    """Report on hypotheses; ``None`` without any."""
     preferences: PreferenceReport | None = None
-    """What preferences came to; ``None`` if none were written."""
+    """Report on preferences; ``None`` without any."""
     prompts: PromptReport | None = None
-    """What writing prompts came to; ``None`` if nothing was written."""
+    """Report on prompt writing; ``None`` without any."""
     sources: tuple[SourceReport, ...] = ()
-    """What each source of settings got and brought; empty if there is one alone."""
+    """Report per source of settings; empty if there is only one source."""
     named_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Parameter → name in labels → the whole value, of values that labels only name."""
+    """Parameter → label → full value, for values that labels shorten."""
     failures: tuple[Failure, ...] = ()
-    """Most frequent first."""
+    """Failures, most frequent first."""
     answers: tuple[CaseAnswers, ...] = ()
-    """What the defaults (first) and the recommended candidate (second) answered: the worst cases of
-    the held-out ones, then of the others, with shortened texts; empty in progress."""
+    """Answers of the defaults (first) and the recommended candidate (second), with shortened
+    texts:
+    the worst held-out cases, then the worst others. Empty in progress."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Result file → path; empty until they are written."""
+    """Result file → path; empty until the files are written."""
 
     def gap(self, role: Role) -> Estimate | None:
-        """Return the search's best minus default on the cells of a role; none is made on search cells."""
+        """Return the search's best minus default on a role's cells; ``None`` for ``search``."""
         return {"search": None, "fresh": self.difference_fresh, "holdout": self.difference}[role]
 
     @property
     def all_failed(self) -> bool:
-        """Whether there were evaluations, and every one of them failed."""
+        """Whether there are evaluations and all of them failed."""
         return 0 < self.n_evaluations == self.n_failed
 
     @property
     def level(self) -> float:
-        """Probability that an interval of this result covers its mean, e.g. 0.95."""
+        """Level of the intervals of this result, e.g. 0.95."""
         estimate = None if self.winner is None else self.winner.search
         return 0.95 if estimate is None else estimate.level
 
     @property
     def best(self) -> CandidateReport | None:
-        """The search's best, evaluated on the held-out cases."""
+        """Search's best candidate, whose gate verdict is ``gate``."""
         return self.challenger or self.winner
 
     @property
     def names(self) -> dict[str, str]:
-        """Candidate → name for people, of the leaderboard and those handed over."""
+        """Candidate → display name, from the leaderboard and the reports."""
         reports = [
             report
             for report in (self.winner, self.challenger, self.baseline, self.champion)
@@ -263,22 +266,22 @@ class RunResult:
 
     @property
     def met_champion(self) -> bool:
-        """Whether a champion, if there was one, could be compared."""
+        """Whether the run could compare with the champion, if there was one."""
         return LACK_TAG not in self.facts
 
     @property
     def title(self) -> Literal["recommended", "found"]:
-        """``found``, if a champion could not be compared with what is handed over."""
+        """``found`` if the run could not compare with the champion."""
         return "recommended" if self.met_champion else "found"
 
     @property
     def is_recommended(self) -> bool:
-        """Whether the search's best is what the run recommends."""
+        """Whether the run recommends the search's best."""
         return self.challenger is None and self.met_champion
 
     @property
     def roles(self) -> dict[str, CandidateReport]:
-        """Role → configuration: recommended, found (if that is another) and default."""
+        """Role → configuration: recommended, found (if different) and default."""
         reports = {
             "recommended": self.winner if self.met_champion else None,
             "found": None if self.is_recommended else self.best,
@@ -288,7 +291,7 @@ class RunResult:
 
     @property
     def rivals(self) -> dict[str, CandidateReport]:
-        """Name → configuration that the search's best is compared with: defaults and champion."""
+        """Name → configuration compared with the search's best: defaults and champion."""
         reports = {"default": self.baseline, "champion": self.champion}
         by_id = {
             report.candidate_id: (name, report)
@@ -300,7 +303,7 @@ class RunResult:
 
     @property
     def best_is_baseline(self) -> bool:
-        """Whether the search's best is the default configuration itself."""
+        """Whether the search's best is the default configuration."""
         return (
             self.best is not None
             and self.baseline is not None
@@ -308,20 +311,20 @@ class RunResult:
         )
 
     def to_json(self) -> dict[str, Json]:
-        """Return JSON values from which ``from_json`` makes an equal result.
+        """Return JSON values for ``from_json``.
 
         Raises:
-            ValueError: a number is NaN or infinite.
+            ValueError: A number is NaN or infinite.
         """
         value: dict[str, Json] = json.loads(canonical_json(_adapter().dump_python(self)))
         return value
 
     @classmethod
     def from_json(cls, value: "Json | str") -> "RunResult":
-        """Rebuild a result from ``to_json``, or from its text.
+        """Rebuild a result from ``to_json``, as a value or a JSON string.
 
         Raises:
-            ValueError: the value was not made by ``to_json``.
+            ValueError: The value does not come from ``to_json``.
         """
         if isinstance(value, str):
             return _adapter().validate_json(value)
@@ -330,7 +333,7 @@ class RunResult:
 
 @cache
 def _adapter() -> "TypeAdapter[RunResult]":
-    """Pydantic is imported with the first result that is read or written."""
+    """Return the adapter; the delayed import of Pydantic keeps start-up fast."""
     from pydantic import TypeAdapter  # noqa: PLC0415
 
     return TypeAdapter(RunResult)

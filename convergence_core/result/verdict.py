@@ -1,11 +1,11 @@
-"""Verdict of a run: whether to use what was found, and what to do next.
+"""Verdict of a run: whether to use the configuration found, and the next step.
 
-One rule decides what is recommended (``kept``), one function words it (``verdict_of``); terminal,
-report, artifacts, files and JSON show the same sentence.
+``kind_of`` and ``is_recommended`` decide the recommendation, and ``verdict_of`` words it.
+Terminal, report, artifacts, files and JSON show the same sentence.
 
-The configuration found replaces the one in use only where held-out cases speak for it: the gate
-says *promote*, or it is *likely* better and an answer costs less. What is likely and not proven is
-offered, and the one in use stays.
+The configuration found replaces the current one only if held-out cases support it: the gate says
+*promote*, or it is *likely* better and an answer costs less. If it is likely but not proven to be
+better, the report offers it, and the current one stays.
 """
 
 import math
@@ -21,16 +21,17 @@ from convergence_core.result.number_text import milliseconds, percent, plural, s
 from convergence_core.result.run_result import LACK_TAG, RoleCost, RunResult
 
 LIKELY = 0.9
-"""Posterior probability of being better from which on that is called likely."""
+"""Minimum posterior probability of being better for *likely*."""
 LIKELY_P = 0.125
-"""P-value up to which it is: two wins without a loss have a probability of .9, and are chance. With both,
-at most 10 of 100 equal pairs are called likely better, at any number of cases (`benchmarks.verdicts`)."""
+"""Maximum p-value for *likely*: two wins without a loss have a probability of .9 but are chance.
+With both limits, at most 10 of 100 equal pairs count as likely better, at any number of cases
+(`benchmarks.verdicts`)."""
 LEAST_LIKELY = 20
-"""Held-out cases, or groups of them, below which nothing is called likely."""
+"""Minimum held-out cases, or groups of them, for *likely*."""
 FREE = "a local function that reports no cost"
-"""Why what it is asked counts as $0 where people read it; the ledger keeps that nothing was told."""
+"""Displayed reason why its calls count as $0; the ledger stores the cost as unknown."""
 DEARER = 1.1
-"""Times the other's price of an answer from which on one costs more."""
+"""Minimum price ratio at which an answer costs more."""
 
 AFTER_OFFLINE = (
     "A mock answered instead of the models, so this says nothing about real ones. Set the key, then "
@@ -52,32 +53,32 @@ Kind = Literal[
     "not_better",
 ]
 Advice = tuple[str, str, str | None]
-"""Sentence, next step, and the command that does it, if one does."""
+"""Sentence, next step, and the command for that step, or ``None``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a run came to, in two sentences."""
+    """Verdict of a run, with the next step."""
 
     kind: Kind
-    """``nothing``: no candidate has a reward. ``same``: the one in use is the best found.
-    ``untested``: no held-out case compares the two. ``promoted``, ``better``: proven. ``likely``:
-    not proven. ``cheaper``: likely better, and an answer costs less. ``unclear``: no difference
-    is seen. ``not_better``: proven, or the held-out cases speak against it."""
+    """``nothing``: no candidate has a reward. ``same``: the current configuration is the best
+    found. ``untested``: no held-out case compares the two. ``promoted``, ``better``: proven.
+    ``likely``: not proven. ``cheaper``: likely better, and an answer costs less. ``unclear``: no
+    clear difference. ``not_better``: proven, or the held-out cases contradict a gain."""
     sentence: str
     next_step: str
-    """A sentence."""
+    """Next step, as a sentence."""
     command: str | None = None
-    """What does the next step; ``None`` if it is no command."""
+    """Command for the next step, or ``None``."""
 
 
 def kind_of(gate: GateReport | None, *, usd: float | None, other_usd: float | None) -> Kind:
-    """Return what held-out cases say of the search's best, which is not the one in use.
+    """Return the verdict on the search's best against the current configuration.
 
     Args:
-        gate: the comparison with the one in use; ``None`` if there was none.
-        usd: price of an answer of the search's best; ``None`` if unknown.
-        other_usd: the same of the one in use.
+        gate: Gate's comparison with the current configuration, or ``None``.
+        usd: Price of an answer of the search's best; ``None`` if unknown.
+        other_usd: Price of an answer of the current configuration; ``None`` if unknown.
     """
     if gate is None:
         return "untested"
@@ -92,19 +93,19 @@ def kind_of(gate: GateReport | None, *, usd: float | None, other_usd: float | No
 
 
 def costs_more(usd: float | None, other_usd: float | None) -> bool:
-    """Whether an answer is known to cost clearly more than the other's, in dollars."""
+    """Return whether an answer is known to cost clearly more than the other, in US dollars."""
     return usd is not None and other_usd is not None and usd > DEARER * other_usd
 
 
 def is_recommended(kind: Kind) -> bool:
-    """Whether the configuration found is recommended over the one in use."""
+    """Return whether the configuration found is recommended over the current one."""
     return kind in {"same", "untested", "promoted", "better", "cheaper"}
 
 
 def verdict_of(result: RunResult) -> Verdict:
     """Return a run's verdict and its next step.
 
-    After an offline run the next step is a run with the key: the mock knows no real model.
+    After an offline run the next step is a run with the key, since a mock predicts no real model.
     """
     kind, (sentence, next_step, command) = _kind_and_advice(result)
     if result.never_called:
@@ -124,7 +125,7 @@ def verdict_of(result: RunResult) -> Verdict:
 
 
 def is_offline(result: RunResult) -> bool:
-    """Whether a mock answered in place of the models."""
+    """Return whether a mock replaced the models."""
     return bool(result.facts.get("offline"))
 
 
@@ -144,7 +145,7 @@ def _kind_and_advice(result: RunResult) -> tuple[Kind, Advice]:
 
 
 def _compared(result: RunResult, gate: GateReport) -> dict[Kind, Advice]:
-    """Return kind → advice of a configuration that was compared."""
+    """Return kind → advice for a compared configuration."""
     other, stays = {
         "champion": ("the champion", "The champion stays."),
         "default": ("the defaults", "The defaults are kept."),
@@ -186,7 +187,7 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, Advice]:
 
 
 def outcome_of(result: RunResult) -> RunOutcome:
-    """Return the parameters handed over and the defaults with their means, on the most trustworthy cells."""
+    """Return the verdict, and the means of the recommended candidate and the defaults."""
     verdict, winner, baseline = verdict_of(result), result.winner, result.baseline
     role, estimate = (None, None) if winner is None else winner.headline()
     other = None if baseline is None or role is None else baseline.estimate(role)
@@ -214,14 +215,14 @@ def result_json(result: RunResult) -> dict[str, Json]:
     """Return a result with its verdict, for programs.
 
     Raises:
-        ValueError: a number is NaN or infinite.
+        ValueError: A number is NaN or infinite.
     """
     verdict = verdict_of(result)
     return {**result.to_json(), "verdict": asdict(verdict)}
 
 
 def price_sentence(result: RunResult) -> str | None:
-    """Return what an answer of each costs and how long it takes; ``None`` if not measured."""
+    """Return the price and latency of each configuration's answer; ``None`` if not measured."""
     candidate = result.best
     if candidate is None or candidate.answer_ms is None:
         return None
@@ -237,24 +238,24 @@ def price_sentence(result: RunResult) -> str | None:
 
 
 def is_free(result: RunResult) -> bool:
-    """Whether all that was called is a local function that reports no cost."""
+    """Return whether the run called only a local function that reports no cost."""
     return are_free(result.costs)
 
 
 def are_free(costs: Sequence[RoleCost]) -> bool:
-    """Whether all calls are of a local function that reports no cost."""
+    """Return whether all calls are of a local function that reports no cost."""
     return bool(costs) and all(
         cost.provider == "function" and cost.cost_usd is None for cost in costs
     )
 
 
 def n_unpriced(costs: Sequence[RoleCost]) -> int:
-    """Return the calls of unknown price; a local function that reports no cost is free."""
+    """Return the number of unpriced calls; a local function that reports no cost is free."""
     return sum(cost.n_unpriced for cost in costs if not are_free([cost]))
 
 
 def answer_usd(result: RunResult, report: CandidateReport) -> float | None:
-    """Return dollars of an answer; a local function that reports no cost is free."""
+    """Return the US dollars of an answer; a local function that reports no cost is free."""
     return 0.0 if report.answer_usd is None and is_free(result) else report.answer_usd
 
 
@@ -265,7 +266,7 @@ def _price(result: RunResult, report: CandidateReport) -> str:
 
 
 def _prices(result: RunResult) -> tuple[float | None, float | None]:
-    """Return dollars of an answer of the search's best, and of the one in use."""
+    """Return the US dollars of an answer of the search's best and of the current configuration."""
     stays = result.champion or result.baseline
     price, other = (
         None if report is None else report.answer_usd for report in (result.best, stays)
@@ -274,7 +275,7 @@ def _prices(result: RunResult) -> tuple[float | None, float | None]:
 
 
 def _gap_text(result: RunResult, gate: GateReport) -> str:
-    """Return the difference on the held-out cases: at one look, or the gate's if that is missing."""
+    """Return the difference on held-out cases: from one look, or the gate's if that is missing."""
     shown: Estimate | GateReport = gate
     level = gate.coverage
     if gate.opponent == "default" and result.difference is not None:
@@ -286,12 +287,12 @@ def _gap_text(result: RunResult, gate: GateReport) -> str:
 
 
 def _n_units(gate: GateReport) -> int:
-    """Return how many independent pairs the gate saw."""
+    """Return the number of independent pairs in the gate's verdict."""
     return gate.n_cases if gate.n_groups is None else gate.n_groups
 
 
 def _more_cases(gate: GateReport) -> str:
-    """Return how many more cases would settle it."""
+    """Return how many more cases would settle the verdict."""
     if _n_units(gate) < LEAST_FORECAST:
         return "Too few held-out cases to forecast how many more would settle it."
     if gate.n_to_verdict is None:
@@ -377,7 +378,7 @@ def _untested(result: RunResult) -> Advice:
 
 
 def _go_on(result: RunResult) -> tuple[str, str]:
-    """Return what makes good evaluations that are missing, and its command."""
+    """Return how to complete missing evaluations, and the command."""
     command = f"convergence resume {result.label}"
     if result.status == "stopped":
         return "Resume the stopped run", command

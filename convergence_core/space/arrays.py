@@ -1,7 +1,7 @@
 """Candidates as arrays: numbers on the unit interval, choices as codes.
 
-A parameter that is not active lies, as a number, in the middle and, as a choice, in a code of its
-own; the kernel stays positive definite and inactive parameters tell candidates apart no further.
+An inactive number lies in the middle, and an inactive choice has an extra code. So the kernel
+stays positive definite, and inactive parameters do not distinguish candidates.
 """
 
 import zlib
@@ -16,28 +16,28 @@ from convergence_core.space.parameters import Choice, Float
 from convergence_core.space.space import Space
 
 N_HASHED = 256
-"""Buckets of a text's n-grams."""
+"""Number of buckets for a text's n-grams."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """Where n candidates lie."""
+    """Encoded locations of n candidates."""
 
     numbers: np.ndarray
-    """In [0, 1], (n, n_numbers)."""
+    """Numbers in [0, 1], (n, n_numbers)."""
     codes: np.ndarray
-    """Which choice, the number of choices where the parameter is not active, (n, n_choices)."""
+    """Choice indices; the number of choices if inactive, (n, n_choices)."""
 
     def __len__(self) -> int:
-        """Candidates."""
+        """Return the number of candidates."""
         return len(self.codes)
 
     def take(self, rows: np.ndarray) -> "Points":
-        """Return the places of these rows."""
+        """Return the points of these rows."""
         return Points(self.numbers[rows], self.codes[rows])
 
     def join(self, other: "Points") -> "Points":
-        """Return these places and then the others."""
+        """Return these points followed by the others."""
         return Points(
             np.concatenate([self.numbers, other.numbers]),
             np.concatenate([self.codes, other.codes]),
@@ -46,13 +46,13 @@ class Points:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoding:
-    """How a space becomes arrays."""
+    """Encoding of a space as arrays."""
 
     space: Space
     number_names: tuple[str, ...]
     choice_names: tuple[str, ...]
     distances: tuple[np.ndarray, ...]
-    """Between the values of each choice, "not active" last; in [0, 1], 0 on the diagonal."""
+    """Distances between the values of each choice, inactive last; in [0, 1], 0 on the diagonal."""
 
     @classmethod
     def of(cls, space: Space) -> "Encoding":
@@ -76,15 +76,16 @@ class Encoding:
 
     @property
     def free_columns(self) -> tuple[int, ...]:
-        """Dimensions of numbers that are a continuum."""
+        """Dimensions of continuous numbers."""
         parameters = self.space.parameters
         is_free = [parameters[name].n_values is None for name in self.number_names]
         return tuple(j for j, free in enumerate(is_free) if free)
 
     def genes(self, points: Sequence[Params]) -> np.ndarray:
-        """Return canonical points as rows of numbers, (n, n_dims).
+        """Return canonical points as rows of genes, (n, n_dims).
 
-        A number is its place in [0, 1], a choice its code; NaN stands for "not active".
+        The gene of a number is its place in [0, 1], that of a choice its index; NaN means
+        inactive.
         """
         genes = np.full((len(points), len(self.names)), np.nan)
         parameters = self.space.parameters
@@ -95,7 +96,7 @@ class Encoding:
                 and not parameter.log
                 and parameter.min < parameter.max
             ):
-                # What ``to_unit`` computes, bit by bit: thousands of candidates take it in one go.
+                # Vectorized ``to_unit``, with bit-identical results, for thousands of candidates.
                 values = np.array([p.get(name, np.nan) for p in points], dtype=np.float64)
                 units = (values - parameter.min) / (parameter.max - parameter.min)
                 genes[:, j] = np.clip(units, 0.0, 1.0)
@@ -105,7 +106,7 @@ class Encoding:
         return genes
 
     def places(self, genes: np.ndarray) -> Points:
-        """Return where rows of ``genes`` lie."""
+        """Return the points of rows of ``genes``."""
         q = len(self.number_names)
         n_values = np.array([len(distance) - 1 for distance in self.distances])
         numbers, codes = genes[:, :q], genes[:, q:]
@@ -115,15 +116,15 @@ class Encoding:
         )
 
     def encode(self, points: Sequence[Params]) -> Points:
-        """Return where canonical points lie."""
+        """Return the points of canonical parameter values."""
         return self.places(self.genes(points))
 
 
 def _distances(choice: Choice) -> np.ndarray:
-    """Return distances between values: 1 between categories, less between texts that are alike.
+    """Return distances between values: 1 between categories, less between similar texts.
 
-    Texts are compared by the cosine of the square roots of their hashed counts of words and word pairs; one
-    minus a cosine is a distance whose ``exp(-w d)`` is positive semi-definite.
+    Similarity of texts is the cosine of the square roots of hashed counts of words and word pairs.
+    For one minus a cosine as distance d, ``exp(-w d)`` is positive semi-definite.
     """
     n = choice.n_values
     distance = 1.0 - np.eye(n + 1)
@@ -135,9 +136,9 @@ def _distances(choice: Choice) -> np.ndarray:
 
 
 def _hashed(text: str) -> np.ndarray:
-    """Return the unit vector of a text's words and pairs of words, (N_HASHED + 1,).
+    """Return the unit vector of a text's words and word pairs, (N_HASHED + 1,).
 
-    The last place is that of a text without words, which is near to no other.
+    The last element belongs to a text without words, which is similar to no other.
     """
     words = text.lower().split()
     counts = np.zeros(N_HASHED + 1)

@@ -1,7 +1,7 @@
-"""Builder of the ``Space`` of a configuration, and of wider ones in a run.
+"""Builder of a configuration's ``Space``, and of wider ones during a run.
 
-The configuration has checked its own rules with file and line; what is checked here are the
-defaults, and what only the content of text files can show.
+The configuration validates its rules with file and line. This module validates the defaults, and
+rules that depend on the content of text files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ def build_space(cfg: SearchSpaceConfig, texts: Mapping[str, str]) -> Space:
     """Return the space of a configuration.
 
     Args:
-        cfg: the section ``search_space``.
-        texts: content of each text variant that is a file, by the path as written; other
-            variants are the text itself.
+        cfg: Section ``search_space``.
+        texts: Path as written → content, for each text variant that is a file. Other variants are
+            the text itself.
 
     Raises:
-        ConfigurationError: with every problem found.
+        ConfigurationError: Lists every problem.
     """
     problems: list[Problem] = []
     parameters: dict[str, Parameter] = {}
@@ -73,7 +73,7 @@ def _parameter(cfg: ParameterConfig, when: When, texts: Mapping[str, str]) -> Pa
 
 
 def _when(cfg: ParameterConfig, space: SearchSpaceConfig, texts: Mapping[str, str]) -> When:
-    """Return the conditions, with text variants as their content, like everywhere in params."""
+    """Return the conditions, with text variants replaced by their content, as in all params."""
     return tuple(
         (
             other,
@@ -89,7 +89,7 @@ def _when(cfg: ParameterConfig, space: SearchSpaceConfig, texts: Mapping[str, st
 
 
 def _check_baseline(space: Space) -> None:
-    """The defaults are asked like any candidate, so they have to keep the constraints."""
+    """Check that the defaults satisfy the constraints, since the search evaluates them."""
     baseline = space.baseline()
     if baseline is None or space.satisfied(baseline):
         return
@@ -109,14 +109,14 @@ def _check_baseline(space: Space) -> None:
 
 
 def widened(space: Space, variants: Mapping[str, Sequence[str]]) -> Space:
-    """Return the space with further variants of text parameters, the same where there are none.
+    """Return the space with additional variants of text parameters, or an equal one without any.
 
-    A variant's name is its text, as of one that was written into the configuration. Candidates keep
-    their identity: it is a hash of their values.
+    A variant's name is its text, as for inline variants of the configuration. Candidates keep
+    their ids, which are hashes of their values.
 
     Args:
-        space: to be widened.
-        variants: text parameter → texts.
+        space: Space to extend.
+        variants: Text parameter → texts.
     """
     parameters = dict(space.parameters)
     for name, texts in variants.items():

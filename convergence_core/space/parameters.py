@@ -1,10 +1,10 @@
 """Parameters of the search space: their values, and the place of each on [0, 1].
 
-Every value has one canonical form, so equal points have equal identities: numbers are clipped to
-their bounds, snapped to the steps counted from ``min`` and rounded to a resolution far below any
-effect (1e-10 of the range; 10 significant digits on a log scale), which also makes
-``from_unit(to_unit(value)) == value`` exact. A bound itself is never rounded away or passed, and the
-default is the form of all that round as it does.
+Every value has one canonical form, so equal points have equal ids. Numbers are clipped to their
+bounds and snapped to the steps counted from ``min``. They are rounded to a resolution far below
+any effect (1e-10 of the range; 10 significant digits on a log scale), which also makes
+``from_unit(to_unit(value)) == value`` exact. Rounding neither changes nor exceeds a bound. Values
+that round like the default become the default.
 """
 
 import math
@@ -20,12 +20,12 @@ from convergence_core.records import Json, ParamValue, fields_of, same_value
 _SIGNIFICANT = 10
 _MAX_LEVELS = 2**50
 _TIDY = 4
-"""Decades of resolution of sampled floats: 0.7123 rather than 0.7123456789."""
+"""Decimal digits of sampled floats: 0.7123 rather than 0.7123456789."""
 LONGEST_SHOWN = 40
-"""Characters of a choice that a label shows."""
+"""Maximum characters of a choice in a label."""
 
 When: TypeAlias = tuple[tuple[str, tuple[ParamValue, ...]], ...]
-"""Conditions, all of which must hold: (parameter, values it may have)."""
+"""Conditions, all of which must hold: (parameter, allowed values)."""
 
 
 def same_params(a: Mapping[str, ParamValue], b: Mapping[str, ParamValue]) -> bool:
@@ -41,7 +41,7 @@ def _as_number(value: object) -> int | float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Float:
-    """A real number in [min, max], on a linear or log scale, free or in steps from ``min``."""
+    """Real number in [min, max], on a linear or log scale, continuous or in steps from ``min``."""
 
     min: float
     max: float
@@ -53,19 +53,19 @@ class Float:
 
     @property
     def n_values(self) -> int | None:
-        """Number of steps, or ``None`` for a continuum."""
+        """Number of values; ``None`` if continuous."""
         if self.step is None:
             return 1 if self.min == self.max else None
         return int((_exact(self.max) - _exact(self.min)) / _exact(self.step)) + 1
 
     def value_at(self, index: int) -> float:
-        """Return ``min + index * step``, computed in decimals: 0.3, not 0.30000000000000004."""
+        """Return ``min + index * step`` in decimal arithmetic: 0.3, not 0.30000000000000004."""
         if self.step is None:
             return self._bounded(self.min)
         return self._bounded(float(_exact(self.min) + index * _exact(self.step)))
 
     def canonical(self, value: object) -> float:
-        """Clip, snap to the steps, round to the resolution, and clip again."""
+        """Return the value clipped, snapped to the steps, and rounded to the resolution."""
         number = self._bounded(float(_as_number(value)))
         n_values = self.n_values
         if n_values is not None:
@@ -78,7 +78,7 @@ class Float:
         return self._bounded(self.default)
 
     def problem(self, value: object) -> str | None:
-        """Check type, bounds and steps."""
+        """Return the violated rule on type, bounds or steps; ``None`` if the value is valid."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "must be a number"
         if not self.min <= value <= self.max:
@@ -88,7 +88,7 @@ class Float:
         return None
 
     def to_unit(self, value: ParamValue) -> float:
-        """Return the place on the scale; the middle if there is one value only."""
+        """Return the place of a value on the scale; the middle if it is the only value."""
         number = float(value)
         if self.min == self.max:
             return 0.5
@@ -100,29 +100,29 @@ class Float:
         return min(1.0, max(0.0, unit))
 
     def from_unit(self, unit: float) -> float:
-        """Return the value at that place."""
+        """Return the value at a place on the scale."""
         return self.canonical(self._raw(unit))
 
     def sample(self, rng: np.random.Generator) -> float:
-        """Draw uniformly on the scale, to four digits of the range."""
+        """Draw uniformly on the scale, with four digits of the range."""
         n_values = self.n_values
         if n_values is not None and not self.log:
             return self.value_at(int(rng.integers(n_values)))
         return self.tidy(self._raw(rng.random()))
 
     def tidy(self, number: float) -> float:
-        """Return the nearest value that is short to write, to four digits of the range."""
+        """Return the nearest value with four digits of the range."""
         if self.step is None:
             digits = self._digits(_TIDY)
             number = float(f"{number:.{_TIDY}g}") if self.log else round(number, digits)
         return self.canonical(number)
 
     def show(self, value: ParamValue) -> str:
-        """Return four significant digits."""
+        """Return the value with four significant digits."""
         return f"{float(value):.4g}"
 
     def to_json(self) -> dict[str, Json]:
-        """Describe the parameter, without its conditions."""
+        """Return a description of the parameter, without its conditions."""
         return _described(self)
 
     def _raw(self, unit: float) -> float:
@@ -140,11 +140,11 @@ class Float:
         return self._bounded(round(number, self._digits(_SIGNIFICANT)))
 
     def _bounded(self, number: float) -> float:
-        """Clip; adding 0.0 turns -0.0 into 0.0."""
+        """Return the clipped number; adding 0.0 turns -0.0 into 0.0."""
         return float(min(self.max, max(self.min, number))) + 0.0
 
     def _digits(self, decades: int) -> int:
-        """Return the decimal place that resolves the range to so many decades."""
+        """Return the decimal place that resolves the range to ``decades`` digits."""
         span = self.max - self.min
         finest = max(span * 10.0**-decades, 16 * math.ulp(max(abs(self.min), abs(self.max))))
         return -math.ceil(math.log10(finest))
@@ -152,7 +152,7 @@ class Float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integer:
-    """A whole number in [min, max], on a linear or log scale, in steps from ``min``."""
+    """Integer in [min, max], on a linear or log scale, in steps from ``min``."""
 
     min: int
     max: int
@@ -163,7 +163,7 @@ class Integer:
     kind: Literal["int"] = "int"
 
     def __post_init__(self) -> None:
-        """Coarsen ranges with more values than floats can tell apart."""
+        """Coarsen ranges with more values than floats can distinguish."""
         n_values = (self.max - self.min) // self.step + 1
         if not self.log and n_values > _MAX_LEVELS:
             object.__setattr__(self, "step", self.step * -(-n_values // 2**40))
@@ -173,7 +173,7 @@ class Integer:
 
     @property
     def n_values(self) -> int:
-        """Number of steps."""
+        """Number of values."""
         return (self.max - self.min) // self.step + 1
 
     def value_at(self, index: int) -> int:
@@ -181,7 +181,7 @@ class Integer:
         return self.min + index * self.step
 
     def canonical(self, value: object) -> int:
-        """Clip and snap to the steps."""
+        """Return the value clipped and snapped to the steps."""
         number = self._rounded(_as_number(value))
         is_bound = value in (self.min, self.max)
         if self.default is not None and not is_bound and number == self._rounded(self.default):
@@ -195,7 +195,7 @@ class Integer:
         return min(self.max, max(self.min, round(number)))
 
     def problem(self, value: object) -> str | None:
-        """Check type, bounds and steps."""
+        """Return the violated rule on type, bounds or steps; ``None`` if the value is valid."""
         if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 != 0:
             return "must be a whole number"
         if not self.min <= value <= self.max:
@@ -205,7 +205,7 @@ class Integer:
         return None
 
     def to_unit(self, value: ParamValue) -> float:
-        """Return the place on the scale; the middle if there is one value only."""
+        """Return the place of a value on the scale; the middle if it is the only value."""
         number = int(value)
         if self.min == self.max:
             return 0.5
@@ -214,7 +214,7 @@ class Integer:
         return (number - self.min) / (self.max - self.min)
 
     def from_unit(self, unit: float) -> int:
-        """Return the value nearest to that place."""
+        """Return the value nearest to a place on the scale."""
         unit = min(1.0, max(0.0, float(unit)))
         if self.log:
             return self.canonical(self.min * math.exp(unit * math.log(self.max / self.min)))
@@ -228,32 +228,32 @@ class Integer:
         return self.canonical(math.exp(low + rng.random() * (high - low)))
 
     def show(self, value: ParamValue) -> str:
-        """Return the digits."""
+        """Return the value's digits."""
         return str(value)
 
     def to_json(self) -> dict[str, Json]:
-        """Describe the parameter, without its conditions."""
+        """Return a description of the parameter, without its conditions."""
         return _described(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One of several values: categories, a boolean, or the variants of a text.
+    """One of several values: categories, a boolean, or text variants.
 
-    On [0, 1] each value has a bin of its own; a parameter with conditions has one bin more, for
-    the points where it is not active.
+    Each value has a bin on [0, 1]. A parameter with conditions has an extra bin for inactive
+    points.
     """
 
     kind: Literal["categorical", "boolean", "text"]
     choices: tuple[ParamValue, ...]
     names: tuple[str, ...] = ()
-    """What people call the values; for texts, as written in the configuration."""
+    """Display names of the values; for texts, as written in the configuration."""
     default: ParamValue | None = None
     when: When = ()
     _places: Mapping[tuple[bool, object], int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse repeated choices: files of two variants may hold the same text."""
+        """Reject repeated choices, for example two variant files with the same text."""
         places = {(isinstance(choice, bool), choice): i for i, choice in enumerate(self.choices)}
         object.__setattr__(self, "_places", places)
         if len(places) < self.n_values:
@@ -266,18 +266,18 @@ class Choice:
 
     @property
     def n_bins(self) -> int:
-        """Choices, and one for "not active" if that can be."""
+        """Number of choices, plus one if the parameter can be inactive."""
         return self.n_values + bool(self.when)
 
     def value_at(self, index: int) -> ParamValue:
-        """Return that choice."""
+        """Return the choice at an index."""
         return self.choices[index]
 
     def index(self, value: object) -> int:
-        """Return which choice a value is: by value and kind, else by value, else by name.
+        """Return the index of a choice, by value and type, else by value, else by name.
 
         Raises:
-            ValueError: it is none of them.
+            ValueError: The value is not a choice.
         """
         if isinstance(value, bool | int | float | str):
             is_bool = isinstance(value, bool)
@@ -289,11 +289,11 @@ class Choice:
         raise ValueError(f"must be one of its choices, but got {str(value)[:40]!r}")
 
     def canonical(self, value: object) -> ParamValue:
-        """Return the choice as it was written."""
+        """Return the choice as written in the configuration."""
         return self.choices[self.index(value)]
 
     def problem(self, value: object) -> str | None:
-        """Check that it is one of the choices."""
+        """Return the violated rule; ``None`` if the value is a choice."""
         is_scalar = isinstance(value, bool | int | float | str)
         if is_scalar and (isinstance(value, bool), value) in self._places:
             return None
@@ -306,7 +306,7 @@ class Choice:
         return (self.index(value) + 0.5) / self.n_bins
 
     def from_unit(self, unit: float) -> ParamValue:
-        """Return the choice in whose bin a place lies; the last for the bin "not active"."""
+        """Return the choice whose bin contains a place; the last choice for the inactive bin."""
         unit = min(1.0, max(0.0, float(unit)))
         return self.choices[min(self.n_values - 1, int(unit * self.n_bins))]
 
@@ -315,9 +315,9 @@ class Choice:
         return self.choices[int(rng.integers(self.n_values))]
 
     def show(self, value: ParamValue) -> str:
-        """Return a short text; a variant's file stem, or ``#2`` for the second inline text.
+        """Return a short label; a variant's file stem, or ``#2`` for the second inline text.
 
-        A long choice is cut and bears its number, so that no two choices look alike.
+        A long choice is shortened and numbered, so that labels stay distinct.
         """
         index = self.index(value)
         if self.kind == "boolean":
@@ -332,11 +332,11 @@ class Choice:
         return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…#{index + 1}"
 
     def spelling(self, value: ParamValue) -> ParamValue:
-        """Return a value as the configuration spells it: for texts the variant, else itself."""
+        """Return a value as spelled in the configuration: a text's variant, else the value."""
         return self.names[self.index(value)] if self.names else value
 
     def to_json(self) -> dict[str, Json]:
-        """Describe the parameter, without its conditions; texts by their names."""
+        """Return a description of the parameter, without its conditions; texts by their names."""
         default = None if self.default is None else self.spelling(self.default)
         return {"type": self.kind, "choices": [*(self.names or self.choices)], "default": default}
 
@@ -361,11 +361,11 @@ def _plain(choice: ParamValue) -> str:
 
 
 def _stem(path: str) -> str:
-    """Return a path's last part without its ending."""
+    """Return the last part of a path without its extension."""
     last = path.replace("\\", "/").rsplit("/", 1)[-1]
     return last.rsplit(".", 1)[0] or last
 
 
 def _exact(number: float) -> Decimal:
-    """Return the decimal number a person wrote, e.g. 0.1."""
+    """Return the number as written, for example exactly 0.1."""
     return Decimal(repr(float(number)))

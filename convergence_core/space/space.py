@@ -1,8 +1,8 @@
 """Search space: its points, their identity, and the constraints between them.
 
-A point is the mapping of its *active* parameters to canonical values. ``candidate`` is the one
-door through which points become candidates: it drops inactive parameters, clips, snaps and
-rounds, so points that mean the same have one ``candidate_id``.
+A point is the mapping of its *active* parameters to canonical values. Only ``candidate`` turns
+points into candidates. It drops inactive parameters, clips, snaps and rounds, so that equivalent
+points have one ``candidate_id``.
 """
 
 import difflib
@@ -32,25 +32,25 @@ from convergence_core.records import (
 from convergence_core.space.parameters import Choice, Float, Parameter
 
 MAX_ENUMERATED = 1_000_000
-"""Points that ``size`` counts at most."""
+"""Maximum number of points that ``size`` reports."""
 MAX_CHECKED = 100_000
-"""Points that ``size`` and ``points`` walk at most where conditions or constraints hold."""
+"""Maximum number of points to enumerate in a space with conditions or constraints."""
 RARE = 100
-"""One of so many combinations keeps the constraints where points are walked, not drawn."""
+"""Combinations per valid point above which a finite space is enumerated instead of drawn from."""
 MAX_TRIES = 10_000
-"""Draws before a space whose constraints refuse them all counts as empty."""
+"""Maximum draws before a space without a valid draw counts as empty."""
 N_PROBES = 2_000
-"""Points of which one keeps the constraints where points are drawn; else they are found step by step."""
+"""Probe points; if none satisfies the constraints, points are sampled by chains."""
 MAX_CORNERS = 1_024
-"""Corners of the space that are tried as beginnings of a chain."""
+"""Maximum corners of the space tried as starts of a chain."""
 N_SWEEPS = 6
 """Steps of a chain per parameter."""
 N_REDRAWS = 30
-"""Draws of one step before a chain stays where it is."""
+"""Maximum draws of one step before a chain keeps its point."""
 LEADERS = 10
-"""Best candidates whose differences the names of all candidates tell first."""
+"""Number of best candidates whose differences come first in names."""
 LONGEST_NAME = 40
-"""Characters of a candidate's name."""
+"""Maximum characters of a candidate's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,12 @@ class Space:
     """Parameters, their conditions, and the constraints between them."""
 
     parameters: Mapping[str, Parameter]
-    """By name, in the order of the configuration."""
+    """Name → parameter, in the order of the configuration."""
     constraints: tuple[Expression, ...] = ()
-    """Texts are compared as the configuration spells them: a variant's path, or the text."""
+    """Constraints; they compare texts as spelled in the configuration: a variant's path, or the
+    text."""
     _order: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """Names, each after the parameters its conditions name."""
+    """Names, each after the parameters in its conditions."""
     _memo: dict[str, int | None] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -71,18 +72,18 @@ class Space:
     )
 
     def __post_init__(self) -> None:
-        """Order the parameters by their conditions, which lead in no circle."""
+        """Sort the parameters by their conditions, which are acyclic."""
         object.__setattr__(self, "_order", self._topological_order())
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Names, each after the parameters its conditions name."""
+        """Names, each after the parameters in its conditions."""
         return self._order
 
     # -- points ------------------------------------------------------------------------------
 
     def is_active(self, name: str, params: Params) -> bool:
-        """Return whether a parameter's conditions hold, and those of the parameters they name."""
+        """Return whether a parameter's conditions hold, including those of its parents."""
         return all(
             other in params
             and any(same_value(params[other], value) for value in values)
@@ -98,14 +99,14 @@ class Space:
         return all(constraint.evaluate(spelled) for constraint in self.constraints)
 
     def spell(self, params: Params) -> dict[str, ParamValue]:
-        """Return params as the configuration spells them: text variants by path, not content."""
+        """Return params as spelled in the configuration: text variants by path, not content."""
         return {name: self._spelling(name, value) for name, value in params.items()}
 
     def canonical(self, params: Params) -> dict[str, ParamValue]:
-        """Return the active parameters in the space's order, each with its canonical value.
+        """Return the active parameters in the space's order, with canonical values.
 
         Raises:
-            ValueError: an active parameter is missing or its value is of the wrong type.
+            ValueError: An active parameter is missing, or its value has the wrong type.
         """
         known: dict[str, ParamValue] = {}
         for name in self._order:
@@ -122,10 +123,10 @@ class Space:
     def candidate(
         self, params: Params, origin: Origin = "sample", parent_ids: tuple[str, ...] = ()
     ) -> Candidate:
-        """Return the candidate of a point; equal points have equal ids. Constraints may be broken.
+        """Return the candidate of a point, which may violate constraints.
 
         Raises:
-            ValueError: an active parameter is missing or its value is of the wrong type.
+            ValueError: An active parameter is missing, or its value has the wrong type.
         """
         point = self.canonical(params)
         return Candidate(
@@ -133,15 +134,15 @@ class Space:
         )
 
     def candidate_id(self, params: Params) -> str:
-        """Return the identity of a point: 16 digits of the SHA-256 of its canonical JSON.
+        """Return the id of a point: 16 digits of the SHA-256 of its canonical JSON.
 
         Raises:
-            ValueError: an active parameter is missing or its value is of the wrong type.
+            ValueError: An active parameter is missing, or its value has the wrong type.
         """
         return _id_of(self.canonical(params))
 
     def complete(self, params: Params, rng: np.random.Generator) -> dict[str, ParamValue]:
-        """Return the point with a drawn value for each active parameter that has none."""
+        """Return the point with a drawn value for each missing active parameter."""
         known: dict[str, ParamValue] = {}
         for name in self._order:
             if self.is_active(name, known):
@@ -155,13 +156,13 @@ class Space:
     def sample(self, rng: np.random.Generator) -> dict[str, ParamValue]:
         """Draw a point, uniform per parameter, given that all constraints hold.
 
-        Where a finite space holds few such points, each of them is equally likely. Where they are
-        few in a space too large to count, a chain starts at a corner or another known point and
-        redraws one or two parameters at a time, numbers by shrinkage (Neal 2003): this is the same
-        distribution in the limit of many steps, over the points that such steps reach from there.
+        In a finite space where such points are rare, they are equally likely. In a larger space, a
+        chain starts at a valid point, such as a corner, and redraws one or two parameters at a
+        time, numbers by shrinkage (Neal 2003). In the limit of many steps this is the same
+        distribution, over the points reachable from there.
 
         Raises:
-            ConfigurationError: no point was found that satisfies the constraints.
+            ConfigurationError: No point satisfies the constraints.
         """
         if not (self.constraints and self._is_rare()):
             for _ in range(MAX_TRIES):
@@ -180,9 +181,9 @@ class Space:
         )
 
     def baseline(self) -> dict[str, ParamValue] | None:
-        """Return the user's defaults as a point, or ``None`` if no parameter has one.
+        """Return the user's defaults as a point, or ``None`` if there are none.
 
-        An active parameter without a default takes its first choice or the middle of its scale.
+        An active parameter without a default gets its first choice or the middle of its scale.
         """
         if all(parameter.default is None for parameter in self.parameters.values()):
             return None
@@ -198,7 +199,7 @@ class Space:
     # -- checking ----------------------------------------------------------------------------
 
     def validate(self, params: Mapping[str, object]) -> list[Problem]:
-        """Return everything that is wrong with a point that comes from outside; empty: nothing."""
+        """Return all problems of a point from outside; the list is empty if it is valid."""
         problems = []
         for name in params:
             if name not in self.parameters:
@@ -228,7 +229,7 @@ class Space:
     def _value_problem(
         self, name: str, params: Mapping[str, object], known: dict[str, ParamValue]
     ) -> Problem | None:
-        """Return the rule that one value breaks; a right value is added to ``known``."""
+        """Return the rule that a value violates; valid values are added to ``known``."""
         active = self.is_active(name, known)
         parameter, value = self.parameters[name], ""
         if name not in params:
@@ -248,22 +249,22 @@ class Space:
     # -- counting ----------------------------------------------------------------------------
 
     def size(self) -> int | None:
-        """Return the number of points, or ``None`` if there are infinitely or too many to count.
+        """Return the number of points, or ``None`` if it is infinite or too large to count.
 
-        Counted up to a million; with conditions or constraints, where the points have to be
-        walked, up to a hundred thousand combinations.
+        The limit is a million points. With conditions or constraints, which require enumeration,
+        it is a hundred thousand combinations.
         """
         if "size" not in self._memo:
             self._memo["size"] = self._count()
         return self._memo["size"]
 
     def points(self) -> Iterator[dict[str, ParamValue]]:
-        """Walk all points that satisfy the constraints, in a fixed order.
+        """Yield all points that satisfy the constraints, in a fixed order.
 
-        The points of a space where they are rare are kept after the first walk.
+        If such points are rare, they are cached.
 
         Raises:
-            ValueError: the space cannot be counted, see ``size``.
+            ValueError: The space has too many points, see ``size``.
         """
         if self.size() is None:
             raise ValueError("the space has too many points to walk")
@@ -275,20 +276,20 @@ class Space:
         yield from (dict(point) for point in self._few["points"])
 
     def _is_rare(self) -> bool:
-        """Return whether so few points keep the constraints that drawing would seldom hit one."""
+        """Return whether valid points are too rare for rejection sampling."""
         size = self.size()
         if size is None:
             return not self._probes()
         return size * RARE < math.prod(p.n_values or 1 for p in self.parameters.values())
 
     def _probes(self) -> tuple[Params, ...]:
-        """Return the first of many points, spread over the space, that keep the constraints."""
+        """Return the first valid point of many spread over the space, if any."""
         if "probes" not in self._few:
             self._few["probes"] = self._spread(N_PROBES, 1)
         return self._few["probes"]
 
     def _starts(self) -> tuple[Params, ...]:
-        """Return points that keep the constraints: spread ones, defaults, the middle, and corners."""
+        """Return valid points: spread ones, defaults, the middle, and corners."""
         if "starts" not in self._few:
             n = len(self.parameters)
             mixed = itertools.islice(itertools.product((0.0, 1.0), repeat=n), MAX_CORNERS)
@@ -301,10 +302,10 @@ class Space:
         return self._few["starts"]
 
     def _refuse_stuck(self, starts: Sequence[Params]) -> None:
-        """Refuse constraints such as ``a + b == 1`` of free numbers, which no draw ever meets.
+        """Reject constraints such as ``a + b == 1`` on continuous numbers, which no draw meets.
 
         Raises:
-            ConfigurationError: no start keeps the constraints when such a number changes a little.
+            ConfigurationError: No small change of such a number keeps any start valid.
         """
         for name, parameter in self.parameters.items():
             if not isinstance(parameter, Float) or parameter.n_values is not None:
@@ -328,7 +329,7 @@ class Space:
                 )
 
     def _spread(self, n_points: int, n: int) -> tuple[Params, ...]:
-        """Return the first n that keep the constraints, of so many points of a Kronecker sequence."""
+        """Return the first n valid points among ``n_points`` of a Kronecker sequence."""
         n_dims = len(self.parameters)
         shifts = 2.0 ** (np.arange(1, n_dims + 1) / (n_dims + 1))
         points = (self._at((i * shifts) % 1.0) for i in range(1, n_points + 1))
@@ -342,7 +343,7 @@ class Space:
     def _chained(
         self, point: dict[str, ParamValue], rng: np.random.Generator
     ) -> dict[str, ParamValue]:
-        """Return where a chain ends that begins at a point; each eighth step redraws two parameters."""
+        """Return the end of a chain from a point; each eighth step redraws two parameters."""
         n = len(self.parameters)
         for step in range(N_SWEEPS * n):
             chosen = {self._order[int(j)] for j in rng.integers(n, size=1 if step % 8 else 2)}
@@ -353,7 +354,7 @@ class Space:
     def _redrawn(
         self, point: Params, chosen: set[str], rng: np.random.Generator
     ) -> Iterator[dict[str, ParamValue]]:
-        """Draw parameters anew, and what depends on them; one number ever nearer to its value."""
+        """Yield points with redrawn parameters; a single number approaches its value."""
         name = min(chosen)
         for other in self._order:
             if any(switch in chosen for switch, _ in self.parameters[other].when):
@@ -403,11 +404,12 @@ class Space:
     # -- showing -----------------------------------------------------------------------------
 
     def label(self, params: Params, n: int | None = None) -> str:
-        """Return a name for people: the active parameters that can vary.
+        """Return a label of the active parameters that can vary.
 
         Args:
-            params: a point of the space.
-            n: the first so many, and how many more there are; by default all.
+            params: Point of the space.
+            n: Maximum number of parameters shown, followed by the number of others; ``None`` shows
+                all.
         """
         varying = [
             f"{name}={_named(parameter, params[name])}"
@@ -418,14 +420,15 @@ class Space:
         return " ".join([*varying[:n], *([f"(+{n_more} more)"] if n_more > 0 else [])])
 
     def name(self, candidate: Candidate, n: int | None = None) -> str:
-        """Return a candidate's name for people: the parameters that differ from the defaults.
+        """Return a candidate's display name: the parameters that differ from the defaults.
 
-        Without defaults it names all that can vary. No two whole names are alike; that of the
-        defaults is ``default``.
+        Without defaults it shows all parameters that can vary. Complete names are unique; the
+        defaults are ``default``.
 
         Args:
-            candidate: a point of the space.
-            n: the first so many parameters, and how many more there are; by default all.
+            candidate: Candidate of the space.
+            n: Maximum number of parameters shown, followed by the number of others; ``None`` shows
+                all.
         """
         base = self._defaults()
         changed = {
@@ -438,17 +441,17 @@ class Space:
     def names(
         self, points: Mapping[str, Params], known: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """Return candidate → name of at most 40 characters, unique: what tells candidates apart.
+        """Return candidate → unique name of at most 40 characters, from distinguishing parameters.
 
-        What differs among the leaders comes first, e.g. ``gpt-4o · prompt 2 · t 0.3``; the defaults are
-        called ``default``.
+        Differences among the leaders come first, for example ``gpt-4o · prompt 2 · t 0.3``; the
+        defaults are ``default``.
 
         Args:
-            points: candidate → its values, the best candidate first.
-            known: names that other candidates have already.
+            points: Candidate → its values, best first.
+            known: Names already assigned to other candidates.
         """
         leading = [*points.values()][:LEADERS]
-        # Sorting is stable: models and prompts come before numbers, each in the order of the space.
+        # Stable sort: models and prompts come before numbers, each in the space's order.
         kinds = {"categorical": 0, "text": 1}
         base = self._defaults()
         varying = self._varying([*points.values(), *([base] if base else [])])
@@ -478,7 +481,7 @@ class Space:
         return names
 
     def named_values(self, points: Iterable[Params]) -> dict[str, dict[str, str]]:
-        """Return parameter → name in labels → whole value, of values that labels only name."""
+        """Return parameter → label → full value, for values that labels shorten."""
         values: dict[str, dict[str, str]] = {}
         for params in points:
             for name, value in params.items():
@@ -490,7 +493,7 @@ class Space:
         return values
 
     def to_json(self) -> Json:
-        """Describe the space; texts by their names."""
+        """Return a description of the space, with texts by name."""
         return {
             "parameters": {
                 name: {**parameter.to_json(), "when": self._spelled_when(parameter)}
@@ -499,23 +502,23 @@ class Space:
             "constraints": [str(constraint) for constraint in self.constraints],
         }
 
-    # -- inside ------------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------
 
     def _defaults(self) -> Params:
-        """Return the defaults; empty where there are none."""
+        """Return the defaults; empty if there are none."""
         if "baseline" not in self._few:
             baseline = self.baseline()
             self._few["baseline"] = () if baseline is None else (baseline,)
         return next(iter(self._few["baseline"]), {})
 
     def _varying(self, points: Iterable[Params]) -> list[str]:
-        """Return the parameters that have several values, or are not active everywhere."""
+        """Return the parameters with several values, or inactive in some points."""
         every = list(points)
         seen = {name: {_key(point.get(name)) for point in every} for name in self.parameters}
         return [name for name, values in seen.items() if len(values) > 1]
 
     def _earlier(self, name: str, value: ParamValue) -> list[str]:
-        """Return the default of a text parameter and the texts that precede a value."""
+        """Return the default of a text parameter and the texts before a value."""
         parameter = self.parameters[name]
         assert isinstance(parameter, Choice)  # noqa: S101 - texts are choices
         texts = parameter.choices[: parameter.index(value)]
@@ -532,7 +535,7 @@ class Space:
         }
 
     def _topological_order(self) -> tuple[str, ...]:
-        """Return names after those they depend on."""
+        """Return names, each after its dependencies."""
         order: list[str] = []
         for _ in self.parameters:
             order += [
@@ -548,7 +551,7 @@ def _id_of(point: Params) -> str:
 
 
 def _named(parameter: Parameter, value: ParamValue) -> str:
-    """Return a value as it stands in a name: numbers whole, so that no two values look alike."""
+    """Return a value for a name: numbers in full, so that names stay distinct."""
     return f"{value:.15g}" if isinstance(value, float) else parameter.show(value)
 
 
@@ -557,7 +560,7 @@ def _key(value: ParamValue | None) -> tuple[bool, object]:
 
 
 def _part(parameter: Parameter, name: str, value: ParamValue) -> str:
-    """Return a value as a part of a name: ``gpt-4o``, ``prompt 2``, ``t 0.3``, ``no stream``."""
+    """Return a value as part of a name: ``gpt-4o``, ``prompt 2``, ``t 0.3``, ``no stream``."""
     name = "t" if name == "temperature" else name
     if isinstance(value, bool):
         return name if value else f"no {name}"
@@ -568,9 +571,10 @@ def _part(parameter: Parameter, name: str, value: ParamValue) -> str:
 
 
 def _with_first_words(name: str, prompt: str, earlier: Iterable[str]) -> str:
-    """Return a name and the prompt's first words that fit, from the first that is new.
+    """Return a name with as many of the prompt's words as fit, starting at the first new one.
 
-    Words are whole: half a secret is hard to redact. Later prompts do not count, so a name stays.
+    Words are not cut, since half a secret is hard to redact. Later prompts do not matter, so a
+    name stays stable.
     """
     words = prompt.split()
     n_shared = max((n_shared_words(words, other.split()) for other in earlier), default=0)
@@ -582,7 +586,7 @@ def _with_first_words(name: str, prompt: str, earlier: Iterable[str]) -> str:
 
 
 def _cut_words(shown: str, words: Sequence[str]) -> str:
-    """Return a text with the words that fit after it."""
+    """Return a text followed by as many of the words as fit."""
     for i, word in enumerate(words):
         if len(shown) + len(word) + 2 > LONGEST_NAME:
             return f"{shown}…" if i else shown.rstrip(": …")
@@ -591,7 +595,7 @@ def _cut_words(shown: str, words: Sequence[str]) -> str:
 
 
 def _fitting(parts: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the first parts that fit into a name, at least one, and the others."""
+    """Return a name of the first parts that fit, at least one, and the other parts."""
     n = 1
     while n < len(parts) and len(" · ".join(parts[: n + 1])) <= LONGEST_NAME:
         n += 1
@@ -599,7 +603,7 @@ def _fitting(parts: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _unique(name: str, others: Sequence[str], taken: Collection[str]) -> str:
-    """Return a name that is not taken, cut in the middle, with a further part or a number."""
+    """Return a free name, shortened in the middle, with another part or a number."""
     ends = ["", *(f" · {part}" for part in others)]
     for end in [*ends, *(f" #{number}" for number in range(2, len(taken) + 3))]:
         text = _cut(name, LONGEST_NAME - len(end)) + end
@@ -609,7 +613,7 @@ def _unique(name: str, others: Sequence[str], taken: Collection[str]) -> str:
 
 
 def _cut(text: str, n: int) -> str:
-    """Return a text of at most ``n`` characters, cut in the middle."""
+    """Return a text of at most ``n`` characters, shortened in the middle."""
     first = max(1, n // 2)
     return (
         text if len(text) <= n else f"{text[:first]}…{text[len(text) - max(0, n - first - 1) :]}"
