@@ -1,4 +1,4 @@
 """Reports of a run: sections, tables, plots and result files.
 
-Import from the modules: a report of a stored result needs neither the posterior nor plots.
+Import from the modules: the report of a stored result needs neither posterior nor plots.
 """

@@ -1,4 +1,4 @@
-"""Answers of candidates, case by case, from a run's tables and its journal."""
+"""Answers of candidates by case, from a run's tables and its journal."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,14 +26,14 @@ from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.views import LAST_OF_CELL
 
 MOST_REPORTED = 10
-"""Worst cases of a report."""
+"""Maximum worst cases of a report."""
 PERFECT = 0.9995
-"""Reward from which on an answer leaves nothing to see."""
+"""Reward from which an answer counts as perfect."""
 LONGEST_TEXT = 2_000
-"""Characters of a text in a result; `convergence show` has them whole."""
+"""Maximum characters of a string in a result; `convergence show` prints all."""
 
 ROLES: tuple[Role, ...] = ("holdout", "fresh", "search")
-"""Cells by how much their rewards can be trusted, best first."""
+"""Roles by trustworthiness of their rewards, best first."""
 
 _ANSWERS = f"""
 WITH e AS (
@@ -68,19 +68,19 @@ ORDER BY eval_id, call_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedCase:
-    """The evaluations of one candidate on one case, in one role."""
+    """Evaluations of one candidate on one case in one role."""
 
     answer: CaseAnswer
     weight: float
     request: str | None
-    """As it was sent; ``None`` if not kept."""
+    """Request as sent; ``None`` if not kept."""
     eval_ids: tuple[str, ...]
 
 
 def evaluated_cases(
     store: ParquetStore, run_id: str, candidate_id: str | None
 ) -> dict[tuple[str, Role], EvaluatedCase]:
-    """Return (case, role) → what a candidate was asked and answered; empty without a candidate."""
+    """Return (case, role) → a candidate's request and answer; empty without a candidate."""
     if candidate_id is None:
         return {}
     rows = store.rows(_ANSWERS, {"run": run_id, "candidate": candidate_id})
@@ -124,9 +124,9 @@ def _evaluated_case(rows: Sequence[Mapping[str, Any]]) -> EvaluatedCase:
 
 
 def per_answer(answers: Iterable[tuple[CaseAnswer | None, float]]) -> dict[str, float | None]:
-    """Return mean latency (ms) and price (USD) of answers, each given with the weight of its case.
+    """Return mean latency (ms) and price (USD) of (answer, case weight) pairs.
 
-    ``None`` if nothing is known.
+    ``None`` for an unknown mean.
     """
     known = [(answer, weight) for answer, weight in answers if answer is not None]
     weights = [weight for _, weight in known]
@@ -143,15 +143,15 @@ def paired_cases(
     *,
     keep_text: bool = True,
 ) -> tuple[CaseAnswers, ...]:
-    """Return one entry for each case that either candidate was asked.
+    """Return one entry per case on which either candidate ran.
 
-    Of a case's roles the most trustworthy counts in which both were asked.
+    It covers the most trustworthy role that both have, or that either has.
 
     Args:
-        first: of one candidate.
-        second: of the other.
-        cases: test cases by id; ``None``: what was asked is shown as it was sent.
-        keep_text: whether inputs and expected values are shown.
+        first: cases of one candidate.
+        second: cases of the other.
+        cases: test cases by id; ``None`` shows requests as sent.
+        keep_text: whether to show inputs and expected values.
     """
     pairs, names = [], case_names(() if cases is None else cases.values())
     for case_id in dict.fromkeys(case for case, _ in (*second, *first)):
@@ -186,14 +186,14 @@ def answers_of(
     *,
     with_reasons: bool = True,
 ) -> tuple[CaseAnswers, ...]:
-    """Return the answers of the default and of the configuration found, worst cases first.
+    """Return the answers of the defaults and of the configuration found, worst cases first.
 
     Args:
-        result: of the run.
-        store: holds the run.
-        configuration: of the run.
-        cases: test cases; ``None`` if they are not known any more.
-        with_reasons: whether the judges' reasons are read too.
+        result: result of the run.
+        store: store with the run.
+        configuration: configuration of the run.
+        cases: test cases; ``None`` if they are unknown.
+        with_reasons: whether to include the judges' reasons.
     """
     if result.best is None:
         return ()
@@ -215,10 +215,10 @@ def answers_of(
 def reported_answers(
     result: RunResult, store: ParquetStore, configuration: Configuration, cases: Iterable[Case]
 ) -> tuple[CaseAnswers, ...]:
-    """Return the few cases that a report shows, held-out ones first, with shortened texts.
+    """Return the cases of a report, held-out ones first, with shortened contents.
 
-    They are the worst ones, then those that gained most against the defaults. Cases that both
-    answered perfectly are left out if there are others.
+    They are the worst ones, then those with the largest gains over the defaults. Cases that both
+    answered perfectly are omitted if there are others.
     """
     known = answers_of(result, store, configuration, cases)
     worst = worst_first(
@@ -257,11 +257,11 @@ def _cut(text: str | None) -> str | None:
     return None if text is None else shortened(text, LONGEST_TEXT, redacted_text)
 
 
-# -- test cases of a run that has ended
+# -- test cases of a finished run
 
 
 def cases_of(record: RunRecord) -> tuple[tuple[Case, ...] | None, str]:
-    """Return the test cases of a run and nothing, or ``None`` and why they are not known."""
+    """Return a run's test cases with an empty reason, or ``None`` with the reason."""
     try:
         tree = stored_mapping(record.config_json)
         loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
@@ -281,7 +281,7 @@ def with_judges_reasons(
     configuration: Configuration,
     cases: Mapping[tuple[str, Role], EvaluatedCase],
 ) -> dict[tuple[str, Role], EvaluatedCase]:
-    """Return cases with what judges wrote of the answers; as they are where nothing is kept."""
+    """Return cases with the judges' reasons; unchanged if none are kept."""
     names = [eval_id for case in cases.values() for eval_id in case.eval_ids]
     reasons = judges_reasons(store, run_id, configuration, names)
     written = {
@@ -297,7 +297,7 @@ def with_judges_reasons(
 def judges_reasons(
     store: ParquetStore, run_id: str, configuration: Configuration, eval_ids: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Return evaluation → what judges wrote of its answer; empty if nothing was kept."""
+    """Return evaluation → the judges' reasons; empty if none are kept."""
     if not configuration.evaluation.judges or not configuration.storage.keep_text or not eval_ids:
         return {}
     parameters = {"run": run_id, "purpose": PURPOSE, "evaluations": [*eval_ids]}
@@ -305,10 +305,10 @@ def judges_reasons(
     if not rows:
         return {}
     try:
-        Environment.unchecked(configuration)  # hides its secrets from here on
+        Environment.unchecked(configuration)  # registers its secrets for redaction
         journal = open_journal(Path(store.path), journal_url(configuration))
     except (ConfigurationError, StoreError):
-        return {}  # a shared journal that is not reached from here
+        return {}  # a shared journal that this machine cannot reach
     try:
         stored = journal.answers(sorted({row["call_key"] for row in rows}))
     finally:

@@ -1,4 +1,4 @@
-"""Section on answers: inputs, expected and given answers, prompts as a diff."""
+"""Section on answers: inputs, expected and actual answers, prompts as a diff."""
 
 import difflib
 import re
@@ -13,11 +13,11 @@ from tasks.report.phrases import best_label, clean, short
 
 ARROW = " \N{RIGHTWARDS ARROW} "
 LONG_TEXT = 60
+"""Characters beyond which a parameter's value also appears as a diff."""
 MOST_GAINED = 3
-"""Cases of a report that gained most."""
-"""Characters from which on a parameter's text is shown as a diff, and not in a table alone."""
+"""Maximum cases with the largest gains in a report."""
 _MOST_TOKENS = 4_000
-"""Words and signs of two texts together whose differences are looked for."""
+"""Maximum total tokens of two strings that are compared."""
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 
 ROLE_NOUNS: Mapping[Role, str] = {
@@ -28,12 +28,12 @@ ROLE_NOUNS: Mapping[Role, str] = {
 
 
 def sides(result: RunResult) -> tuple[str, str]:
-    """Return how the two sides of a run's answers are called."""
+    """Return the labels of the two sides of a run's answers."""
     return "default", best_label(result)
 
 
 def report_blocks(result: RunResult) -> list[Block]:
-    """Return the section of a report: its cases, and the prompts; empty without a winner."""
+    """Return a report's section on answers and prompts; empty without a winner."""
     if result.best is None or not result.answers:
         return []
     blocks: list[Block] = [Heading("Answers")]
@@ -51,12 +51,12 @@ def report_blocks(result: RunResult) -> list[Block]:
 
 
 def answer_blocks(cases: Sequence[CaseAnswers], first: str, second: str) -> list[Block]:
-    """Return cases with both answers, the parts that differ marked.
+    """Return cases with both answers, differing parts marked.
 
     Args:
-        cases: in the order in which they are shown.
-        first: how the first of the two sides is called, e.g. ``default``.
-        second: how the second is called.
+        cases: cases in display order.
+        first: label of the first side, e.g. ``default``.
+        second: label of the second side.
     """
     blocks: list[Block] = []
     if any(case.first is not None and case.second is not None for case in cases):
@@ -118,7 +118,7 @@ def _rows(case: CaseAnswers, first: str, second: str) -> Iterator[tuple[str, tup
 
 
 def _remarks(name: str, answer: CaseAnswer) -> Iterator[tuple[str, tuple[Inline, ...]]]:
-    """Yield what is known of an answer beside its text and its scores."""
+    """Yield the remarks on an answer: thinking, recording, error, reasons."""
     if answer.thinking is not None:
         yield f"thinking of {name}", (clean(answer.thinking),)
     if answer.recording_url is not None:
@@ -142,7 +142,7 @@ def _scores(case: CaseAnswers) -> Iterator[str]:
 
 
 def _values(texts: Iterable[str]) -> str:
-    """Return both values, or the one that they have in common."""
+    """Return both values, or one if they are equal."""
     return ARROW.join(dict.fromkeys(texts))
 
 
@@ -150,11 +150,11 @@ def _measures_latency(pair: Sequence[CaseAnswer]) -> bool:
     return any("latency_ms" in answer.metrics for answer in pair)
 
 
-# -- differences of texts
+# -- differences of strings
 
 
 def differences(a: str, b: str) -> tuple[tuple[Inline, ...], tuple[Inline, ...]]:
-    """Return two texts as pieces, those that the other does not have marked."""
+    """Return two strings as pieces, with parts missing in the other marked."""
     a, b = clean(a), clean(b)
     left, right = _TOKEN.findall(a), _TOKEN.findall(b)
     if a == b or len(left) + len(right) > _MOST_TOKENS:
@@ -171,7 +171,7 @@ def differences(a: str, b: str) -> tuple[tuple[Inline, ...], tuple[Inline, ...]]
 
 
 def long_texts(a: Params, b: Params) -> list[str]:
-    """Return the parameters whose texts differ and are too long for a table."""
+    """Return the parameters whose values differ and are too long for a table."""
     return [
         name
         for name in dict.fromkeys([*b, *a])
@@ -185,7 +185,7 @@ def long_texts(a: Params, b: Params) -> list[str]:
 
 
 def prompt_blocks(a: Params, b: Params, first: str, second: str) -> list[Block]:
-    """Return the long texts that differ between two configurations as unified diffs."""
+    """Return unified diffs of the long values that differ between two configurations."""
     blocks: list[Block] = []
     for name in long_texts(a, b):
         old, new = (clean(str(params.get(name, ""))).splitlines() for params in (a, b))

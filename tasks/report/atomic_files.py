@@ -11,17 +11,18 @@ from convergence_core.errors import StoreWriteError
 from tasks.store.layout import create_file, keep_mode, make_folder
 
 LATEST = "latest"
-"""Link to the latest run's folder; where links cannot be made, ``latest.txt`` holds its name."""
+"""Link to the latest run's folder. Without links, ``latest.txt`` holds its name."""
 
 
 @contextlib.contextmanager
 def atomic_text(path: Path) -> Iterator[TextIO]:
-    """Open a text file for writing; it takes its name when the block ends, or is dropped.
+    """Open a text file for writing; it gets its name when the block succeeds.
 
-    A new one is for its owner alone, and one that is replaced keeps its mode. Lone surrogates, which UTF-8 cannot hold, are written as question marks.
+    Only its owner can read a new file, and a replaced one keeps its mode. Lone surrogates, which
+    UTF-8 cannot encode, are written as question marks.
 
     Raises:
-        StoreWriteError: it cannot be written; an older file of that name is as it was.
+        StoreWriteError: it cannot be written; an older file of that name is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -41,7 +42,7 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
 
 
 def point_to_latest(folder: Path) -> None:
-    """Let ``latest`` beside a run's folder name it: a link, or else a text file.
+    """Point ``latest`` next to a run's folder to it, as a link or else as a text file.
 
     Raises:
         StoreWriteError: neither can be written.
@@ -51,7 +52,7 @@ def point_to_latest(folder: Path) -> None:
     try:
         temporary.symlink_to(folder.name, target_is_directory=True)
         temporary.replace(link)
-    except OSError:  # no links on this file system, or a folder of the user's bears the name
+    except OSError:  # no links on this file system, or a user's folder has the name
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         with atomic_text(note) as stream:

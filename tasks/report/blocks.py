@@ -8,17 +8,19 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of a line with a look of its own.
+    """Part of a line with its own look.
 
-    ``code`` is monospaced, e.g. the name of a key. A ``long`` value shows a preview, and the whole on demand.
-    A ``marked`` part differs from another text. A ``tag`` is a state. A ``time`` is written in ISO 8601.
+    ``code`` is monospaced, e.g. the name of a key. A ``long`` value shows a preview, and
+    everything on demand. A ``marked`` part differs from another string. A ``tag`` is a state. A
+    ``time`` is in ISO 8601.
     """
 
     text: str
     look: Literal["code", "long", "marked", "link", "tag", "time"]
     more: str = ""
-    """Of a long value its preview, of a tag its meaning, of a link the page of the application that it
-    leads to; empty: the first words, nothing, or the address that the text is."""
+    """Preview of a long value, meaning of a tag, or path of a link to a page. Empty: the first
+    words, no meaning, or the text itself as the address.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +29,18 @@ class Action:
 
     text: str
     path: str
-    """Of the request, below the pages' root."""
+    """Path of the request below the pages' root."""
     ask: str
-    """What happens, in sentences."""
+    """Sentences on the effect."""
     confirm: str
-    """Name that the person repeats."""
+    """Name that the user must repeat."""
     body: Mapping[str, str] = field(default_factory=dict)
-    """Further members of the request."""
+    """Further fields of the request."""
     is_danger: bool = False
 
 
 Inline: TypeAlias = str | Span | Action
-"""Part of a line; a plain string is text, never markup."""
+"""Part of a line; a plain string is content, never markup."""
 
 
 def code(text: str) -> Span:
@@ -52,7 +54,7 @@ def has_look(part: Inline, look: str) -> TypeGuard[Span]:
 
 
 def long_text(text: str, preview: str = "") -> Span:
-    """Return a long value; ``preview`` has its first words that are new."""
+    """Return a long value; ``preview`` replaces its first words in the preview."""
     return Span(text, "long", preview)
 
 
@@ -96,12 +98,12 @@ class Grid:
     numeric: frozenset[int] = frozenset()
     """Right-aligned columns."""
     folded: str = ""
-    """Summary under which the page folds the table; empty for an open table."""
+    """Summary under which the page folds the table. Empty for an open table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Named texts, each on separate lines; line breaks are kept."""
+    """Named strings, each on separate lines, with line breaks kept."""
 
     rows: tuple[tuple[str, tuple[Inline, ...]], ...]
 
@@ -169,9 +171,9 @@ class Axis:
     kind: Literal["number", "whole", "log", "time"] = "number"
     """``time`` is in milliseconds since 1970, on pages only."""
     names: tuple[str, ...] = ()
-    """Names of the places 0, 1, ..., from the top or the left; empty: an axis of numbers."""
+    """Names of the positions 0, 1, ..., from the top or the left. Empty for an axis of numbers."""
     low: float | None = None
-    """End of the axis; ``None`` means as the data need."""
+    """End of the axis; ``None`` fits it to the data."""
     high: float | None = None
 
 
@@ -184,7 +186,7 @@ class Point:
     x_ends: tuple[float, float] | None = None
     y_ends: tuple[float, float] | None = None
     tip: str = ""
-    """Text that whoever points at the mark reads."""
+    """Text shown when the pointer is on the mark."""
     candidate_id: str = ""
 
 
@@ -197,7 +199,7 @@ class Layer:
     """A band lies between the ends on y."""
     colour: Literal["winner", "default", "dot", "ink", "muted"] = "winner"
     label: str = ""
-    """Text in the legend; empty: none."""
+    """Text in the legend. Empty for no entry."""
     shape: Literal["circle", "rect", "diamond"] = "circle"
     weight: Literal["faint", "plain", "strong"] = "plain"
     is_hollow: bool = False
@@ -205,24 +207,24 @@ class Layer:
 
 
 MOST_MARKED = 40
-"""Points of a line that shows them."""
+"""Maximum points of a line that shows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Data and encoding of a plot; ECharts draws it on pages and in HTML, matplotlib in still pictures."""
+    """Data and encoding of a plot. ECharts draws it on pages and in HTML, matplotlib in stills."""
 
     name: str
     """Identifier, unique in its document."""
     title: str
-    """What it shows, for people who do not see it."""
+    """Description for users who cannot see the plot."""
     x: Axis = Axis()
     y: Axis = Axis()
     layers: tuple[Layer, ...]
     heading: str = ""
-    """Text above a small plot, one of many; empty: a large plot."""
+    """Text above a small plot, one of many. Empty for a large plot."""
     height: float = 3.0
-    """In inches."""
+    """Height in inches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,7 @@ Block: TypeAlias = Heading | Paragraph | Bullets | Grid | Plots | Texts | TextDi
 
 
 def json_of(value: Any) -> Any:
-    """Return a block or a part of one as JSON: each by the name of its class and its fields."""
+    """Return a block or a part as JSON, with the name of its class and its fields."""
     if is_dataclass(value):
         parts = {each.name: json_of(getattr(value, each.name)) for each in fields(value)}
         return {"is": type(value).__name__, **parts}

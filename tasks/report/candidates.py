@@ -24,13 +24,13 @@ class Final:
 
     @classmethod
     def of(cls, trials: Sequence[Trial], cases: Iterable[Case], level: float) -> "Final":
-        """Return the re-estimation of these trials, by the cases' weights and groups."""
+        """Return the re-estimation of trials, with the cases' weights and groups."""
         cases = tuple(cases)
         weights = {case.case_id: case.weight for case in cases}
         return cls(trials=trials, level=level, weights=weights, groups=groups_of(cases))
 
     def candidate(self, candidate_id: str) -> Candidate | None:
-        """Return a candidate of the re-estimation."""
+        """Return a candidate of the re-estimation; ``None`` if it has none of this id."""
         candidates = (trial.candidate for trial in self.trials)
         return next(
             (candidate for candidate in candidates if candidate.candidate_id == candidate_id), None
@@ -45,7 +45,7 @@ class Final:
         )
 
     def answer_usd(self, candidate_id: str) -> float | None:
-        """Return the mean price of an answer of a candidate, by case weight; ``None`` if none is known.
+        """Return a candidate's mean price per answer by case weight; ``None`` if unknown.
 
         Billed failures count, and so do answers that another evaluation paid for.
         """
@@ -55,7 +55,7 @@ class Final:
         )
 
     def answer_ms(self, candidate_id: str) -> float | None:
-        """Return the mean latency of an answer, by case weight; ``None`` if none is known."""
+        """Return a candidate's mean latency per answer by case weight; ``None`` if unknown."""
         return self._mean(
             (evaluation, said("latency_ms", evaluation.metrics, evaluation.latency_ms))
             for evaluation in self._evaluations(candidate_id)
@@ -71,13 +71,16 @@ class Final:
                 yield from trial.evaluations
 
     def estimate(self, candidate_id: str, role: Role) -> Estimate | None:
-        """Return a candidate's mean on the cells of a role."""
+        """Return a candidate's mean on the cells of a role; ``None`` if it has no reward."""
         rewards = self.rewards(candidate_id, role)
         weights, groups = self.weights, self.groups
         return mean_interval(rewards, level=self.level, weights=weights, groups=groups)
 
     def difference(self, a: str | None, b: str | None, role: Role) -> Estimate | None:
-        """Return the paired difference of two candidates on the cells of a role."""
+        """Return the paired difference of two candidates on a role's cells.
+
+        ``None`` if they are the same or share no case.
+        """
         if a is None or b is None or a == b:
             return None
         rewards = self.rewards(a, role), self.rewards(b, role)
@@ -100,17 +103,17 @@ class View:
 
     space: Space
     names: Mapping[str, str]
-    """Candidate → name for people."""
+    """Candidate → display name."""
     search: SearchState
     metrics: Metrics
     n_failed: Mapping[str, int]
-    """Candidate → search cells that ended without an ``ok`` status."""
+    """Candidate → search cells without an ``ok`` status."""
     final: Final
     standing: Mapping[str, Ranked]
     level: float
 
     def report(self, candidate_id: str | None) -> CandidateReport | None:
-        """Return a candidate's report; ``None`` when it has no estimate."""
+        """Return a candidate's report; ``None`` if it has no estimate."""
         name = candidate_id or ""
         member = self.search.archive.members.get(name)
         candidate = self.final.candidate(name) if member is None else member.candidate

@@ -1,4 +1,4 @@
-"""Comparison of two candidates on the cases that both were asked."""
+"""Comparison of two candidates on the cases that both answered."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,10 +56,10 @@ _CANDIDATES = "SELECT candidate_id, params_json FROM candidates WHERE run_id = $
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One of the two that are compared."""
+    """One of the two compared candidates."""
 
     name: str
-    """As people call it here, e.g. ``recommended`` or a run's label."""
+    """Display name, e.g. ``recommended`` or a run's label."""
     run: str
     """Label of its run."""
     run_id: str
@@ -68,20 +68,20 @@ class Subject:
 
     @classmethod
     def of(cls, name: str, record: RunRecord, candidate_id: str, params: Params) -> "Subject":
-        """Return a candidate of a run under a name."""
+        """Return a candidate of a run under a display name."""
         return cls(name=name, run=record.label, run_id=record.run_id, candidate_id=candidate_id,
                    params=params)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedCases:
-    """Rewards of both on the cases of a role that both were asked."""
+    """Rewards of both candidates on the shared cases of a role."""
 
     role: Role
     first_mean: float
     second_mean: float
     difference: Estimate
-    """Second less first, paired by case."""
+    """Second minus first, paired by case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,29 +91,30 @@ class PairComparison:
     first: Subject
     second: Subject
     parameters: Mapping[str, tuple[ParamValue | None, ParamValue | None]]
-    """Parameter that differs → both values; ``None`` if not active."""
+    """Differing parameter → both values; ``None`` if not active."""
     shared: tuple[SharedCases, ...]
     """Most trustworthy first."""
     per_answer: tuple[Mapping[str, float | None], Mapping[str, float | None]]
-    """Means of ``latency_ms`` and ``cost_usd`` over the answers to the shared cases, by case weight; ``None`` if
-    unknown."""
+    """Means of ``latency_ms`` and ``cost_usd`` over the answers to shared cases, by case weight;
+    ``None`` if unknown.
+    """
     cases: tuple[CaseAnswers, ...]
-    """Where the second loses most first."""
+    """Shared cases, largest loss of the second first."""
     notes: tuple[str, ...] = ()
-    """What limits the comparison, in sentences."""
+    """Sentences on the limits of the comparison."""
 
 
-# -- who is compared
+# -- candidates
 
 
 def candidate_named(name: str, record: RunRecord, store: ParquetStore) -> Subject | None:
     """Return a candidate of a finished run; ``None`` if the run has none of this name.
 
     Args:
-        name: ``default``, ``recommended``, ``found``, a name as in the report (``prompt 2``
-            for ``prompt 2: Answer with …``), or an id.
-        record: of the run.
-        store: holds it.
+        name: ``default``, ``recommended``, ``found``, a name as in the report (``prompt 2`` for
+            ``prompt 2: Answer with …``), or an id.
+        record: row of the run.
+        store: store with the run.
 
     Raises:
         RunNotFoundError: the run has no configuration of that role.
@@ -144,10 +145,10 @@ def candidate_named(name: str, record: RunRecord, store: ParquetStore) -> Subjec
 
 
 def recommended_of(record: RunRecord) -> Subject:
-    """Return what a finished run recommends, named by the run.
+    """Return the recommendation of a finished run, named after the run.
 
     Raises:
-        RunNotFoundError: it recommends nothing.
+        RunNotFoundError: there is no recommendation.
     """
     winner = RunResult.from_json(record.summary_json or "").winner
     if winner is None:
@@ -155,11 +156,11 @@ def recommended_of(record: RunRecord) -> Subject:
     return Subject.of(record.label, record, winner.candidate_id, winner.params)
 
 
-# -- comparing
+# -- comparison
 
 
 def compared(store: ParquetStore, first: Subject, second: Subject) -> PairComparison:
-    """Return two candidates side by side, on the cases that both were asked."""
+    """Compare two candidates on the cases that both answered."""
     records = [store.run(subject.run_id) for subject in (first, second)]
     configurations = [parse_stored(record.config_json) for record in records]
     cases, why = cases_of(records[1])
@@ -244,7 +245,7 @@ def _shared(
 def _judged(
     shared: Iterable[SharedCases], first: Subject, second: Subject, record: RunRecord
 ) -> Iterable[SharedCases]:
-    """Return the comparisons; defaults and best of one run have the interval of its final test."""
+    """Yield the comparisons; defaults and best of one run get the final test's interval."""
     result = RunResult.from_json(record.summary_json or "")
     ends = [report and report.candidate_id for report in (result.baseline, result.best)]
     pair, gap = [first.candidate_id, second.candidate_id], result.difference
@@ -266,11 +267,11 @@ def _weighted(rewards: Mapping[str, float], weights: Mapping[str, float]) -> flo
     return sum(weights[case] * reward for case, reward in rewards.items()) / sum(weights.values())
 
 
-# -- showing
+# -- blocks
 
 
 def comparison_blocks(comparison: PairComparison, *notes: str) -> list[Block]:
-    """Return a comparison for people, with further notes: A is the first, B the second."""
+    """Return the blocks of a comparison with further notes: A is the first, B the second."""
     a, b = comparison.first, comparison.second
     return [
         Heading(f"A: {clean(a.name)}; B: {clean(b.name)}"),
@@ -285,7 +286,7 @@ def comparison_blocks(comparison: PairComparison, *notes: str) -> list[Block]:
 
 
 def comparison_sentence(comparison: PairComparison) -> str:
-    """Return in words what the most trustworthy shared cases say."""
+    """Return a sentence on the most trustworthy shared cases."""
     if comparison.first.candidate_id == comparison.second.candidate_id:
         return "A and B are the same configuration."
     if not comparison.shared:

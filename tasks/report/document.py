@@ -1,4 +1,4 @@
-"""Report of a run: the order of its sections, and those that every run has."""
+"""Report of a run: the order of its sections, and the sections of every run."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,11 +42,11 @@ from tasks.report.plots import has_points, holdout_of, learning_curve, plots_of,
 from tasks.report.tables import costs, leaderboard_grid
 
 DETAILS = Heading("Details")
-"""What follows it is folded on the page."""
+"""Heading after which the page folds everything."""
 MAX_EXAMPLES = 5
-"""Answers on the first page."""
+"""Maximum answers on the first page."""
 MAX_SETTINGS = 4
-"""Settings that a terminal shows."""
+"""Maximum settings in a terminal."""
 MAX_ROWS = 50
 
 ROLE_NAMES: Mapping[Role, str] = {
@@ -54,14 +54,14 @@ ROLE_NAMES: Mapping[Role, str] = {
     "fresh": "search cases, repeated",
     "search": "search (biased by selection)",
 }
-"""What the estimates of a role rest on, most trustworthy first."""
+"""Cases behind a role's estimates, most trustworthy first."""
 
 _KINDS: Mapping[Role, str] = {
     "holdout": "measured",
     "fresh": "measured",
     "search": "posterior",
 }
-"""What kind of mean a role's estimate is."""
+"""Kind of mean of a role's estimate."""
 _METRIC_KINDS: Mapping[Role, str] = {**_KINDS, "search": "adjusted for the cases"}
 
 
@@ -71,7 +71,7 @@ def document(result: RunResult) -> list[Block]:
 
 
 def page_sections(result: RunResult) -> list[Block]:
-    """Return the report without what pages show by themselves: answers and the leaderboard."""
+    """Return the report without the answers and the leaderboard, which pages show separately."""
     return [*_first_page(result), DETAILS, *_details(result, is_whole=False)]
 
 
@@ -95,7 +95,7 @@ def _details(result: RunResult, *, is_whole: bool = True) -> list[Block]:
     ]
 
 
-# -- sections of few runs, whose modules are loaded where they are needed
+# -- sections of few runs, whose modules are imported on demand
 
 
 def _front(result: RunResult) -> list[Block]:
@@ -126,7 +126,7 @@ def _judges(result: RunResult) -> list[Block]:
 
 
 def learner_blocks(result: RunResult) -> dict[str, list[Block]]:
-    """Return learner's work → its section, for the learners that took part."""
+    """Return learner's work → its section, for the learners of the run."""
     sections: dict[str, list[Block]] = {}
     if result.thinking is not None:
         from tasks.report.rlp_section import thinking_blocks  # noqa: PLC0415 - brings numpy
@@ -168,7 +168,7 @@ def _sources(result: RunResult) -> list[Block]:
 
 
 def _first_page(result: RunResult) -> list[Block]:
-    """Return verdict, scores, what differs from the defaults, and what changed in a few answers."""
+    """Return verdict, scores, differences from the defaults, and some changed answers."""
     candidate = result.best
     blocks = [Heading("Result"), *verdict_blocks(result)]
     if candidate is None:
@@ -183,9 +183,9 @@ def _first_page(result: RunResult) -> list[Block]:
 def _compared(
     result: RunResult, candidate: CandidateReport, n_settings: int | None = None
 ) -> Grid:
-    """Return score, price, latency and settings that differ, of the search's best and its rivals.
+    """Return score, price, latency and differing settings of the search's best and its rivals.
 
-    Of more than ``n_settings`` settings a last row gives the number; ``None`` shows all.
+    Beyond ``n_settings`` settings, a last row gives the number of others; ``None`` shows all.
     """
     role, _ = candidate.headline()
     reports = {phrases.best_label(result): candidate, **result.rivals}
@@ -247,7 +247,7 @@ def _changed_answers(result: RunResult) -> list[Block]:
 
 
 def card(result: RunResult) -> list[Block]:
-    """Return verdict, estimates, settings and prices, for a cell of a notebook."""
+    """Return verdict, estimates, settings and prices for a notebook cell."""
     candidate = result.best
     if candidate is None:
         return [*verdict_blocks(result), *_not_done(result)]
@@ -262,7 +262,7 @@ def card(result: RunResult) -> list[Block]:
 
 
 def summary(result: RunResult) -> list[Block]:
-    """Return the findings in short, for a terminal."""
+    """Return the findings in short form for a terminal."""
     blocks = verdict_blocks(result)
     if result.best is not None:
         blocks.append(_compared(result, result.best, MAX_SETTINGS))
@@ -422,12 +422,12 @@ def _metrics(result: RunResult) -> list[Block]:
 def course_blocks(
     curve: Sequence[CurvePoint], level: float, holdout: Estimate | None = None
 ) -> list[Block]:
-    """Return how the search went.
+    """Return the course of the search.
 
     Args:
-        curve: what was known after each generation.
-        level: of the intervals, in (0, 1).
-        holdout: of the recommended configuration; ``None`` if not measured.
+        curve: points of the generations.
+        level: probability of the intervals, in (0, 1).
+        holdout: held-out estimate of the recommended configuration; ``None`` if not measured.
     """
     if not curve:
         return []
@@ -490,7 +490,7 @@ def _leaderboard(result: RunResult) -> list[Block]:
 
 
 def _named_values(result: RunResult) -> list[Block]:
-    """Return the whole texts of values that labels only name."""
+    """Return the full values that labels abbreviate."""
     rows: list[tuple[Inline, ...]] = []
     for parameter, by_name in sorted(result.named_values.items()):
         names = sorted(by_name, key=lambda name: (len(name), name))  # 2 before 10
@@ -503,7 +503,7 @@ def _named_values(result: RunResult) -> list[Block]:
     return [Grid(("parameter", "name", "value"), tuple(rows), folded=folded)]
 
 
-# -- what was not done, and facts
+# -- gaps and facts
 
 
 def _gaps(result: RunResult) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Counts, means, costs and failures of a run, read from the store by SQL."""
+"""Counts, means, costs and failures of a run, from the store's tables."""
 
 import json
 import math
@@ -22,7 +22,7 @@ MAX_FAILURES = 50
 _EXAMPLE_CHARS = 1_000
 
 OUTCOMES = f"(SELECT * FROM evaluations WHERE run_id = $run {LAST_OF_CELL})"  # noqa: S608 - constants
-"""The evaluations of run `$run`, one for each cell."""
+"""Evaluations of run `$run`, one per cell."""
 _COUNTS = f"""
 SELECT count(*) FILTER (WHERE status <> 'skipped') AS n_evaluations,
        count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed,
@@ -43,7 +43,7 @@ METRICS_BY_CASE = """by_case AS (
   FROM metrics m JOIN evaluations e USING (run_id, eval_id)
   WHERE m.run_id = $run AND isfinite(m.value) GROUP BY ALL)"""
 WEIGHTED_MEAN = "sum(w * value) / sum(w)"
-"""By case and then by the cases' weights, as mean rewards are."""
+"""Mean by case and then by the cases' weights, as for rewards."""
 
 _METRICS = f"""
 WITH {METRICS_BY_CASE},
@@ -106,13 +106,13 @@ ORDER BY cost_usd DESC NULLS LAST, purpose, provider, model
 
 
 def counts_of(store: ParquetStore, run_id: str) -> dict[str, Any]:
-    """Return evaluations, and those failed, missing, skipped and cached, by the fields of ``RunResult``."""
+    """Return counts of evaluations, failures and the like, as fields of ``RunResult``."""
     (counts,) = store.rows(_COUNTS, {"run": run_id})
     return counts
 
 
 def failures_by_candidate(store: ParquetStore, run_id: str) -> dict[str, int]:
-    """Return candidate → search cells that ended without an ``ok`` status."""
+    """Return candidate → search cells without an ``ok`` status."""
     return {row["candidate_id"]: row["n_failed"] for row in store.rows(_CELLS, {"run": run_id})}
 
 
@@ -124,12 +124,12 @@ def metrics_of(
     pair: Collection[str] = (),
     case_weights: Mapping[str, float] | None = None,
 ) -> Metrics:
-    """Return the means of all metrics; of ``search`` adjusted for the cases that each candidate answered.
+    """Return the means of all metrics; ``search`` means are adjusted for the cases.
 
     Args:
-        store: holds the run.
-        run_id: the run.
-        compared: candidates whose metrics in the search are read, in a form that compares them.
+        store: store with the run.
+        run_id: id of the run.
+        compared: candidates whose search metrics are returned, comparable by adjustment.
         pair: candidates whose measured means cover the cases where each of them has a value.
         case_weights: search case → positive weight; absent ones weigh 1.
 
@@ -156,18 +156,18 @@ def metrics_of(
 def mean_of_known(
     values: Iterable[float | None], weights: Iterable[float] = repeat(1.0)
 ) -> float | None:
-    """Return the mean of the values that are known, by their weights; ``None`` if none is."""
+    """Return the weighted mean of the known values; ``None`` if there are none."""
     known = [(value, w) for value, w in zip(values, weights, strict=False) if value is not None]
     return sum(value * w for value, w in known) / sum(w for _, w in known) if known else None
 
 
 def said(name: str, metrics: Mapping[str, float] | None, measured: float | None) -> float | None:
-    """Return the price or latency of an answer: the metric ``name`` says it where there is one."""
+    """Return an answer's price or latency, from the metric ``name`` if there is one."""
     return (metrics or {}).get(name, measured)
 
 
 def parsed_text(text: str | None) -> Json:
-    """Return the JSON value that a stored text holds, or the text itself if it holds none."""
+    """Return the JSON value of a stored string, or the string itself if it is not JSON."""
     if text is None:
         return None
     try:
@@ -178,17 +178,17 @@ def parsed_text(text: str | None) -> Json:
 
 
 def curve_of(store: ParquetStore, run_id: str) -> tuple[CurvePoint, ...]:
-    """Return one point per committed generation of a run: what was known then."""
+    """Return the learning curve, one point per committed generation."""
     return tuple(CurvePoint(**row) for row in store.rows(_CURVE, {"run": run_id}))
 
 
 def costs_of(store: ParquetStore, run_id: str) -> tuple[RoleCost, ...]:
-    """Return what each role spent on each model, by what a run has committed."""
+    """Return the costs per role and model in a run's committed generations."""
     return tuple(RoleCost(**row) for row in store.rows(_COSTS, {"run": run_id}))
 
 
 def failures_of(store: ParquetStore, run_id: str) -> tuple[Failure, ...]:
-    """Return why evaluations failed, the most frequent reasons first."""
+    """Return the reasons of failed evaluations, the most frequent first."""
     failures = []
     for row in store.rows(_FAILURES, {"run": run_id})[:MAX_FAILURES]:
         text = row["example"]

@@ -1,8 +1,8 @@
-"""Raw results in the files of version 0.1: candidates and evaluations.
+"""Raw results in the file formats of version 0.1: candidates and evaluations.
 
-``score`` of a candidate is its posterior mean reward, as in the report: candidates were asked
-different cases, so the means of the rows beside it, ``raw_mean_reward`` and those of metrics
-under ``raw_metric.`` or ``raw_metrics``, do not compare.
+``score`` is a candidate's posterior mean reward, as in the report. Candidates ran on different
+cases, so the plain means next to it, ``raw_mean_reward`` and the metrics under ``raw_metric.`` or
+``raw_metrics``, do not compare candidates.
 """
 
 import json
@@ -17,7 +17,7 @@ from tasks.store.tables.csv_cells import csv_writer
 from tasks.store.tables.parquet_store import ParquetStore
 
 CELLS_AT_ONCE = 20_000
-"""Evaluations held in memory while files are written."""
+"""Maximum evaluations in memory while files are written."""
 
 _CANDIDATES = f"""
 WITH {METRICS_BY_CASE},
@@ -56,17 +56,18 @@ ORDER BY e.candidate_id, e.role <> 'search', e.role, e.generation, e.case_id, e.
 
 
 Experiment: TypeAlias = Mapping[str, Any]
-"""One candidate: a row of ``_CANDIDATES`` with ``params``. ``rank``, ``score`` and its interval are ``None``
-without a reward; ``metrics`` are means over its own search cases by their weights, which other candidates were not
-asked; ``n_rows`` counts evaluations of all roles, skipped ones included."""
+"""A candidate: a row of ``_CANDIDATES`` with ``params``. ``rank``, ``score`` and its interval are
+``None`` without a reward. ``metrics`` are weighted means over its own search cases, so they do not
+compare candidates. ``n_rows`` counts evaluations of all roles, including skipped ones.
+"""
 
 
 def experiments(store: ParquetStore, run_id: str) -> list[Experiment]:
     """Return a run's candidates by generation, the highest rank first.
 
     Args:
-        store: where the run is kept.
-        run_id: the run.
+        store: store with the run.
+        run_id: id of the run.
     """
     return [
         {**row, "params": json.loads(row["params_json"]), "metrics": row["metrics"] or {}}
@@ -124,11 +125,11 @@ def write_detailed_json(
 
     Args:
         stream: an open text file.
-        store: where the run is kept.
-        run_id: the run.
-        rows: the candidates to write.
-        cases: test cases by id, whose inputs and expected values are shown; ``None``: the requests.
-        keep_text: whether those are shown; answers are as the store kept them.
+        store: store with the run.
+        run_id: id of the run.
+        rows: candidates to write.
+        cases: test cases by id, for inputs and expected values; ``None`` shows the requests.
+        keep_text: whether to show those; answers appear as stored.
     """
     separator = "[\n"
     for row, evaluations in _with_evaluations(store, run_id, rows):
@@ -161,7 +162,10 @@ def _with_evaluations(
 
 
 def _portions(rows: Sequence[Experiment]) -> Iterator[list[Experiment]]:
-    """Yield candidates in order, as many together as have ``CELLS_AT_ONCE`` evaluations, or one."""
+    """Yield portions of candidates, in order.
+
+    A portion has at most ``CELLS_AT_ONCE`` evaluations, or one candidate.
+    """
     portion: list[Experiment] = []
     n_rows = 0
     for row in rows:
@@ -197,17 +201,17 @@ def _test_result(
 
 
 def _names(rows: Sequence[Experiment]) -> list[str]:
-    """Return the parameters that occur, in the order in which they first do."""
+    """Return the parameters in the order of their first occurrence."""
     return list(dict.fromkeys(name for row in rows for name in row["params"]))
 
 
 def _columns(names: Sequence[str], taken: set[str]) -> list[str]:
-    """Return column names of parameters; one that is taken is written ``parameter.<name>``."""
+    """Return column names of parameters; a taken name becomes ``parameter.<name>``."""
     return [f"parameter.{name}" if name in taken else name for name in names]
 
 
 def _writer(stream: TextIO) -> Callable[[Sequence[object]], object]:
-    """Return what writes a line of CSV: truth values as JSON has them, no text that a spreadsheet would run."""
+    """Return a function that writes a line of CSV, with booleans as in JSON."""
     write_row = csv_writer(stream)
     return lambda values: write_row(
         [str(value).lower() if isinstance(value, bool) else value for value in values]

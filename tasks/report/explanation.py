@@ -58,7 +58,7 @@ def _parameters(result: RunResult) -> list[Block]:
 
 
 def about_effects(result: RunResult, effects: list[Effect]) -> str:
-    """Return what effects are, how much they explain, and how many are sure."""
+    """Return a note on effects: their meaning, explained variance and significance."""
     text = (
         "Mean reward that the search's model expects at each value, averaged over a fixed sample of "
         f"the other parameters. Intervals ({percent(effects[0].level)}) are of the difference from the "
@@ -184,11 +184,11 @@ def _discards(discards: Discards) -> list[Block]:
     return blocks
 
 
-# -- words
+# -- formats
 
 
 def _percent(share: float) -> str:
-    """Return a share in whole percent; a small one is not called none."""
+    """Return a share in whole percent; a small positive one is not shown as 0."""
     return "< 1 %" if 0 < share < 0.01 else number_text.whole_percent(share)
 
 
@@ -201,5 +201,5 @@ def _share(mean: float, low: float, high: float) -> str:
 
 
 def _probability(p: float) -> str:
-    """Return a small probability with two digits that say something."""
+    """Return a small probability with two significant digits."""
     return "< 0.0001 %" if p < 1e-6 else f"{100 * p:.2g} %"

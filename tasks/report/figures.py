@@ -1,6 +1,7 @@
-"""Still figures without side effects on matplotlib or on the caller.
+"""Still figures without side effects on matplotlib or the caller.
 
-The same figure gives the same bytes on every machine with the same matplotlib: no date, fixed ids.
+The same figure gives the same bytes on every machine with the same matplotlib, since it has no
+date and fixed ids.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LOCK = threading.RLock()
-"""Settings of matplotlib are global while a figure is drawn."""
+"""Serializes drawing, since matplotlib's settings are global."""
 
 
 COLOURS: Final[Mapping[str, str]] = {
@@ -28,7 +29,7 @@ COLOURS: Final[Mapping[str, str]] = {
     "dot": "#8a97a8",
     "paper": "#ffffff",
 }
-"""Colours by what they mean: text, axes and what stands back, grid lines, the two compared, one among many."""
+"""Colours by meaning: text, axes and background, grid lines, the two compared, one of many."""
 
 Draw: TypeAlias = "Callable[[Figure], None]"
 
@@ -69,7 +70,7 @@ _STYLE: Final[Any] = {
 
 
 def import_matplotlib() -> None:
-    """Import it ahead of the first figure, for callers that wait for something else anyway."""
+    """Import matplotlib ahead of the first figure, for callers that wait anyway."""
     with _settings():
         pass
 
@@ -85,7 +86,7 @@ def png(draw: Draw, *, width: float, height: float, dpi: int) -> bytes:
 
 
 def figure(draw: Draw, *, width: float, height: float) -> "Figure":
-    """Return a figure for who goes on with it: shown by itself in notebooks, saved by ``savefig``."""
+    """Return a figure for further use, which notebooks display and ``savefig`` saves."""
     with _settings():
         drawn = _shown_figure()(figsize=(width, height), dpi=100, layout="constrained")
         draw(drawn)
@@ -113,14 +114,14 @@ def _settings() -> "Iterator[type[Figure]]":
         from matplotlib.figure import Figure  # noqa: PLC0415 - as above
 
         with mpl.rc_context():
-            mpl.rcdefaults()  # a user's own style must not change the report
+            mpl.rcdefaults()  # a user's style must not change the report
             mpl.rcParams.update(_STYLE)
             yield Figure
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence complaints about what does not matter: cache folders and missing glyphs."""
+    """Silence warnings about irrelevant matters: cache folders and missing glyphs."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.ERROR)

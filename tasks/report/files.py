@@ -3,17 +3,17 @@
 Layout under ``output.save_path``::
 
     <label>/best_config.json  detailed_results.json        format json
-    <label>/explanation.json                               the same, if a configuration was found
-    <label>/front.json                                     the same, of a Pareto run
+    <label>/explanation.json                               also json, if a configuration was found
+    <label>/front.json                                     also json, for a Pareto run
     <label>/experiments.csv   detailed_results.csv         format csv
     <label>/report.md                                      format markdown
     <label>/report.html                                    format html
-    <label>/prompts/NAME.txt  NAME.given.txt               texts written for NAME, beside the given one
-    best_config.json  detailed_results.json  report.md     those of the latest run, once more
+    <label>/prompts/NAME.txt  NAME.given.txt               prompts written for NAME, and originals
+    best_config.json  detailed_results.json  report.md     copies of the latest run's files
     latest                    link to the latest <label>, or latest.txt with its name
-    best_config.py            the recommended configuration alone
+    best_config.py            only the recommended configuration
 
-Each file is written beside its place and renamed, so a reader never sees half of one.
+Each file is written under a temporary name and renamed, so readers never see a partial file.
 """
 
 import json
@@ -41,7 +41,7 @@ from tasks.report.page import report_html
 from tasks.store.tables.parquet_store import ParquetStore
 
 Write: TypeAlias = str | Callable[[TextIO], None]
-"""A file's text, or what writes it."""
+"""Content of a file, or a function that writes it."""
 
 
 def write_results(
@@ -52,18 +52,18 @@ def write_results(
     *,
     cases: Iterable[Case] | None = None,
 ) -> RunResult:
-    """Write the files that ``output`` asks for; return the result with their paths and answers.
+    """Write the configured result files; return the result with their paths and answers.
 
-    Doing it again replaces them. Without a recommended candidate, ``best_config.json`` and the
+    Writing again replaces them. Without a recommended candidate, ``best_config.json`` and the
     exported configuration are not written.
 
     Args:
-        result: what the run found.
-        store: holds the run's evaluations.
-        configuration: of the run.
-        base_dir: folder that relative paths of the configuration start from.
-        cases: test cases, whose inputs and expected values are shown beside answers; ``None``:
-            ``detailed_results.json`` shows the requests made of them, and reports no answers.
+        result: result of the run.
+        store: store with the run's evaluations.
+        configuration: configuration of the run.
+        base_dir: base folder of the configuration's relative paths.
+        cases: test cases, for inputs and expected values. ``None`` shows requests in
+            ``detailed_results.json`` and reports no answers.
 
     Raises:
         StoreWriteError: a file cannot be written.
@@ -91,7 +91,7 @@ def write_results(
 
 
 LATEST_FILES = ("best_config.json", "detailed_results.json", "report.md")
-"""Files of a run that its results folder holds too, where programs of version 0.1 look for them."""
+"""Files copied to the results folder, where programs of version 0.1 expect them."""
 
 
 def _copy_latest(folder: Path, files: Mapping[str, str]) -> None:
@@ -110,7 +110,7 @@ def _writers(
     configuration: Configuration,
     cases: Iterable[Case] | None,
 ) -> Mapping[str, Write]:
-    """Return what is to be written, by file name."""
+    """Return file name → content or its writer."""
     output = configuration.output
     writers: dict[str, Write] = {}
     rows: list[Experiment] = []
@@ -139,7 +139,7 @@ def _writers(
 
 
 def texts_of_winner(result: RunResult, configuration: Configuration) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each recommended text that was written, and the one it came from."""
+    """Yield name and content of each recommended written prompt, and of its original."""
     given = (
         {edge.parameter: edge.parent for edge in reversed(result.prompts.family)}
         if (result.prompts is not None)
@@ -152,7 +152,7 @@ def texts_of_winner(result: RunResult, configuration: Configuration) -> Iterator
 
 
 def _json_files(result: RunResult) -> dict[str, Json]:
-    """Return the contents of the small JSON files that the result fills."""
+    """Return the contents of the small JSON files."""
     contents: dict[str, Json] = {}
     if result.winner is not None:
         contents["best_config.json"] = _best_config(result, result.winner)
@@ -169,7 +169,7 @@ def _json_files(result: RunResult) -> dict[str, Json]:
 
 
 def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
-    """Return ``best_config.json``: version 0.1's shape, with what the number rests on."""
+    """Return ``best_config.json``: version 0.1's shape with the evidence behind the score."""
     (role, value), baseline = winner.headline(), result.baseline
     use = "Use the values under `config` as the system's settings."
     return {
@@ -200,7 +200,7 @@ def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
 
 
 def _module_text(result: RunResult, winner: CandidateReport) -> str:
-    """Return the recommended configuration alone, as a Python module."""
+    """Return the recommended configuration as a Python module."""
     note = (
         f"{verdict_of(result).sentence} {result.title.capitalize()} by run {result.label}, "
         f"{phrases.iso(result.ended_us)}."

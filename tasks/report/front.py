@@ -19,20 +19,23 @@ if TYPE_CHECKING:
     from convergence_core.search.sampler import SearchState
 
 MAX_DOMINATED = 200
-"""Dominated candidates kept in a result."""
+"""Maximum dominated candidates in a result."""
 MAX_ROWS = 50
 
 
 def pareto_front(
     goals: "FittedGoals | None", search: "SearchState", names: Mapping[str, str], *, level: float
 ) -> Front | None:
-    """Return the front of the candidates asked; ``None`` where none was sought or nothing is known.
+    """Return the Pareto front of the evaluated candidates.
 
     Args:
-        goals: as the search's archive tells them.
-        search: what was learned.
-        names: candidate → name for people.
-        level: of the intervals, in (0, 1).
+        goals: goals fitted to the search's archive.
+        search: state of the search.
+        names: candidate → display name.
+        level: probability of the intervals, in (0, 1).
+
+    Returns:
+        The front; ``None`` for a run without objectives or evaluations.
     """
     members = [member for member in search.archive if member.n]
     if goals is None or not goals.objectives or not members:
@@ -74,7 +77,7 @@ def pareto_front(
 
 
 def front_blocks(result: RunResult) -> list[Block]:
-    """Return the section of the front; nothing without one."""
+    """Return the section on the front; empty without one."""
     front = result.front
     if front is None:
         return []
@@ -95,7 +98,7 @@ def front_blocks(result: RunResult) -> list[Block]:
 
 
 def front_sentence(front: Front, n_candidates: int) -> str:
-    """Return what a front shows, and what it takes for granted."""
+    """Return a sentence on the front and its assumptions."""
     text = (
         f"{plural(len(front.points), 'configuration')} of "
         f"{n_candidates:,}: by posterior means no other is better in one metric and no worse in all. "

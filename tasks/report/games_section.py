@@ -1,4 +1,4 @@
-"""Section on language games: plays, costs, which games are kept and why."""
+"""Section on language games: plays, costs, and which games are kept and why."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +22,7 @@ from convergence_core.result.number_text import (
 from tasks.report.blocks import Block, Bullets, Columns, Heading, Paragraph, section, table
 
 MOST_REASONS: Final = 3
-"""Reasons of void and lost plays that a game's sentence shows."""
+"""Maximum reasons of void and lost plays in a game's sentence."""
 
 
 _STAND_IN: Final = "The built-in mock answered: its scores say nothing about a model."
@@ -33,7 +33,7 @@ _NO_CASES: Final = (
 
 
 def games_blocks(report: GamesReport) -> list[Block]:
-    """Return the section."""
+    """Return the section on a round of games."""
     finders = [each for each in report.games if each.coin.feeds == "hard_cases"]
     is_unmeasured = bool(finders) and all(each.effect is None for each in finders)
     blocks: list[Block] = [
@@ -54,19 +54,19 @@ def games_blocks(report: GamesReport) -> list[Block]:
 
 
 def _in_all(cost_usd: float | None) -> str:
-    """Return what a round cost, as the end of its sentence."""
+    """Return the cost of a round, as the end of a sentence."""
     return "at an unknown cost" if cost_usd is None else f"{usd(cost_usd)} in all"
 
 
 def _unscored(games: Sequence[GameSummary]) -> str:
-    """Return how many of all plays have no score, as a part of their sentence."""
+    """Return the number of plays without a score, as part of a sentence."""
     n_void, n_lost = sum(game.n_void for game in games), sum(game.n_lost for game in games)
     counts = [f"{n} {word}" for n, word in ((n_void, "void"), (n_lost, "lost")) if n]
     return f" ({' and '.join(counts)})" if counts else ""
 
 
 def round_sentence(report: GamesReport) -> str:
-    """Return what a round came to."""
+    """Return a sentence on a round's plays, calls and cost."""
     n_games = sum(game.coin.n_plays > 0 for game in report.games)
     text = (
         f"Round {report.round_number + 1} of {report.system}: {plural(report.n_plays, 'play')} of "
@@ -79,7 +79,7 @@ def round_sentence(report: GamesReport) -> str:
 
 
 def verdict_of_game(game: GameSummary) -> str:
-    """Return a game's state in a word; empty if its plays are not for searches."""
+    """Return a game's state in a word; empty if its plays do not feed searches."""
     if game.effect is not None and game.effect.is_dropped:
         return "dropped"
     if game.coin.off_reason is not None:
@@ -91,7 +91,7 @@ def verdict_of_game(game: GameSummary) -> str:
 
 
 def game_sentence(game: GameSummary) -> str:
-    """Return whether a game was played, whether it is kept, and why."""
+    """Return sentences on a game's plays, its state and the reasons."""
     coin, effect = game.coin, game.effect
     if coin.off_reason is not None:
         text = f"{coin.game} is off: {coin.off_reason}."
@@ -117,7 +117,7 @@ def game_sentence(game: GameSummary) -> str:
 
 
 def play_blocks(play: PlayRecord) -> list[Block]:
-    """Return one play: what was asked and replied, and the score."""
+    """Return the blocks of one play: requests, replies and score."""
     scores = ", ".join(
         f"{role} {value:+.3g}" for role, value in sorted(play.scores.by_role.items())
     )

@@ -1,9 +1,9 @@
-"""Section on judges: agreement with a person's labels, and with themselves.
+"""Section on judges: agreement with users' labels, and consistency.
 
-A label belongs to the answer that the person saw, usually one of the system as it is. So labels
-are compared with the judgements of the default configuration's answers; where none is given, with
-those of all configurations asked. Several judgements of one case are averaged first: one label is
-one pair.
+A label belongs to the answer that the user saw, usually one of the current system. Labels are
+therefore compared with the judgements of the defaults' answers, or without defaults with those of
+all configurations. Several judgements of one case are averaged first, so that one label is one
+pair.
 """
 
 import math
@@ -44,7 +44,7 @@ _BIAS = (
 
 
 LabeledJudgement: TypeAlias = tuple[str, float, Json]
-"""Case, judgement in [0, 1] of one evaluation, and the case's label as it holds it."""
+"""Case, judgement of one evaluation in [0, 1], and the case's label as written."""
 
 
 def judge_reports(
@@ -55,14 +55,14 @@ def judge_reports(
     cases: Iterable[Case],
     baseline_id: str | None,
 ) -> tuple[JudgeReport, ...]:
-    """Return what a run's committed generations say of its judges, in the configuration's order.
+    """Return reports on a run's judges from its committed generations, in configured order.
 
     Args:
-        store: holds the run.
-        run_id: the run.
-        configuration: of the run.
+        store: store with the run.
+        run_id: id of the run.
+        configuration: configuration of the run.
         cases: test cases, for their labels.
-        baseline_id: the default configuration; ``None`` if there is none.
+        baseline_id: id of the defaults; ``None`` if there are none.
     """
     judges = configuration.evaluation.judges
     if not judges:
@@ -103,16 +103,16 @@ def judge_report(
     n_pairs: int = 0,
     n_inconsistent: float = 0.0,
 ) -> JudgeReport:
-    """Return what one judge's evaluations say of it; pure.
+    """Return the report on one judge from its evaluations; pure.
 
     Args:
-        name: the metric.
-        metric: its configuration.
+        name: name of the metric.
+        metric: configuration of the metric.
         rows: evaluations of labelled cases; ``None`` if the metric names no label.
-        of_default: whether they are the default configuration's alone.
-        n_pairs: evaluations whose answers were compared in both orders.
-        n_inconsistent: of them, those whose verdict changed with the order; a part of one where
-            there were several votes.
+        of_default: whether they are only those of the defaults.
+        n_pairs: evaluations with answers compared in both orders.
+        n_inconsistent: those of them whose verdict changed with the order; fractional with several
+            votes.
     """
     agreement, n_bad, n_undecided = None, 0, 0
     if rows is not None:
@@ -130,7 +130,7 @@ def judge_report(
 
 
 def judge_sentences(report: JudgeReport) -> tuple[str, ...]:
-    """Return what is to be said of a judge; names of metrics stand in back ticks."""
+    """Return sentences on a judge, with names of metrics in back ticks."""
     name = f"`{clean(report.name)}`"
     sentences = []
     agreement = report.agreement
@@ -154,7 +154,7 @@ def judge_sentences(report: JudgeReport) -> tuple[str, ...]:
 
 
 def judge_blocks(reports: Sequence[JudgeReport]) -> list[Block]:
-    """Return the report's section on judges; nothing where nothing is known of any."""
+    """Return the section on judges; empty if nothing is known of any."""
     texts = [" ".join(judge_sentences(report)) for report in reports]
     items = tuple(marked(text) for text in texts if text)
     return [Heading("Judges"), Bullets(items), Paragraph((_BIAS,), "note")] if items else []
@@ -215,7 +215,7 @@ def _figure(figure: Figure) -> str:
 def _agreement(
     metric: JudgeMetric, rows: Sequence[LabeledJudgement]
 ) -> tuple[Agreement, int, int]:
-    """Return the agreement, and how many labels were of no use and how many cases undecided."""
+    """Return the agreement, the number of unusable labels, and that of undecided cases."""
     values: dict[str, list[float]] = {}
     labels: dict[str, Json] = {}
     for case_id, value, label in rows:
@@ -223,7 +223,7 @@ def _agreement(
         labels[case_id] = label
     means = {case_id: math.fsum(numbers) / len(numbers) for case_id, numbers in values.items()}
     order = sorted(means)
-    rng = np.random.default_rng(0)  # a report made twice reads the same
+    rng = np.random.default_rng(0)  # makes repeated reports identical
     if metric.mode == "rating":
         known = [(means[c], r) for c in order if (r := rating_of(labels[c])) is not None]
         judged = [1 + (BEST - 1) * value for value, _ in known]

@@ -1,4 +1,4 @@
-"""Report in Markdown; plots are the HTML page's alone."""
+"""Report in Markdown. Plots appear only on the HTML page."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from tasks.report.document import document
 from tasks.report.phrases import clean, short
 
 _MARKUP = re.compile(r"(?<!\w)[*_]|[*_](?!\w)|[`\\~]|\](?=[(\[:])")
-"""Characters that would be markup; brackets alone are none, and a reader meets many."""
+"""Characters that would be markup. Single brackets are not, and many would disturb readers."""
 
 
 def report_markdown(result: RunResult) -> str:
@@ -96,7 +96,7 @@ def _inline(part: Inline) -> str:
 
 
 def _broken(parts: Sequence[Inline]) -> str:
-    """Return a text on one line of Markdown that is shown on as many lines as it has."""
+    """Return a string on one line of Markdown that displays its line breaks."""
     lines = "".join(
         f"<mark>{_lines(part.text)}</mark>" if has_look(part, "marked") else _lines(_plain(part))
         for part in parts
@@ -113,14 +113,14 @@ def _lines(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text in which nothing is markup."""
+    """Return a string with markup escaped."""
     line = re.sub(r"\s+", " ", clean(text))
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _MARKUP.sub(r"\\\g<0>", line)
 
 
 def _code(text: str) -> str:
-    """Return a code span, whatever back ticks the text holds."""
+    """Return a code span for a string with any back ticks."""
     if not text.strip():
         return '""'
     fence, pad = _fence(text, 1), " " if "`" in text else ""
@@ -133,5 +133,5 @@ def _fenced(text: str, language: str = "text") -> str:
 
 
 def _fence(text: str, least: int) -> str:
-    """Return more back ticks than the text has in a row, at least so many."""
+    """Return a run of back ticks longer than any in the string, with a minimum length."""
     return "`" * max(least, 1 + max(map(len, re.findall(r"`+", text)), default=0))

@@ -1,4 +1,4 @@
-"""Report as one HTML page that needs nothing else, in light and dark."""
+"""Report as one self-contained HTML page, light and dark."""
 
 import json
 import re
@@ -31,11 +31,14 @@ from tasks.report.phrases import clean, short
 
 _WITHOUT_SCRIPT = "Without scripts no plot is drawn; the tables have its numbers."
 _INTERVAL = re.compile(r"(\[[-+\N{MINUS SIGN}]?\d\.\d+,) ")
-"""Beginning of an interval, which should not be torn at the end of a line."""
+"""Start of an interval, which must not break across lines."""
 
 
 def report_html(result: RunResult) -> str:
-    """Return the report as one HTML page: styles, plots and what draws them inline, no request to anywhere."""
+    """Return the report as one HTML page with inline styles, plots and scripts.
+
+    It makes no request.
+    """
     title = _text(short(result.label, 100))
     blocks = document(result)
     n = blocks.index(DETAILS)
@@ -58,9 +61,9 @@ def report_html(result: RunResult) -> str:
 
 @cache
 def _policy() -> str:
-    """Return what the page may do: run the one script of ours, by its hash, and nothing else.
+    """Return the page's content security policy: only our script, by its hash, may run.
 
-    Styles may be inline, for charts set theirs.
+    Styles may be inline, since charts set theirs.
     """
     digest = b64encode(sha256(_script().encode("utf-8")).digest()).decode("ascii")
     return (
@@ -71,7 +74,7 @@ def _policy() -> str:
 
 @cache
 def _script() -> str:
-    """Return the page's own script, and ECharts with what draws plots (``ui/src/report.ts``)."""
+    """Return the page's script, and ECharts with the plots of ``ui/src/report.ts``."""
     folder = files("tasks.report")
     parts = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "plots.js"))
     return "\n" + "\n".join(parts)
@@ -83,7 +86,7 @@ def _style() -> str:
 
 
 def block_html(block: Block) -> str:
-    """Return a block of a report as HTML; texts are escaped."""
+    """Return a block of a report as HTML with escaped content."""
     match block:
         case Heading():
             return f"<h{block.level}>{_text(block.text)}</h{block.level}>"
@@ -108,7 +111,7 @@ def _plots(block: Plots) -> str:
 
 
 def _figure(plot: Plot) -> str:
-    """Return a plot's declaration where the script draws it."""
+    """Return a plot's declaration for the script that draws it."""
     heading = (
         f"<figcaption><code>{_text(plot.heading)}</code></figcaption>" if plot.heading else ""
     )
@@ -167,7 +170,7 @@ def _inline(part: Inline) -> str:
             return f"<details>{begin}<pre>{_text(part.text)}</pre></details>"
         case Span(look="marked"):
             return f"<mark>{_text(part.text)}</mark>"
-        # A store may come from elsewhere: what is no address of the web stays text.
+        # A store may come from elsewhere, so anything but a web address stays text.
         case Span(look="link", more="") if part.text.startswith("https://"):
             shown = _text(part.text)
             return f'<a href="{shown}" rel="noopener noreferrer">{shown}</a>'

@@ -40,11 +40,11 @@ MEASURED_ON: Mapping[Role, str] = {
     "fresh": "search cases, repeated after the choice",
     "search": "search cases, biased upward by selection",
 }
-"""The same in more words."""
+"""Role of a cell → longer label in reports."""
 
 
 def clean(text: str) -> str:
-    """Remove what some file formats cannot hold: lone surrogates and control characters."""
+    """Replace what some file formats cannot hold: lone surrogates and control characters."""
     text = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(
         c if c in "\n\t" or (c >= " " and c not in "\x7f\ufffe\uffff") else "�" for c in text
@@ -114,7 +114,7 @@ def estimate(value: Estimate | None) -> str:
 
 
 def difference(value: Estimate | None) -> str:
-    """Return ``+mean [low, high] (95 %)``: a gate's look has a level of its own."""
+    """Return ``+mean [low, high] (95 %)``, with the level of the interval."""
     if value is None:
         return UNKNOWN
     return signed_interval(value.mean, value.low, value.high, value.level)
@@ -162,7 +162,10 @@ _NO_TEXT = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|true|false|null|none", re.IGNORE
 
 
 def value_text(value: ParamValue) -> str:
-    """Return a parameter's value for display: prompts uncut, in quotes a text that reads as another type."""
+    """Return a parameter's value for display.
+
+    Prompts are uncut. A string that reads as another type is in quotes.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -172,7 +175,7 @@ def value_text(value: ParamValue) -> str:
 
 
 def settings_text(params: Params) -> str:
-    """Return a configuration's values on one line: the name of one that no run names."""
+    """Return a configuration's values on one line, as a name without a run."""
     return short(", ".join(f"{name} {value_text(params[name])}" for name in sorted(params)), 60)
 
 
@@ -230,12 +233,12 @@ def gate_sentence(result: RunResult) -> str | None:
 
 
 def alpha_left(level: float | None, left: float | None) -> str:
-    """Return how much of the error a look spends and leaves on its cases, after a space.
+    """Return how much of the gate's error a look spends and leaves, after a space.
 
     Args:
-        level: probability of a wrong promotion that the look spends; ``None`` gives an empty text, as
-            for a look of an earlier version.
-        left: of ``alpha``, for later looks; ``None`` as of ``level``.
+        level: probability of a wrong promotion that the look spends; ``None`` for a look of an
+            earlier version, which gives an empty string.
+        left: share of ``alpha`` left for later looks; ``None`` as for ``level``.
     """
     if level is None or left is None:
         return ""
@@ -246,10 +249,10 @@ def alpha_left(level: float | None, left: float | None) -> str:
 
 
 def ledgers(looks: "Sequence[GateLook]") -> dict[str, str]:
-    """Return system → what its latest look at held-out cases leaves of the gate's error.
+    """Return system → the gate's error left by its latest look at held-out cases.
 
     Args:
-        looks: oldest first.
+        looks: looks, oldest first.
     """
     texts = {}
     for look in looks:
@@ -327,7 +330,7 @@ def constraint_reason(
 
 
 def special(result: RunResult, candidate_id: str) -> str:
-    """Return in brackets what the name of a special candidate does not say."""
+    """Return in brackets the roles of a candidate that its name does not show."""
     reports = result.roles | ({} if result.champion is None else {"champion": result.champion})
     marks = [
         name
@@ -357,7 +360,7 @@ def no_holdout(result: RunResult) -> str:
 
 
 def routing_sentence(result: RunResult) -> str | None:
-    """Return what routing by case would earn; ``None`` if nothing was compared."""
+    """Return a sentence on the gain of routing by case; ``None`` if nothing was compared."""
     routing = result.routing
     if routing is None:
         return None

@@ -1,4 +1,4 @@
-"""Plots of a report, each declared once: its data and their encoding."""
+"""Plots of a report, each declared once with its data and encoding."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +14,9 @@ from tasks.report.phrases import best_label, clean, named_label, short
 PlotName: TypeAlias = Literal["estimates", "learning_curve", "tradeoffs", "front", "shares"]
 
 MAX_EFFECTS = 24
-"""Parameters plotted; those of the largest shares come first."""
+"""Maximum parameters in plots, those with the largest shares first."""
 MAX_SHARES = 12
-"""Rows of parameters and of pairs in the plot of shares."""
+"""Maximum rows of parameters in the plot of shares."""
 _MAX_CHOICES = 10
 _ROLES: Mapping[Role, str] = {
     "holdout": "held-out\ncases\n(measured)",
@@ -26,7 +26,7 @@ _ROLES: Mapping[Role, str] = {
 
 
 def plots_of(result: RunResult, *names: PlotName) -> tuple[Plot, ...]:
-    """Return plots by name, without those for which the result holds nothing."""
+    """Return plots by name, without those that would be empty."""
     declared: Mapping[PlotName, Callable[[RunResult], Plot | None]] = {
         "estimates": _estimates,
         "shares": _shares,
@@ -39,7 +39,7 @@ def plots_of(result: RunResult, *names: PlotName) -> tuple[Plot, ...]:
 
 
 def has_points(plot: Plot) -> bool:
-    """Return whether a plot shows anything."""
+    """Return whether a plot has points."""
     return any(layer.points for layer in plot.layers)
 
 
@@ -83,16 +83,16 @@ def _estimates(result: RunResult) -> Plot | None:
 
 
 def holdout_of(result: RunResult) -> Estimate | None:
-    """Return what the final test measured of the recommended configuration."""
+    """Return the final test's held-out estimate of the recommended configuration."""
     return None if result.winner is None else result.winner.holdout
 
 
 def learning_curve(curve: Sequence[CurvePoint], holdout: Estimate | None = None) -> Plot:
-    """Return what would have been recommended after each generation.
+    """Return the plot of the recommendation's reward after each generation.
 
     Args:
-        curve: what was known after each generation.
-        holdout: of the recommended configuration; ``None`` if not measured.
+        curve: points of the generations.
+        holdout: held-out estimate of the recommended configuration; ``None`` if not measured.
     """
     known = tuple(
         Point(
@@ -143,7 +143,7 @@ def learning_curve(curve: Sequence[CurvePoint], holdout: Estimate | None = None)
 
 
 def _generations(curve: Sequence[CurvePoint]) -> Axis:
-    """Return the axis of generations; a single one stands in the middle."""
+    """Return the axis of generations, with a single one in the middle."""
     axis = Axis(title="generation", kind="whole")
     if len(curve) != 1:
         return axis
@@ -154,9 +154,9 @@ def _generations(curve: Sequence[CurvePoint]) -> Axis:
 
 
 def tradeoff_metrics(result: RunResult) -> tuple[str, str] | None:
-    """Return the two metrics of the trade-off plot, (x, y); ``None`` if there are no two.
+    """Return the two metrics of the trade-off plot, (x, y); ``None`` if there are fewer.
 
-    y is the metric of most weight, x the next; metrics without weight follow in their order.
+    y is the metric of the largest weight, x the next; metrics without weight follow in order.
     """
     measured = [
         metric
@@ -217,7 +217,7 @@ def _tradeoffs(result: RunResult) -> Plot | None:
 
 
 def _front(result: RunResult) -> Plot | None:
-    """Return the first two objectives of the front with intervals, dominated ones behind."""
+    """Return the plot of the front's first two objectives, with dominated points faint."""
     front = result.front
     if front is None or not front.points:
         return None
@@ -269,7 +269,7 @@ def _front(result: RunResult) -> Plot | None:
 
 
 def _shares(result: RunResult) -> Plot | None:
-    """Return each share of the variance with its interval; hollow where it is not sure."""
+    """Return the plot of shares of the variance; insignificant ones are hollow."""
     effects = [
         (effect.parameter, effect.share, effect.share_low, effect.share_high, effect.is_sure)
         for effect in result.effects
@@ -309,7 +309,7 @@ def _shares(result: RunResult) -> Plot | None:
 
 
 def parameter_plots(result: RunResult) -> tuple[Plot, ...]:
-    """Return one plot for each parameter that took two values, on one scale of rewards."""
+    """Return one plot per parameter with two or more values, on one scale of rewards."""
     effects = [effect for effect in result.effects if len(effect.points) > 1]
     if not effects:
         return ()
@@ -376,7 +376,7 @@ def _average(points: Sequence[Point]) -> Layer:
 
 
 def _dots(look: Layer, dots: Sequence[tuple[Point, EffectPoint]]) -> Iterable[Layer]:
-    """Return the points, hollow where no configuration was asked."""
+    """Yield the points, hollow for values that no configuration tried."""
     for is_hollow in (False, True):
         points = tuple(point for point, p in dots if (p.n_candidates == 0) is is_hollow)
         if points:
@@ -388,7 +388,7 @@ def _tip(point: EffectPoint) -> str:
 
 
 def _extremes(points: Sequence[EffectPoint]) -> list[EffectPoint]:
-    """Return all points, or of many those of the highest mean rewards and the lowest."""
+    """Return all points; of many, only the highest and the two lowest mean rewards."""
     if len(points) <= _MAX_CHOICES:
         return list(points)
     ordered = sorted(points, key=lambda point: -point.mean)

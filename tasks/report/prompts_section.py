@@ -1,4 +1,4 @@
-"""Section on written prompts: the winner's family from the tables, as blocks."""
+"""Section on written prompts: the winner's lineage from the tables, as blocks."""
 
 import json
 from collections import Counter
@@ -23,12 +23,12 @@ _COST = """
 def prompt_report(
     store: ParquetStore, result: RunResult, texts: Mapping[str, str]
 ) -> PromptReport | None:
-    """Return what writing prompts came to; ``None`` if nothing was written.
+    """Return the report on written prompts; ``None`` if none were written.
 
     Args:
-        store: holds the run's tables.
-        result: of the run, with its winner.
-        texts: text id → text, of those that the user has given.
+        store: store with the run's tables.
+        result: result of the run, with its winner.
+        texts: text id → prompt, of the user's prompts.
 
     Raises:
         StoreDamagedError: a file cannot be read.
@@ -63,7 +63,7 @@ def _gap(report: CandidateReport | None) -> float | None:
 def _family(
     rows: Sequence[Mapping[str, Any]], winner: CandidateReport, texts: Mapping[str, str]
 ) -> Iterator[FamilyEdge]:
-    """Yield the edits from given texts to the winner's, parameter by parameter."""
+    """Yield the edits from given prompts to the winner's, by parameter."""
     for name, value in winner.params.items():
         kept = [row for row in rows if row["parameter"] == name and row["verdict"] == "kept"]
         by_id = {row["text_id"]: row for row in kept}
@@ -98,11 +98,11 @@ def _edge(row: Mapping[str, Any], texts: Mapping[str, str]) -> FamilyEdge:
     )
 
 
-# -- blocks and words
+# -- blocks and sentences
 
 
 def prompt_blocks(report: PromptReport, *, is_offline: bool) -> list[Block]:
-    """Return the section on written prompts; offline a mock wrote them."""
+    """Return the section on written prompts; an offline run's are the mock's."""
     blocks: list[Block] = []
     if report.family:
         blocks.append(table(report.family, _COLUMNS, numeric=_NUMERIC))
@@ -119,7 +119,7 @@ def prompt_blocks(report: PromptReport, *, is_offline: bool) -> list[Block]:
 
 
 def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
-    """Return what is said beside the sentence, a line each."""
+    """Return the lines after the section's sentence."""
     cost = UNKNOWN if report.cost_usd is None else usd(report.cost_usd)
     names = [
         f"the mock for {name}" if is_offline and name != RULES else name
@@ -143,7 +143,7 @@ def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
 
 
 def edit_lines(report: PromptReport) -> tuple[str, ...]:
-    """Return a line per edit of the family, in its order: operator, failures shown, effect."""
+    """Return a line per edit of the lineage, in order: operator, failures shown, effect."""
     return tuple(f"{n}. {_edit_line(edge)}" for n, edge in enumerate(report.family, 1))
 
 
@@ -166,9 +166,9 @@ def _edit_line(edge: FamilyEdge) -> str:
 
 
 def effect_text(effect: float | None, se: float | None) -> str:
-    """Return what an edit changed with its 95 % interval, two standard errors to each side.
+    """Return an edit's effect with its 95 % interval, two standard errors to each side.
 
-    Where all cases changed alike nothing is known of the spread, and no interval is given.
+    If all cases changed equally, the spread is unknown and the interval is omitted.
     """
     if effect is None:
         return UNKNOWN

@@ -1,4 +1,4 @@
-"""Section on thoughts: gains, evidence and proposed settings, as blocks."""
+"""Section on hypotheses: gains, evidence and proposed settings, as blocks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,12 +45,12 @@ _PROPOSED = """
 def thinking_report(
     store: ParquetStore, run_id: str, *, space: Space, params_of: Mapping[str, Params]
 ) -> ThinkingReport | None:
-    """Return what thoughts were worth; ``None`` means RLP wrote none.
+    """Return the report on hypotheses; ``None`` if RLP wrote none.
 
     Args:
-        store: holds the run's tables.
-        run_id: of the run.
-        space: for labels of candidates.
+        store: store with the run's tables.
+        run_id: id of the run.
+        space: search space, for labels of candidates.
         params_of: candidate → its parameters.
 
     Raises:
@@ -104,7 +104,7 @@ def _reasons(thought: Mapping[str, Any]) -> list[str]:
 
 
 def _of_notes(curve: Sequence[ThinkingPoint]) -> tuple[float, float] | None:
-    """Return the mean gain of generations with notes less that of those without, and its error."""
+    """Return the mean gain with notes minus that without, and its error; ``None`` if unknown."""
     arms = [
         interval_of([p.gain for p in curve if p.gain is not None and p.has_notes is has_notes])
         for has_notes in (True, False)
@@ -140,10 +140,10 @@ def _proposed(
     )
 
 
-# -- blocks and words
+# -- blocks and sentences
 
 _KINDS: Final = {"notes": "with notes", "none": "without notes", "start": "starting settings"}
-"""Kind of a thought → its words."""
+"""Kind of a hypothesis → its label."""
 _ABOUT_NATS = (
     "Gains are in nats, the natural logarithm of how much more likely a forecast made what then "
     "happened than the search's own posterior did: +0.69 is twice as likely."
@@ -151,7 +151,7 @@ _ABOUT_NATS = (
 
 
 def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
-    """Return the section on thoughts; empty where RLP wrote none."""
+    """Return the section on hypotheses; empty if RLP wrote none."""
     if report is None:
         return []
     best: list[Block] = []
@@ -181,7 +181,7 @@ def _with_error(value: float | None, se: float | None) -> str:
 
 
 def thinking_lines(report: ThinkingReport) -> list[str]:
-    """Return what is said of thoughts beside the sentence, a line each."""
+    """Return the lines on hypotheses after the section's sentence."""
     parts = [f"{report.n_scored:,} scored", f"{report.n_failed:,} failed"]
     if report.n_over_budget:
         parts.append(f"{report.n_over_budget:,} refused by the budget")

@@ -21,16 +21,16 @@ _TOTAL = """
     WHERE p.dropped_by IS NULL AND r.name = $system"""
 _PROPOSED = "SELECT count(*) AS n FROM candidates WHERE run_id = $run AND origin = 'sao'"
 _LONGEST = 600
-"""Characters of a sample text."""
+"""Maximum characters of a sample."""
 
 
 def preference_report(store: ParquetStore, run_id: str, system: str) -> PreferenceReport | None:
     """Return the report on a run's preferences; ``None`` if it had no round.
 
     Args:
-        store: holds the run's tables.
-        run_id: of the run.
-        system: its name, whose earlier runs count in the total.
+        store: store with the run's tables.
+        run_id: id of the run.
+        system: name of the system; its earlier runs count in the total.
 
     Raises:
         StoreDamagedError: a file cannot be read.
@@ -74,7 +74,7 @@ def _round(row: Mapping[str, Any]) -> PreferenceRound:
 
 
 def _sample(pairs: Sequence[JudgedPair]) -> SamplePair | None:
-    """Return the newest kept pair that is not frozen."""
+    """Return the newest kept pair outside the audit split."""
     for pair in reversed(pairs):
         if pair.is_kept and pair.split == "train":
             return SamplePair(
@@ -86,11 +86,11 @@ def _sample(pairs: Sequence[JudgedPair]) -> SamplePair | None:
     return None
 
 
-# -- blocks and words
+# -- blocks and sentences
 
 
 def preference_blocks(report: PreferenceReport | None) -> list[Block]:
-    """Return the section on preferences; empty where SAO wrote none."""
+    """Return the section on preferences; empty if SAO wrote none."""
     if report is None:
         return []
     blocks: list[Block] = []
@@ -104,7 +104,7 @@ def preference_blocks(report: PreferenceReport | None) -> list[Block]:
 
 
 def preference_lines(report: PreferenceReport) -> list[str]:
-    """Return the lines on preferences below the sentence."""
+    """Return the lines on preferences after the section's sentence."""
     n_pairs = sum(each.n_pairs for each in report.rounds)
     lines = [
         f"Pairs: {report.n_kept:,} kept of {n_pairs:,} in {plural(len(report.rounds), 'round')}; "

@@ -34,10 +34,10 @@ def figure(plot: Plot) -> "Figure":
 
 
 def figure_of(result: RunResult, name: PlotName) -> "Figure":
-    """Return a plot of the report as a figure, light.
+    """Return a plot of the report as a light figure.
 
     Raises:
-        ValueError: the result holds nothing to show.
+        ValueError: the result has no data for the plot.
     """
     plots = plots_of(result, name)
     if not plots:
@@ -48,10 +48,10 @@ def figure_of(result: RunResult, name: PlotName) -> "Figure":
 
 
 def parameter_figure(result: RunResult, parameter: str) -> "Figure":
-    """Return the plot of one parameter as a figure, light.
+    """Return the plot of one parameter as a light figure.
 
     Raises:
-        ValueError: the parameter is unknown, or took one value only.
+        ValueError: the parameter is unknown, or has only one value.
     """
     names = [effect.parameter for effect in result.effects if len(effect.points) > 1]
     if parameter not in names:
@@ -138,7 +138,7 @@ def _set_axis(axes: "Axes", declared: Axis, side: Literal["x", "y"]) -> None:
 
 
 def _set_log(axes: "Axes") -> None:
-    """Make the axis x logarithmic, with few plain numbers at it: names are drawn without markup."""
+    """Make the x axis logarithmic with few plain numbers: labels are drawn without markup."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415 - as above
 
     low, high = axes.dataLim.intervalx

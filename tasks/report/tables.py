@@ -1,4 +1,4 @@
-"""Tables of a report that also stand alone: leaderboard and costs."""
+"""Tables of a report that are also used separately: leaderboard and costs."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -10,13 +10,13 @@ from tasks.report import phrases
 from tasks.report.blocks import Block, Columns, Grid, Heading, Inline, Paragraph, code, table
 from tasks.report.phrases import clean, named_label, short
 
-if TYPE_CHECKING:  # a report of most runs does not load the configuration
+if TYPE_CHECKING:  # most reports do not load the configuration
     from convergence_core.config.models import BudgetConfig
 
 # -- leaderboard
 
 CAUTIOUS = "cautious"
-"""Column that rows of the leaderboard are ordered by."""
+"""Column that orders the leaderboard."""
 RANKED_BY = "cautious estimate (lower end of the posterior's 68 % interval)"
 
 
@@ -51,7 +51,7 @@ def leaderboard_grid(result: RunResult, n_rows: int = 20) -> Grid:
 
 
 def _named(result: RunResult, row: LeaderboardRow) -> str:
-    """Return a row's name for people, with what is special about its candidate."""
+    """Return a row's display name, with special roles of its candidate."""
     return named_label(row.label, row.candidate_id) + phrases.special(result, row.candidate_id)
 
 
@@ -59,12 +59,12 @@ def _named(result: RunResult, row: LeaderboardRow) -> str:
 
 
 def costs(result: RunResult) -> list[Block]:
-    """Return the section on money; empty for a run that paid and counted nothing."""
+    """Return the section on costs; empty if the run has none."""
     return cost_blocks(result.costs, is_offline=bool(result.facts.get("offline")))
 
 
 def cost_blocks(costs: Sequence[RoleCost], *, is_offline: bool) -> list[Block]:
-    """Return the section on what each role spent; empty: nothing was paid or counted."""
+    """Return the section on each role's costs; empty if there are none."""
     if not any(_has_numbers(cost) for cost in costs):
         return []
     sentence = " ".join(cost_sentences(costs, is_offline=is_offline))
@@ -72,7 +72,7 @@ def cost_blocks(costs: Sequence[RoleCost], *, is_offline: bool) -> list[Block]:
 
 
 def _costs_grid(costs: Sequence[RoleCost]) -> Grid:
-    """Return a row for each role and model."""
+    """Return a row per role and model."""
     counts = {
         "calls": "n_calls",
         "failed": "n_failed",
@@ -104,7 +104,7 @@ def _usd(cost: RoleCost) -> str:
 
 
 def cost_sentences(costs: Sequence[RoleCost], *, is_offline: bool) -> list[str]:
-    """Return what calls were made, and which of them cost nothing."""
+    """Return sentences on the calls, and on which were free."""
     n_reused = sum(cost.n_reused for cost in costs)
     n_others = sum(cost.n_from_other_runs for cost in costs)
     maybe = sum(cost.maybe_usd for cost in costs)
@@ -128,12 +128,12 @@ def _count(number: int | None) -> str:
 
 
 def spending(result: RunResult, limits: "BudgetConfig", spent: Spent) -> list[Block]:
-    """Return each limit with what is spent of it, then what each role spent.
+    """Return the spending against each limit, then the costs of each role.
 
     Args:
-        result: of the run, also of one that continues.
-        limits: what it may spend.
-        spent: what its journal knows.
+        result: result of the run, possibly still in progress.
+        limits: limits of the run.
+        spent: spending by its journal.
     """
     uses: list[tuple[LimitName, float, float | None]] = [
         ("max_usd", spent.usd, limits.max_usd),
