@@ -2,7 +2,7 @@
 
     python -m deployments.serve [CONFIG] [--cron "0 2 * * *"] [--timezone UTC]
 
-Needs a Prefect server (``PREFECT_API_URL``). Runs are executed as subprocesses of this process.
+It needs a Prefect server (``PREFECT_API_URL``). Runs are subprocesses of this process.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main() -> None:
     if not config.is_file():
         parser.error(f"there is no configuration at {options.config}")
     if not PREFECT_API_URL.value():
-        # Prefect would start a server for this process, and such a one schedules nothing.
+        # Otherwise Prefect would start a server for this process, which schedules nothing.
         parser.error(
             "PREFECT_API_URL must name a Prefect server, but is not set. Start one with "
             "`prefect server start`, then `export PREFECT_API_URL=http://127.0.0.1:4200/api`."

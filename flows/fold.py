@@ -11,12 +11,12 @@ from tasks.serving.fold import FoldReport, fold_store, mark_alarms_reported
 
 @flow(name="fold", flow_run_name="fold {store}")
 def fold(store: str = "./convergence-data", drift_events: bool = False) -> FoldReport:
-    """Export the decisions and rewards of a store; look at its evidence, ramps and alarms.
+    """Export the decisions and rewards of a store; update its evidence, ramps and alarms.
 
     Args:
-        store: folder of the store; relative to the working directory of the worker.
-        drift_events: emit an event for each new alarm; on one of drift an automation may start
-            ``optimize/nightly``.
+        store: folder of the store, relative to the worker's working directory.
+        drift_events: whether to emit an event per new alarm; an automation may start
+            ``optimize/nightly`` on drift.
     """
     with redacted_errors():
         report = fold_store(Path(store))

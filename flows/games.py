@@ -16,11 +16,11 @@ from tasks.steps import plan_games, play_game, save_games
 
 @flow(name="games", flow_run_name="games {config}", validate_parameters=False)
 def games(config: str, seed: Annotated[int | None, Field(ge=0)] = None) -> GamesReport:
-    """Play a round of a system's games, and say what was played, what it cost, and which games are kept.
+    """Play a round of a system's games; report its plays, its cost and the kept games.
 
     Args:
         config: path of `optimization.yaml`.
-        seed: in place of `optimization.seed`.
+        seed: replaces `optimization.seed`.
     """
     with attended(), task_runs_have_no_tags(), open_games_round(load(config), seed=seed) as opened:
         if not opened.is_finished:

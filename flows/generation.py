@@ -19,7 +19,7 @@ from tasks.steps import (
 )
 
 MAX_CANDIDATES_AT_ONCE = 256
-"""Threads that wait for candidates; calls in flight are limited by ``parallel_workers`` alone."""
+"""Maximum threads that wait for candidates; only ``parallel_workers`` limits calls in flight."""
 
 
 @flow(
@@ -29,11 +29,11 @@ MAX_CANDIDATES_AT_ONCE = 256
     validate_parameters=False,
 )
 def run_generation(run_id: str, generation: int) -> GenerationFinished:
-    """Run one generation of an open run, commit it and return where the run stands.
+    """Run and commit one generation of an open run; return its summary.
 
     Args:
-        run_id: the open run.
-        generation: its number, from 0.
+        run_id: id of the open run.
+        generation: number of the generation, from 0.
     """
     with attended_generation(run_id):
         run = run_of(run_id)
@@ -44,7 +44,7 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
         trials = look_first(run_id, generation)
         rest = run.remaining_assignments(plan, trials)
         futures = evaluate.map(rest, run_id=unmapped(run_id), generation=unmapped(generation))
-        show_progress(run_id)  # which takes a while, in which there is nothing to do but wait
+        show_progress(run_id)  # takes a while, during which calls are in flight
         trials = [*trials, *futures.result()]
         while further := run.ask_further(trials):
             futures = evaluate.map(

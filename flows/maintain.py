@@ -17,17 +17,17 @@ def maintain(
     store: str = "./convergence-data",
     keep_days: Annotated[int | None, Field(ge=1)] = None,
 ) -> Upkeep:
-    """Sweep a store, remove runs that are too old, check every file.
+    """Sweep a store, remove old runs, and check every file.
 
-    On Prefect's page subflows that a killed run left pending are cancelled.
+    Subflows that a killed run left pending are cancelled on Prefect's server.
 
     Args:
-        store: folder of the store; relative to the working directory of the worker.
-        keep_days: finished runs that began longer ago lose their tables, but for the two latest of
-            each system and those that a champion came from; by default none do.
+        store: folder of the store, relative to the worker's working directory.
+        keep_days: days after which finished runs lose their tables, except for the two latest of
+            each system and those of champions; by default all are kept.
 
     Raises:
-        StoreDamagedError: a file cannot be read; the rest was done.
+        StoreDamagedError: a file cannot be read; the other steps have run.
     """
     with redacted_errors():
         report = maintain_store(Path(store), keep_days=keep_days)

@@ -1,4 +1,4 @@
-"""Notification of people, started by an automation when a system changes."""
+"""Notification of users, started by an automation when a system changes."""
 
 from prefect import flow
 
@@ -14,15 +14,15 @@ def notify(
     webhook_env: str | None = None,
     slack_env: str | None = None,
 ) -> None:
-    """Send a text to webhooks; parameters hold names of variables only, never an address.
+    """Send a message to webhooks; parameters hold names of variables, never an address.
 
     Args:
-        text: what happened, for people.
-        event: its name, e.g. `convergence.drift`.
-        system: whom it happened to.
-        webhook_env: environment variable of the worker with the address of a webhook, which gets
-            `event`, `system` and `text` as JSON.
-        slack_env: the same of a webhook that takes Slack's form.
+        text: message for users.
+        event: name of the event, e.g. `convergence.drift`.
+        system: name of the system.
+        webhook_env: environment variable of the worker with the address of a webhook, which
+            receives `event`, `system` and `text` as JSON.
+        slack_env: environment variable of the worker with the address of a Slack webhook.
     """
     with redacted_errors():
         if webhook_env is not None:

@@ -33,17 +33,17 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
     max_usd: Annotated[float | None, Field(gt=0)] = None,
     resume: Resume = "auto",
 ) -> RunResult:
-    """Optimize the system that a configuration describes and return what was found.
+    """Optimize the configured system and return the result.
 
     Args:
-        config: path of ``optimization.yaml``; relative to the working directory of the worker.
-        run_id: a run that this process has opened already; by default a new one is begun.
-        seed: in place of ``optimization.seed``.
-        generations: in place of ``optimization.evolution.generations``.
-        max_calls: in place of ``budget.max_calls``.
-        max_usd: in place of ``budget.max_usd``.
-        resume: ``auto`` goes on with the system's latest run if that was left unfinished with these
-            very settings; ``never`` begins a new one.
+        config: path of ``optimization.yaml``, relative to the worker's working directory.
+        run_id: id of a run that this process has opened; by default a new run starts.
+        seed: replaces ``optimization.seed``.
+        generations: replaces ``optimization.evolution.generations``.
+        max_calls: replaces ``budget.max_calls``.
+        max_usd: replaces ``budget.max_usd``.
+        resume: ``auto`` continues the system's latest run if it is unfinished and has the same
+            settings; ``never`` starts a new one.
     """
     with attended():
         flow_run_id = runtime.flow_run.id

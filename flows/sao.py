@@ -13,16 +13,16 @@ from tasks.steps import prefer, save_round
 def sao(
     config: str | None = None, run_id: str | None = None, generation: int | None = None
 ) -> int:
-    """Play rounds of preferences; return how many pairs they kept.
+    """Play rounds of preferences; return the number of kept pairs.
 
-    Within an optimization one round, which is saved with the generation after it. Alone, as
-    ``sao/weekly``, up to ``society.sao.iterative_rounds`` of them, on the evidence of the system's
-    newest run.
+    Within an optimization it plays one round, which is saved with the next generation. Alone, as
+    ``sao/weekly``, it plays up to ``society.sao.iterative_rounds`` rounds on the evidence of the
+    system's newest run.
 
     Args:
-        config: path of ``optimization.yaml``, where it runs alone.
-        run_id: a run that this process holds open.
-        generation: of that run, before which the round is played.
+        config: path of ``optimization.yaml``, if it runs alone.
+        run_id: id of a run that this process holds open.
+        generation: generation of that run after the round.
     """
     with attended(), task_runs_have_no_tags():
         if run_id is not None and generation is not None and is_open(run_id):

@@ -13,15 +13,16 @@ from tasks.training.round import RoundReport
 
 @flow(name="train", flow_run_name="train {config}")
 def train(config: str, role: str | None = None, force: bool = False) -> list[RoundReport]:
-    """Train a new adapter of each role with enough new marks, judge it, and activate it if it is better.
+    """Train, check and, if better, activate a new adapter of each role with enough new marks.
 
     Args:
         config: path of `optimization.yaml`.
-        role: whose answers; every role with marks, if none is given.
-        force: whether to wait neither for idleness nor for `min_ratings` new marks.
+        role: role to train; ``None`` means every role with marks.
+        force: whether to skip the wait for idleness and for `min_ratings` new marks.
 
     Raises:
-        TrainingFailedError: a role's training failed; the others were looked at, and nothing is changed.
+        TrainingFailedError: a role's training failed and changed nothing; the other roles were
+            processed.
     """
     with redacted_errors():
         reports = look_at_store(Path(config), role=role, is_forced=force)

@@ -1,8 +1,8 @@
-"""Artifacts and log lines of a run in Prefect: leaderboard, spend, links.
+"""Artifacts and log lines of a run in Prefect: leaderboard, spending, links.
 
-Artifacts are a courtesy to people who watch; nothing reads them back. They are written per
-generation, never per evaluation, while its calls are in flight: tables and pictures cost half a
-second. Where generations take a moment only, they are written every few seconds and at the end.
+Artifacts only inform users; nothing reads them back. They are written per generation while its
+calls are in flight, never per evaluation, since tables and pictures take half a second. With short
+generations they are written every few seconds and at the end.
 """
 
 import base64
@@ -44,22 +44,22 @@ if TYPE_CHECKING:
     from tasks.training.round import RoundReport
 
 NAME = "configuration"
-"""Column that names a candidate."""
+"""Column with a candidate's name."""
 FIRST = ("rank", NAME, CAUTIOUS, "evaluations")
 """Columns that a page shows without scrolling."""
 SHOWN_EVERY_S = 15.0
-"""Seconds from one leaderboard and picture to the next, at least."""
+"""Minimum seconds between two leaderboards and pictures."""
 _PROGRESS: dict[str, UUID] = {}
 _SHOWN: dict[str, float] = {}
-"""Run → when they were last shown, or the run was, by the monotonic clock."""
+"""Run → monotonic time of its last artifacts or its start, in seconds."""
 _PROGRESS_LOCK = threading.Lock()
 
 
 def notices(system: str) -> Callable[[RunNotice], None]:
-    """Return what writes notices of budget and providers into this flow run's log.
+    """Return a listener that writes notices of budget and providers into the flow run's log.
 
-    Of what is spent it emits events, too. Notices come from the session's own thread, which Prefect
-    knows nothing of.
+    It also emits events on spending. Notices come from the session's thread, which Prefect does
+    not know.
     """
     logger, emit = get_run_logger(), budget_events(system)
 
@@ -71,7 +71,7 @@ def notices(system: str) -> Callable[[RunNotice], None]:
 
 
 def show_start(run: Run) -> None:
-    """Name the flow run after the run, tag it, and begin its progress bar."""
+    """Name the flow run after the run, tag it, and start its progress bar."""
     show_tags(run, name=run.label)
     _log(
         f"{run.label}: up to {plural(run.study.schedule.n_generations, 'generation')} of "
@@ -90,7 +90,7 @@ def show_start(run: Run) -> None:
 
 
 def log_generation(finished: GenerationFinished) -> None:
-    """Write a line on a generation into the flow run's log: the best so far, and what was spent."""
+    """Log a generation in the flow run: the best so far and the spending."""
     best = "no reward yet"
     if finished.best_name is not None and finished.best_interval is not None:
         mean = number_text.interval(finished.best_mean, *finished.best_interval)
@@ -109,7 +109,7 @@ def _log(text: str) -> None:
 
 
 def show_tags(run: Run, *, name: str | None = None) -> None:
-    """Give the flow run the tag of its system, and a name if there is one."""
+    """Tag the flow run with its system, and optionally name it."""
     flow_run_id = runtime.flow_run.id
     if flow_run_id:
         tags = sorted({*runtime.flow_run.tags, run.tag})
@@ -118,7 +118,7 @@ def show_tags(run: Run, *, name: str | None = None) -> None:
 
 
 def show_progress(run_id: str) -> None:
-    """Move the bar; show leaderboard and learning curve so far if the last ones have aged."""
+    """Advance the progress bar, and refresh old leaderboards and learning curves."""
     run = run_of(run_id)
     if run.next_generation == 0:
         return
@@ -135,7 +135,7 @@ def show_progress(run_id: str) -> None:
 
 
 def show_result(run: Run, result: RunResult) -> None:
-    """Show the last findings, the report in words and where its files are."""
+    """Show the final findings, the report and its location."""
     with _PROGRESS_LOCK:
         artifact_id = _PROGRESS.pop(run.run_id, None)
         _SHOWN.pop(run.run_id, None)
@@ -152,7 +152,7 @@ def show_result(run: Run, result: RunResult) -> None:
 
 
 def show_rounds(run: Run) -> None:
-    """Show what rounds without an optimization came to."""
+    """Show the result of rounds without an optimization."""
     report = preference_report(run.store, run.run_id, run.record.name)
     if report is not None:
         _show_text(
@@ -164,7 +164,7 @@ def show_rounds(run: Run) -> None:
 
 
 def show_training(reports: "Sequence[RoundReport]") -> None:
-    """Show what came of each role's look at its ratings, and every verdict on a new adapter."""
+    """Show each role's training result and the checks of its new adapter."""
     rows = [
         {
             "role": report.role,
@@ -185,7 +185,7 @@ def show_training(reports: "Sequence[RoundReport]") -> None:
 
 
 def show_games(report: "GamesReport") -> None:
-    """Show a round of language games: what was played, what it cost, which games are kept and why."""
+    """Show a round of language games: plays, cost, and which games are kept and why."""
     name = "".join(c if c.isalnum() else "-" for c in report.system.lower())
     create_markdown_artifact(
         markdown=redacted_text(markdown_of(games_blocks(report))),
@@ -195,9 +195,10 @@ def show_games(report: "GamesReport") -> None:
 
 
 def report_location(run: Run, result: RunResult) -> str:
-    """Return links to what Prefect shows of a run, where its report lies and what writes it again.
+    """Return links to a run's artifacts, its report's path and the command that rewrites it.
 
-    Links lead to pages of the same server, wherever it is reached; browsers follow none to a file.
+    The links are relative to the server, whatever its address. Browsers do not follow links to
+    files.
     """
     shown = {
         "report": "Report in words",
@@ -230,7 +231,7 @@ def report_location(run: Run, result: RunResult) -> str:
 
 
 def show_thought(run_id: str) -> None:
-    """Show the thought of the generation in progress, with its gain and the weights."""
+    """Show the hypothesis of the generation in progress, with its gain and the weights."""
     run = run_of(run_id)
     step = run.learner_step("rlp")
     if step is None:
@@ -273,7 +274,7 @@ def _show_text(run: Run, name: str, markdown: str, title: str) -> None:
 
 
 def _show_leaderboard(run: Run, result: RunResult, title: str) -> None:
-    """Show rows: rank, name and order first, because a page is narrower than the table."""
+    """Show the rows with rank, name and order first, since a page is narrower than the table."""
     grid = leaderboard_grid(result, 10)
     rows = [dict(zip(grid.columns, row, strict=True)) for row in grid.rows]
     table = [{name: row[name] for name in FIRST} | row for row in rows]
@@ -281,13 +282,13 @@ def _show_leaderboard(run: Run, result: RunResult, title: str) -> None:
 
 
 def _key(run: Run, artifact: str) -> str:
-    """Return an artifact key: artifacts of one key form a history over runs."""
+    """Return the key of an artifact; artifacts of one key form a history over runs."""
     name = "".join(c if c.isalnum() else "-" for c in run.record.name.lower())
     return f"{name}-{artifact}"
 
 
 def _block(text: str) -> str:
-    """Return text as a block of code, which a page offers to copy."""
+    """Return a string as a code block, which a page offers to copy."""
     return "    " + " ".join(text.splitlines())
 
 

@@ -27,7 +27,7 @@ MOST_BILLED = 1e9
 
 _PATH = re.compile(r"\[(-?\d+)\]|\.?([^.\[\]]+)")
 _FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*)\n[ \t]*\1\s*", re.DOTALL)
-"""Text that is one code fence, and what it encloses."""
+"""String that is one code fence, with its content."""
 
 
 class NotJsonError(TypeError):
@@ -46,7 +46,7 @@ class Missing(enum.Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""Value of ``pick`` for a path that leads nowhere."""
+"""Result of ``pick`` for a missing path."""
 
 
 def to_json(value: object, is_read: Callable[[str], bool] | None = None) -> Json:
@@ -89,7 +89,7 @@ def _convert(value: object, where: str, is_read: Callable[[str], bool] | None) -
 
 
 def _is_whole(value: decimal.Decimal) -> bool:
-    """Whether a decimal is an integer, written without a fraction, of which a float may lose digits."""
+    """Return whether a decimal is an integer without a fraction, too long for a float."""
     exponent = value.as_tuple().exponent
     return isinstance(exponent, int) and 0 <= exponent <= MAX_INT_BITS // 4
 
@@ -120,7 +120,7 @@ def _simpler(value: object, where: str) -> object:
     numpy = sys.modules.get("numpy")  # numpy values exist only if numpy is loaded
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         is_short = value.dtype.kind == "f" and value.dtype.itemsize < 8
-        # As it is written: np.float32(3.1) is 3.1, not 3.0999999046325684.
+        # As written: np.float32(3.1) is 3.1, not 3.0999999046325684.
         simpler = value.astype(str).astype(float).tolist() if is_short else value.tolist()
         if type(simpler) is not type(value):
             return simpler
@@ -130,7 +130,7 @@ def _simpler(value: object, where: str) -> object:
     )
 
 
-# The first match counts: a string enum converts to its value.
+# The first match decides: a string enum converts to its value.
 _SIMPLER: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
     (enum.Enum, lambda value: value.value),
     (BaseModel, lambda value: value.model_dump(mode="json")),
@@ -222,7 +222,7 @@ def pick(value: Json, path: str) -> "Json | Missing":
 
 
 def json_in(text: str) -> "Json | Missing":
-    """Return the JSON that is the whole of a text, or the whole of its one code fence; else ``MISSING``."""
+    """Return the JSON of a whole string or of its single code fence; else ``MISSING``."""
     fenced = _FENCED.fullmatch(text)
     try:
         found: Json = json.loads(fenced[2] if fenced else text, parse_constant=_refuse_constant)
@@ -236,9 +236,9 @@ def _refuse_constant(name: str) -> None:
 
 
 def field_of(value: Json, path: str) -> "Json | Missing":
-    """Return the value at a dotted path of an answer or of what is expected; see ``pick``.
+    """Return the value at a dotted path of an answer or an expected value; see ``pick``.
 
-    Of a text it is that of the JSON in it; see ``json_in``.
+    A string is parsed as JSON first; see ``json_in``.
 
     Raises:
         ValueError: the path is malformed.
@@ -248,7 +248,7 @@ def field_of(value: Json, path: str) -> "Json | Missing":
 
 
 def answer_text(value: Json) -> Json:
-    """Return the text of a chat model's answer that calls tools, any other answer unchanged."""
+    """Return the text of a chat model's answer with tool calls; others stay unchanged."""
     if not isinstance(value, dict) or not {"tool_calls"} <= value.keys() <= {
         "content",
         "tool_calls",
@@ -258,7 +258,10 @@ def answer_text(value: Json) -> Json:
 
 
 def answer_field(answer: Json, path: str) -> "Json | Missing":
-    """Return the value at a path of an answer, see ``field_of``; the ``content`` of a text is the text."""
+    """Return the value at a path of an answer; see ``field_of``.
+
+    The path ``content`` of a string is the string.
+    """
     found, text = field_of(answer, path), answer_text(answer)
     return text if found is MISSING and path == "content" and isinstance(text, str) else found
 
@@ -271,9 +274,9 @@ def as_text(value: Json) -> str:
 
 
 def says_failed(answer: Json) -> bool:
-    """Whether an answer reports a failure: its `success` is ``false``, also as a text.
+    """Return whether an answer reports a failure: its `success` is ``false``, even as a string.
 
-    A 0 may be a count, and reports one only beside an `error` that is no number.
+    0 may be a count, so it reports a failure only with an `error` that is not a number.
     """
     if not isinstance(answer, dict):
         return False

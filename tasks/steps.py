@@ -1,8 +1,8 @@
-"""The Prefect tasks of a generation, and of rounds of games.
+"""Prefect tasks of a generation and of rounds of games.
 
-One task run per candidate, never one per call: a task run costs milliseconds, a cell microseconds.
-Nothing here is retried or cached by Prefect: faults that a retry heals are retried call by call,
-under the run's limits, and the journal is what remembers answers.
+There is one task run per candidate, never per call, since a task run takes milliseconds and a cell
+microseconds. Prefect retries and caches nothing here: transient faults are retried call by call
+under the run's limits, and the journal stores the answers.
 """
 
 from prefect import runtime, task
@@ -22,12 +22,12 @@ from tasks.secrets.process_redaction import redacted_errors
 @task(task_run_name="think before generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def think(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
-    """Ask for the generation's thought: forecasts of candidates chosen without it, and settings of its own.
+    """Ask for the generation's hypothesis: forecasts of other candidates, and proposed settings.
 
-    It is durable before any outcome. Faults of the model are reasons, kept with the thought.
+    It is durable before any outcome. Faults of the model are stored with it as reasons.
 
     Returns:
-        1, or 0 where there is no thought.
+        1, or 0 without a hypothesis.
     """
     return run_of(run_id).think("rlp")
 
@@ -35,10 +35,10 @@ def think(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task
 @task(task_run_name="write prompts before generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def write_prompts(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
-    """Write texts before a generation; return how many kept all invariants.
+    """Write prompts before a generation; return how many keep all invariants.
 
-    Nothing of them is visible before the generation is saved. Faults of the model are reasons, kept
-    with the texts that were not written.
+    They become visible when the generation is saved. Faults of the model are stored as reasons of
+    missing prompts.
     """
     return run_of(run_id).think("prompts")
 
@@ -46,10 +46,10 @@ def write_prompts(run_id: str, generation: int) -> int:  # noqa: ARG001 - names 
 @task(task_run_name="prefer before generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def prefer(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
-    """Play the round of preferences before a generation; return how many pairs it kept.
+    """Play the round of preferences before a generation; return the number of kept pairs.
 
-    Nothing of it is visible before the generation is saved. Faults of the model are errors with a
-    reason, and no rows.
+    It becomes visible when the generation is saved. Faults of the model are errors with a reason,
+    without rows.
     """
     return run_of(run_id).think("sao")
 
@@ -57,11 +57,11 @@ def prefer(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the tas
 @task(task_run_name="save round {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def save_round(run_id: str, generation: int) -> None:  # noqa: ARG001 - names the task run
-    """Publish a round that was played without an optimization.
+    """Publish a round that ran without an optimization.
 
     Raises:
         RunInterruptedError: the run was asked to stop, so the round may be incomplete.
-        StoreWriteError: the round is not visible then.
+        StoreWriteError: the round is not visible.
     """
     sao_rounds.save_round(run_of(run_id), runtime.flow_run.id)
 
@@ -69,7 +69,7 @@ def save_round(run_id: str, generation: int) -> None:  # noqa: ARG001 - names th
 @task(task_run_name="sample generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def sample_candidates(run_id: str, generation: int) -> Plan:
-    """Plan the generation: draws from the posterior choose among what evolution bred."""
+    """Plan the generation: posterior samples choose among the bred candidates."""
     run = run_of(run_id)
     plan = run.ask()
     n_cells = run.n_cells_planned
@@ -81,19 +81,22 @@ def sample_candidates(run_id: str, generation: int) -> Plan:
 @task(task_run_name="look at the defaults first", cache_policy=NO_CACHE)
 @redacted_errors()
 def look_first(run_id: str, generation: int) -> list[Trial]:  # noqa: ARG001 - names the task run
-    """Evaluate the defaults ahead of all others; empty after the first generation, or without defaults."""
+    """Evaluate the defaults before all others; empty after the first generation.
+
+    Also empty without defaults.
+    """
     return run_of(run_id).look_first()
 
 
 @task(task_run_name="evaluate {assignment.label}", cache_policy=NO_CACHE)
 @redacted_errors()
 def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Trial:
-    """Ask all cells of one candidate, concurrently, under the run's limits.
+    """Evaluate all cells of one candidate concurrently, under the run's limits.
 
     Args:
         assignment: the candidate and its cells.
-        run_id: the open run.
-        generation: its number; ``None`` for the final re-estimation.
+        run_id: id of the open run.
+        generation: number of the generation; ``None`` for the final re-estimation.
     """
     return run_of(run_id).evaluate(assignment, generation)
 
@@ -101,12 +104,12 @@ def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Tri
 @task(task_run_name="score the thought of generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def score_thought(run_id: str, generation: int, trials: list[Trial]) -> float | None:  # noqa: ARG001
-    """Pay the generation's thought for its forecasts, and update weight and policy.
+    """Score the generation's hypothesis by its forecasts, and update weight and policy.
 
-    Nothing of it is kept before the generation is saved.
+    Nothing is stored before the generation is saved.
 
     Returns:
-        Its information gain, in nats; ``None`` if nothing was scored.
+        Its information gain in nats; ``None`` if nothing was scored.
 
     Raises:
         RunInterruptedError: the run was asked to stop, so the trials may be incomplete.
@@ -121,7 +124,7 @@ def score_thought(run_id: str, generation: int, trials: list[Trial]) -> float | 
 @task(task_run_name="learn from generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def learn(run_id: str, generation: int, trials: list[Trial]) -> StepResult:  # noqa: ARG001
-    """Update posterior, stopper and learners; nothing is kept before it is saved.
+    """Update posterior, stopper and learners; nothing is stored before the save.
 
     Raises:
         RunInterruptedError: the run was asked to stop, so the trials may be incomplete.
@@ -138,10 +141,10 @@ def save_generation(
     generation: int,  # noqa: ARG001 - names the task run
     step: StepResult,
 ) -> GenerationFinished:
-    """Publish the generation's tables, its commit marker last, move the run on, and say where it is.
+    """Publish the generation's tables, advance the run, and return its summary.
 
     Raises:
-        StoreWriteError: the generation is not visible then; resuming the run publishes it.
+        StoreWriteError: the generation is not visible; resuming the run publishes it.
     """
     return publish_generation(run_of(run_id), step, runtime.flow_run.id)
 
@@ -149,7 +152,7 @@ def save_generation(
 @task(task_run_name="plan the round", cache_policy=NO_CACHE)
 @redacted_errors()
 def plan_games(run_id: str) -> list[str]:
-    """Fix how often a round plays each game, before anything is played; return the ids of those it plays."""
+    """Plan the plays of each game before the first play; return the ids of planned games."""
     opened = games_round_of(run_id)
     opened.plan()
     return [game.game for game in opened.planned]
@@ -158,16 +161,16 @@ def plan_games(run_id: str) -> list[str]:
 @task(task_run_name="play {game}", cache_policy=NO_CACHE)
 @redacted_errors()
 def play_game(run_id: str, game: str) -> int:
-    """Play a game as often as the round gives it; return how many plays ended."""
+    """Play a game its planned number of times; return the number of finished plays."""
     return games_round_of(run_id).play(game)
 
 
 @task(task_run_name="save the round", cache_policy=NO_CACHE)
 @redacted_errors()
 def save_games(run_id: str) -> GamesReport:
-    """Publish a round of games; return what it did.
+    """Publish a round of games and return its report.
 
     Raises:
-        StoreWriteError: nothing of it is visible then; the round continues with the next flow run.
+        StoreWriteError: the round is not visible; the next flow run continues it.
     """
     return games_round_of(run_id).finish()

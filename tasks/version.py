@@ -46,7 +46,7 @@ def install_command(extra: str) -> str:
 def missing_extra(error: BaseException) -> tuple[str, str] | None:
     """Return the missing package of an import and its extra; ``None`` for other errors.
 
-    Agno wraps the error that names the package in another one.
+    Agno wraps the error that names the package.
     """
     cause: BaseException | None = error
     while isinstance(cause, ImportError):

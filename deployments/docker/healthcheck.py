@@ -1,6 +1,6 @@
-"""Health check of a container: exit code 0 where ``HEALTH_URL`` answers.
+"""Health check of a container: exit code 0 if ``HEALTH_URL`` answers or is unset.
 
-Or where there is none. A refusal (401 of the HTTP API, which wants a token for everything) is a sign of life as well.
+A refusal (401 of the HTTP API, which always requires a token) also counts as an answer.
 """
 
 import os
@@ -12,12 +12,12 @@ _BROKEN = 500
 
 
 def main() -> int:
-    """Ask once; return the exit code."""
+    """Send one request and return the exit code."""
     url = os.environ.get("HEALTH_URL", "")
     if not url:
         return 0
     try:
-        with urllib.request.urlopen(url, timeout=8) as answer:  # noqa: S310 - the container's own
+        with urllib.request.urlopen(url, timeout=8) as answer:  # noqa: S310 - the container's address
             return int(answer.status >= _BROKEN)
     except urllib.error.HTTPError as error:
         return int(error.code >= _BROKEN)

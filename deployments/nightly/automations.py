@@ -1,8 +1,8 @@
-"""Prefect's automations as code: crash zombie runs, notify people.
+"""Prefect's automations as code: crash zombie runs, notify users.
 
-The address of a notice is a secret, and stays where the worker's environment has it: the
-automation starts the deployment ``notify/alerts`` with the text, which knows the address's variable by
-name. So the server never learns it, and any server will do.
+The address of a notice is a secret of the worker's environment. The automation starts the
+deployment ``notify/alerts`` with the message, and that deployment knows only the name of the
+address's variable. The server therefore never receives the address, and any server will do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ _EVENTS: Mapping[str, tuple[str, dict[str, str]]] = {
     "drift": (DRIFT, {}),
     "a budget nearly spent": (BUDGET, {SHARE: "80"}),  # percent of a limit
 }
-"""What people are notified of → event and labels of its resource."""
+"""Subject of a notice → event and labels of its resource."""
 _QUIET = ("Completed", "Failed", "Cancelled", "Crashed", "Suspended", "Paused")
-"""States of a flow run that gives no sign of life, a suspended one since it waits for a person."""
+"""States of a flow run without heartbeats; a suspended one waits for the user."""
 
 
 def crash_zombies() -> Automation:
-    """Return what crashes runs that gave a sign of life and then none: killed with their worker."""
+    """Return the automation that crashes runs whose heartbeats stopped with their worker."""
     return Automation(
         name=ZOMBIES,
         description=f"A run without a heartbeat for {ZOMBIE_S} s was killed with its worker.",
@@ -55,20 +55,20 @@ def crash_zombies() -> Automation:
 
 
 def notice_names(suffix: str) -> set[str]:
-    """Return the names of the automations that ``notices`` makes."""
+    """Return the names of the automations of ``notices``."""
     return {_NAME.format(suffix, event) for event in (*_EVENTS, _FAILURE)}
 
 
 def notices(
     system: str, suffix: str, *, watched: Sequence[UUID], alerts: UUID
 ) -> list[Automation]:
-    """Return what notifies people: a gate passed, drift, a budget nearly spent, a failure.
+    """Return the automations for notices: a gate passed, drift, a budget nearly spent, a failure.
 
     Args:
-        system: its name.
-        suffix: of its deployments' names; also of the automations'.
-        watched: deployments whose failures count.
-        alerts: deployment that notifies.
+        system: name of the system.
+        suffix: suffix of its deployments' and automations' names.
+        watched: deployments whose failures are reported.
+        alerts: deployment that sends the notices.
     """
     name = {event: _NAME.format(suffix, event) for event in (*_EVENTS, _FAILURE)}
     resource = {"prefect.resource.id": resource_of(system)}
@@ -88,7 +88,7 @@ def notices(
         failure,
         expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
         match={"prefect.resource.id": "prefect.flow-run.*"},
-        # Of deployments alone: the generations of a failed night fail with it.
+        # Only of deployments, since the generations of a failed run fail with it.
         match_related={
             "prefect.resource.role": "deployment",
             "prefect.resource.id": [f"prefect.deployment.{deployment}" for deployment in watched],

@@ -1,6 +1,6 @@
-"""Deployments, their work pool and their automations, made on a Prefect server.
+"""Creation of deployments, their work pool and their automations on a Prefect server.
 
-Everything is found by its name and brought to what it should be: twice is as good as once.
+Every object is found by name and updated, so a repetition has no further effect.
 """
 
 import asyncio
@@ -33,21 +33,22 @@ def deploy(
     system: str,
     suffix: str = "",
 ) -> tuple[str, ...]:
-    """Bring pool, deployments and automations to what they should be.
+    """Create or update the work pool, deployments and automations.
 
     Args:
         planned: the deployments.
-        pool: name of a work pool of type process; made if there is none, as those of single deployments.
+        pool: name of a work pool of type process. It is created if missing, as are the pools of
+            single deployments.
         timezone: IANA name, for the schedules.
         folder: working directory of the runs.
-        system: whose deployments they are.
-        suffix: of their names.
+        system: name of the deployments' system.
+        suffix: suffix of their names.
 
     Returns:
         The names of the automations.
 
     Raises:
-        ValueError: the time zone or a schedule is none.
+        ValueError: the time zone or a schedule is invalid.
     """
     return asyncio.run(_deploy(planned, pool, timezone, folder, system, suffix))
 
@@ -86,7 +87,7 @@ async def _have_pool(client: PrefectClient, name: str) -> None:
     try:
         await client.read_work_pool(name)
     except ObjectNotFound:
-        # A worker that has just started makes it, too.
+        # A worker that has just started also creates it.
         with contextlib.suppress(ObjectAlreadyExists):
             await client.create_work_pool(WorkPoolCreate(name=name, type="process"))
 

@@ -1,7 +1,7 @@
-"""Web application of one store, in the background beside Prefect's server.
+"""Web application of one store, in the background next to Prefect's server.
 
-Its process is written into a file of Prefect's home with its number and start, as those of the server
-and the worker are. Its log holds an address that opens the page; each use writes a new one.
+A file in Prefect's home holds the process's number and start, as for the server and the worker.
+Its log holds a one-time address of the page; each use logs a new one.
 """
 
 import json
@@ -16,7 +16,7 @@ from tasks.store.journal.process_marks import ProcessMark, is_dead, process
 from tasks.store.layout import write_file
 
 START_S: Final = 60.0
-"""What it has to print its address."""
+"""Maximum seconds until it logs its address."""
 _LOOK_S: Final = 0.1
 _FILE: Final = "convergence-ui.json"
 _LOG: Final = "convergence-ui.log"
@@ -24,20 +24,20 @@ _ADDRESS: Final = re.compile(r"http://\S+/ui/\?token=\S+")
 
 
 def up(folder: Path, *, store: Path, port: int, working_dir: Path) -> str | None:
-    """Start the web application, unless it runs; return an address that opens it once.
+    """Start the web application unless it runs; return a one-time address of it.
 
     Args:
         folder: Prefect's home.
-        store: whose pages.
-        port: that it listens at, on this machine.
-        working_dir: of its process.
+        store: store of the pages.
+        port: local port.
+        working_dir: working directory of its process.
 
     Returns:
-        The address; ``None``: it did not start, as its log says.
+        The address; ``None`` if it did not start, for which its log gives the reason.
     """
     mark = _running(folder)
     if mark is None:
-        (folder / _LOG).unlink(missing_ok=True)  # addresses of a process that is gone open nothing
+        (folder / _LOG).unlink(missing_ok=True)  # addresses of an ended process are useless
         command = ["ui", "--store", str(store), "--port", str(port), "--no-open"]
         started = start_detached(
             ["-u", "-m", "convergence", *command],
@@ -57,7 +57,7 @@ def up(folder: Path, *, store: Path, port: int, working_dir: Path) -> str | None
 
 
 def down(folder: Path) -> bool:
-    """End what ``up`` started; return whether there was anything."""
+    """Stop the process of ``up``; return whether there was one."""
     mark = _running(folder)
     if mark is not None:
         end(mark)
@@ -67,7 +67,7 @@ def down(folder: Path) -> bool:
 
 
 def log_of(folder: Path) -> Path:
-    """Return the log of what ``up`` started."""
+    """Return the path of the web application's log."""
     return folder / _LOG
 
 

@@ -1,4 +1,4 @@
-"""Deployments of a system, as data: what ``convergence deploy`` makes."""
+"""Deployments of a system as data, for ``convergence deploy``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,51 +8,52 @@ from typing import Any
 from tasks.prefect_support.settings import NO_TELEMETRY
 
 HEARTBEAT_S = 30
-"""Seconds between two signs of life of a deployed run; Prefect takes none below this."""
+"""Seconds between two heartbeats of a deployed run; Prefect accepts no less."""
 ZOMBIE_S = 3 * HEARTBEAT_S
-"""Without a sign of life for so long, a run that gave one counts as crashed."""
+"""Seconds without a heartbeat after which a run counts as crashed."""
 ZOMBIES = "convergence: crash runs that give no sign of life"
-"""Name of the automation that crashes them."""
+"""Name of the automation that crashes such runs."""
 JOB_ENVIRONMENT: Mapping[str, str] = {
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
     **NO_TELEMETRY,
     "OPENBLAS_NUM_THREADS": "1",
 }
-"""What every process of a deployed run finds in its environment."""
+"""Environment variables of every process of a deployed run."""
 TRAINING_CRON = "*/15 * * * *"
-"""When training is looked for. Starting a flow run costs some CPU seconds; `convergence train --daemon` costs
-none, and looks every minute."""
+"""Schedule of checks for training. Starting a flow run costs some CPU seconds; `convergence train
+--daemon` costs none and checks every minute.
+"""
 GAMES_CRON = "0 6 * * 0"
-"""When language games are played: on Sundays, after the preferences."""
+"""Schedule of language games: on Sundays, after the preferences."""
 ALERTS = "alerts"
-"""Name of the deployment that notifies people."""
+"""Name of the deployment that notifies users."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One deployment."""
+    """A planned deployment."""
 
     flow_name: str
-    """Of its flow, which is that of the function and of its module."""
+    """Name of its flow, also of the flow's function and module."""
     name: str
     parameters: Mapping[str, Any]
     cron: str | None = None
-    """``None``: started by hand."""
+    """Schedule; ``None`` for manual starts."""
     is_active: bool = True
-    """Whether its schedule is on; an inactive one can be switched on on Prefect's page."""
+    """Whether its schedule is active; Prefect's page can activate it later."""
     description: str = ""
     tags: tuple[str, ...] = ()
     pool: str | None = None
-    """Work pool of its own. ``None``: that of all."""
+    """Its work pool; ``None`` means the common one."""
 
     @property
     def entrypoint(self) -> str:
-        """Dotted name of its flow: importable wherever the package is installed."""
+        """Dotted name of its flow, importable wherever the package is installed."""
         return f"flows.{self.flow_name}.{self.flow_name}"
 
     @property
     def full_name(self) -> str:
-        """As ``prefect deployment run`` takes it."""
+        """Name for ``prefect deployment run``."""
         return f"{self.flow_name}/{self.name}"
 
 
@@ -74,19 +75,19 @@ def plan(
     """Return the deployments of one optimized system.
 
     Args:
-        config: its configuration, absolute.
-        store: its store, absolute.
-        system: its name.
-        cron: when it is optimized.
+        config: absolute path of its configuration.
+        store: absolute path of its store.
+        system: name of the system.
+        cron: schedule of its optimization.
         keep_days: see ``flows.maintain``.
         writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
         trains: whether its configuration has `feedback.training`.
         plays_games: whether its configuration has ``society.games.enabled``.
-        training_pool: work pool whose workers train; ``None``: that of all.
-        webhook_env: environment variable of the worker that holds a webhook's address. Without this and
-            ``slack_env`` there is no deployment that notifies people.
-        slack_env: the same of a webhook in Slack's format.
-        suffix: appended to each name, so that several systems have deployments of their own.
+        training_pool: work pool whose workers train; ``None`` means the common one.
+        webhook_env: environment variable of the worker with a webhook's address. Without this and
+            ``slack_env`` no deployment notifies users.
+        slack_env: environment variable of the worker with the address of a Slack webhook.
+        suffix: appended to each name, so that each system has separate deployments.
     """
     of_config, of_store = {"config": str(config)}, {"store": str(store)}
     addresses = {"webhook_env": webhook_env, "slack_env": slack_env}

@@ -1,7 +1,7 @@
 """Prefect's server and a worker of one machine, in the background.
 
-What was started is written into a file of Prefect's home with each process's number and start, so
-that nothing else is ever ended in its place. Both processes outlive the terminal.
+A file in Prefect's home holds each started process's number and start, so that no other process is
+ever stopped by mistake. Both outlive the terminal.
 """
 
 import contextlib
@@ -22,45 +22,45 @@ from tasks.store.journal.process_marks import ProcessMark, is_dead, process
 from tasks.store.layout import create_file, make_folder, write_file
 
 START_S: Final = 120.0
-"""What the server has to answer."""
+"""Maximum seconds until the server answers."""
 STOP_S: Final = 20.0
-"""What a process has to end by itself, before it is killed."""
+"""Seconds that a process has to stop before it is killed."""
 _LOOK_S: Final = 0.1
 Release: TypeAlias = Literal["released", "nobody", "unreachable"]
-"""Whether a flow run that waited for a person goes on; ``nobody``: it waits for nothing, or no server is
-known."""
+"""Whether a waiting flow run was resumed; ``nobody`` if it does not wait, or no server is known.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """A server and a worker that this command started."""
+    """Server and worker started by this command."""
 
     url: str
-    """Of the server's page."""
+    """URL of the server's page."""
     pool: str
     server: ProcessMark
     worker: ProcessMark
 
     @property
     def api_url(self) -> str:
-        """What ``PREFECT_API_URL`` should be."""
+        """Value for ``PREFECT_API_URL``."""
         return f"{self.url}/api"
 
     @property
     def are_alive(self) -> bool:
-        """Whether both still run."""
+        """Whether both are running."""
         return not (is_dead(self.server) or is_dead(self.worker))
 
 
 def home() -> Path:
-    """Return Prefect's home folder; its settings are read, nothing is started."""
+    """Return Prefect's home folder from its settings, without starting anything."""
     from prefect.settings import PREFECT_HOME  # noqa: PLC0415 - takes a second
 
     return Path(PREFECT_HOME.value())
 
 
 def running(folder: Path) -> Services | None:
-    """Return what was started from this home and never ended; ``None``: nothing."""
+    """Return the services started from this home and not stopped; ``None`` if there are none."""
     try:
         state = json.loads((folder / "convergence.json").read_text("utf-8"))
         return Services(
@@ -74,7 +74,7 @@ def running(folder: Path) -> Services | None:
 
 
 def api_url() -> str | None:
-    """Return the API's address of the configured server, else of the one that ``up`` started."""
+    """Return the API URL of the configured server, else of the one from ``up``."""
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415 - takes a second
 
     url: str | None = PREFECT_API_URL.value()
@@ -85,7 +85,7 @@ def api_url() -> str | None:
 
 
 def release(flow_run_id: str) -> Release:
-    """Let a flow run go on that waits for an adoption which has happened."""
+    """Resume a flow run that waits for an adoption already made."""
     from tasks.prefect_support.settings import prepare  # noqa: PLC0415 - must come before Prefect
 
     prepare(quiet=True)
@@ -110,15 +110,15 @@ def release(flow_run_id: str) -> Release:
 def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> Services:
     """Start a server and a worker, and return when the server answers.
 
-    Where one of both lives, as after a crash of the other, only that other one is started. Both write
-    to ``convergence-server.log`` and ``convergence-worker.log`` of the home.
+    If one of the two is running, e.g. after a crash of the other, only the missing one is started.
+    They write to ``convergence-server.log`` and ``convergence-worker.log`` in the home.
 
     Args:
         folder: Prefect's home.
-        host: address that the server listens at.
-        port: of the server.
-        pool: work pool that the worker serves; made if there is none.
-        working_dir: of the worker.
+        host: address that the server listens on.
+        port: port of the server.
+        pool: work pool of the worker, created if missing.
+        working_dir: working directory of the worker.
 
     Raises:
         PrefectServerError: something else answers at that address, or the server does not start.
@@ -128,7 +128,7 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
         return before
     url = f"http://{host}:{port}"
     if before is not None and (before.url, before.pool) != (url, pool):
-        end(before.worker)  # half of another pair: the other half is dead
+        end(before.worker)  # half of another pair whose other half is dead
         end(before.server)
         before = None
     server, worker = (None, None) if before is None else (before.server, before.worker)
@@ -181,9 +181,9 @@ def _start_worker(url: str, pool: str, folder: Path, working_dir: Path) -> Proce
 
 
 def down(folder: Path) -> Services | None:
-    """End what ``up`` started, the worker first; return it, ``None`` if there was nothing.
+    """Stop the services of ``up``, the worker first; return them, ``None`` if there were none.
 
-    A run in progress is stopped as by Ctrl-C: what was paid is kept, and it can be resumed.
+    A running run stops as by Ctrl-C: paid answers are kept, and it can resume.
     """
     services = running(folder)
     if services is None:
@@ -195,7 +195,7 @@ def down(folder: Path) -> Services | None:
 
 
 _PAGE: Final[Mapping[str, str]] = {
-    # The page asks the server that it came from; by default it would ask port 4200 of this machine.
+    # Otherwise the page would call port 4200 of this machine instead of its own server.
     "PREFECT_SERVER_UI_API_URL": "/api",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
 }
@@ -207,7 +207,7 @@ _PREFECT: Final = ("-m", "tasks.prefect_support.program", "prefect")
 def start_detached(
     arguments: Sequence[str], environment: Mapping[str, str], log: Path, working_dir: Path
 ) -> "subprocess.Popen[bytes]":
-    """Start this interpreter in a session of its own, with its output appended to a log."""
+    """Start this interpreter in a new session, with its output appended to a log."""
     make_folder(log.parent)
     with contextlib.suppress(FileExistsError):
         create_file(log)
@@ -238,7 +238,7 @@ def _wait(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 def _answers(url: str) -> bool:
-    import httpx  # noqa: PLC0415 - only where a server is started
+    import httpx  # noqa: PLC0415 - only for a server's start
 
     try:
         return httpx.get(f"{url}/api/health", timeout=5.0, trust_env=False).status_code > 0
@@ -247,7 +247,7 @@ def _answers(url: str) -> bool:
 
 
 def end(mark: ProcessMark) -> None:
-    """End a process and its children, which are of its session."""
+    """End a process and its children, which share its session."""
     for number, patience in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
         if is_dead(mark):
             return
@@ -256,12 +256,12 @@ def end(mark: ProcessMark) -> None:
         deadline = time.monotonic() + patience
         while not is_dead(mark) and time.monotonic() < deadline:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(mark.pid, os.WNOHANG)  # where it is our own child
+                os.waitpid(mark.pid, os.WNOHANG)  # if it is our child
             time.sleep(_LOOK_S)
 
 
 def as_json(services: Services) -> dict[str, Any]:
-    """Return what a script wants to know of services."""
+    """Return services as JSON for scripts."""
     return {
         "url": services.url,
         "api_url": services.api_url,

@@ -54,19 +54,19 @@ BEGIN: Final = (
     "convergence chat",
     "convergence train",
 )
-"""Commands by which a role begins to learn, where no configuration is known."""
+"""Commands that start a role's training if no configuration is known."""
 TRAIN: Final = BEGIN[1:]
-"""The same, where the model is of this machine."""
+"""Commands that start training if the model is local."""
 HOSTED: Final = ("convergence chat", "convergence review")
 """Commands by which ratings of a hosted model take effect."""
 BY: Final = "web application"
-"""Who changes a status here."""
+"""Author of status changes on these pages."""
 MOST: Final = 200
-"""Adapters and rounds that are shown, the latest ones."""
+"""Maximum adapters and rounds shown, latest first."""
 MOST_STEPS: Final = 200
-"""Steps of a loss curve that are shown; of longer ones evenly spaced ones."""
+"""Maximum steps of a loss curve; longer curves are thinned evenly."""
 MOST_LOSSES: Final = 6
-"""Loss curves that are shown, of the latest rounds."""
+"""Maximum loss curves, of the latest rounds."""
 _ABOUT_RATERS: Final = "Bias relative to the average rater, from answers with several ratings."
 _ABOUT_ADAPTERS: Final = "An adapter answers only if it passes every check. A check without a measurement does not pass."
 _ABOUT_TESTS: Final = (
@@ -82,11 +82,11 @@ _ABOUT_ANSWERS: Final = (
     "may have other causes, too."
 )
 _LONGEST = 2_000
-"""Characters of a verdict."""
+"""Maximum characters of a verdict."""
 
 
 def training(source: PageSource, role: str | None = None) -> Page:
-    """Return how a role learns, by default the first one, and how the raters compare.
+    """Return a role's training page, by default of the first role, with the raters.
 
     Raises:
         RunNotFoundError: the role has neither answers nor adapters.
@@ -116,7 +116,7 @@ def training(source: PageSource, role: str | None = None) -> Page:
 
 
 def _advice(source: PageSource) -> tuple[str, tuple[str, ...]]:
-    """Return what ratings do for the model of this store, and the commands for it."""
+    """Return the effect of ratings on this store's model, and its commands."""
     configuration = source.present_configuration()
     if configuration is None:
         return "Ratings train an adapter of a local model. In a new folder:", BEGIN
@@ -212,7 +212,7 @@ _CHECKS: Columns[GateCheck] = {
 
 
 def _course(feedback: FeedbackStore, role: str) -> list[Block]:
-    """Return the mean rewards of consecutive ratings over time, and when adapters were activated."""
+    """Return the plot of mean rewards over time, with activations."""
     points = tuple(
         Point(
             x=at_us / 1000,
@@ -246,7 +246,7 @@ def _course(feedback: FeedbackStore, role: str) -> list[Block]:
 
 
 def _loss(training_round: TrainingRoundRecord) -> Plot | None:
-    """Return the loss by step, of the objective without penalty; ``None`` of fewer than two steps."""
+    """Return the plot of the loss without penalty by step; ``None`` for fewer than 2 steps."""
     losses = training_round.metrics.get("losses")
     steps = list(enumerate(losses if isinstance(losses, list) else [], 1))
     points = tuple(
@@ -278,7 +278,7 @@ def _signed(interval: MeanInterval | None) -> str:
 
 
 def _three(number: float) -> str:
-    """Return a number by three digits, without an exponent where it is of ordinary size."""
+    """Return a number in three significant digits, without an exponent at ordinary sizes."""
     return f"{float(f'{number:.3g}'):.12g}"
 
 
@@ -330,12 +330,13 @@ _ROUNDS: Columns[TrainingRoundRecord] = {
 
 
 def activate(source: PageSource, role: str, body: Mapping[str, Any]) -> str:
-    """Let an adapter that passed every check answer for its role; return what was done.
+    """Let a fully checked adapter answer for its role; return a sentence on the result.
 
     Raises:
         AdapterNotFoundError: the role has no such adapter.
-        AdapterRefusedError: a check is not passed, its status forbids it, or its files were changed.
-        QueryError: it was not confirmed, or is another role's.
+        AdapterRefusedError: a check has not passed, its status does not allow it, or its files
+            have changed.
+        QueryError: the request is unconfirmed, or names another role's adapter.
     """
     version = str(body.get("version") or "")
     check_confirmed(body, version)
@@ -347,11 +348,11 @@ def activate(source: PageSource, role: str, body: Mapping[str, Any]) -> str:
 
 
 def roll_back(source: PageSource, role: str, body: Mapping[str, Any]) -> str:
-    """Take the active adapter of a role back; return what answers again.
+    """Roll back the active adapter of a role; return a sentence on the result.
 
     Raises:
-        AdapterRefusedError: none is active.
-        QueryError: it was not confirmed.
+        AdapterRefusedError: no adapter is active.
+        QueryError: the request is unconfirmed.
     """
     check_confirmed(body, role)
     adapters = _adapters(source, role)

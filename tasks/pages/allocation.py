@@ -37,11 +37,11 @@ WHERE run_id = $run AND role = 'search' AND status <> 'skipped' ORDER BY case_id
 
 
 _COUNTS = ("candidate", "case", "n")
-"""Columns of ``(n_cells,)`` whole numbers."""
+"""Integer columns, each ``(n_cells,)``."""
 
 
 def standings(source: PageSource, record: RunRecord) -> list[dict[str, Any]]:
-    """Return all candidates, best first, with their names and newest posteriors."""
+    """Return all candidates with names and newest posteriors, best first."""
     rows = source.rows(_STANDINGS, run=record.run_id)
     for row in rows:
         row["params"] = json.loads(row["params_json"])
@@ -52,7 +52,7 @@ def standings(source: PageSource, record: RunRecord) -> list[dict[str, Any]]:
 
 
 def tags_of(source: PageSource, record: RunRecord) -> dict[str, list[str]]:
-    """Return candidate → what is special about it, in the report's words."""
+    """Return candidate → its special roles, as in the report."""
     result, runtime = source.result(record), source.runtime()
     tags: dict[str, list[str]] = {}
     if result is not None:
@@ -65,7 +65,7 @@ def tags_of(source: PageSource, record: RunRecord) -> dict[str, list[str]]:
 
 
 def allocation(source: PageSource, record: RunRecord) -> Page:
-    """Return the cells of the search in columns, candidates best first."""
+    """Return the cells of the search as columns, with candidates best first."""
     order = standings(source, record)
     ids = [row["candidate_id"] for row in order]
     cells = source.columns(_CELLS, run=record.run_id, candidates=ids) if ids else {}

@@ -1,4 +1,4 @@
-"""Matrix of cases and candidates, paged both ways, filtered and searched."""
+"""Matrix of cases and candidates, with paging, filters and search."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ ORDERS: Mapping[str, str] = {
     "worst": "mean NULLS FIRST, case_id",
     "disagreement": "spread DESC NULLS LAST, case_id",
 }
-"""Filter → order of the cases that it shows."""
+"""Filter → order of its cases."""
 LONGEST_SEARCH = 500
 _CASES = """
 WITH found AS ({found})
@@ -69,16 +69,16 @@ def case_matrix(
 
     Args:
         source: the store.
-        record: of the run.
+        record: row of the run.
         order: ``all``, ``failed``, ``worst`` or ``disagreement``.
-        search: cases whose id, prompts or answers hold it, in capitals or not; empty: all.
-        case_from: first case.
-        n_cases: most cases.
-        candidate_from: first candidate.
-        n_candidates: most candidates.
+        search: case-insensitive text in a case's id, prompts or answers; empty for all.
+        case_from: index of the first case.
+        n_cases: maximum cases.
+        candidate_from: index of the first candidate.
+        n_candidates: maximum candidates.
 
     Raises:
-        QueryError: the filter is none of ours, or the search too long.
+        QueryError: the filter is unknown, or the search too long.
     """
     if order not in ORDERS:
         raise QueryError(f"`filter` must be one of {', '.join(ORDERS)}.")
@@ -137,14 +137,14 @@ def _cases(
         having="HAVING n_failed > 0" if order == "failed" else "",
         order=ORDERS[order],
     )
-    # Stored texts are JSON where they are no plain text: quotes and line ends are escaped there.
+    # Stored contents are JSON unless they are plain strings, so quotes and line ends are escaped.
     escaped = json.dumps(search, ensure_ascii=False)[1:-1]
     parameters = {"search": search, "escaped": escaped} if search else {}
     return source.rows(sql, run=record.run_id, **part, **parameters)
 
 
 def _titles(source: PageSource, record: RunRecord, ids: Sequence[str]) -> dict[str, str | None]:
-    """Return case → its input on one line, or what was sent where cases are not known any more."""
+    """Return case → its input on one line, or the request if the cases are unknown."""
     if not source.configuration(record).storage.keep_text:
         return {}
     known = source.cases(record)

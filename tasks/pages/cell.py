@@ -15,7 +15,7 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
 LONGEST = 100_000
-"""Characters of a text on a page; the rest is offered as a file."""
+"""Maximum characters of a string on a page; the full string is offered as a file."""
 _REPEATS = """
 WITH e AS (
   SELECT * FROM evaluations
@@ -52,10 +52,10 @@ _COLUMNS = {
 
 
 def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str) -> Page:
-    """Return everything that is known of one cell.
+    """Return all data of one cell.
 
     Raises:
-        RunNotFoundError: it was never asked.
+        RunNotFoundError: it was never evaluated.
     """
     known = {"run": record.run_id, "candidate": candidate_id, "case": case_id}
     repeats = source.rows(_REPEATS, **known)
@@ -98,10 +98,10 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
 
 
 def whole_text(source: PageSource, record: RunRecord, eval_id: str, kind: str) -> PageFile:
-    """Return the whole prompt, answer or thinking of an evaluation, without secrets.
+    """Return the full redacted prompt, answer or thinking of an evaluation.
 
     Raises:
-        RunNotFoundError: there is none.
+        RunNotFoundError: none is stored.
     """
     column = _COLUMNS.get(kind)
     sql = _TEXT.format(column=column)
@@ -144,7 +144,7 @@ def _repeat(
 
 
 def unit_of(metric: str) -> str | None:
-    """Return a metric's unit by the end of its name; ``None`` if it has none."""
+    """Return a metric's unit by its suffix; ``None`` if it has none."""
     return {"ms": "ms", "usd": "USD"}.get(metric.rpartition("_")[2])
 
 

@@ -1,4 +1,4 @@
-"""Changes of a store: which runs continued, cheaply enough to look every second."""
+"""Changes of a store: its active runs, cheap enough to check every second."""
 
 import contextlib
 import os
@@ -26,31 +26,31 @@ class StoreChange:
 
     kind: ChangeKind
     run_id: str | None
-    """``None`` for production, or of the feedback."""
+    """Id of the run; ``None`` for production and feedback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreMark:
-    """What tells that a store has changed. Two that are equal show the same."""
+    """State of a store for comparison. Equal marks show the same."""
 
     live: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Unfinished run → committed generations, and when its row was written."""
+    """Unfinished run → its number of committed generations, and the mtime of its row in ns."""
     final: frozenset[str] = frozenset()
     call: tuple[int, str] = (0, "")
     """Number of the journal's last attempt, and its run."""
     production: tuple[int, int] = (0, 0)
-    """When the runtime state was last written, and how long its log is."""
+    """Last modification of the runtime state in ns, and its size with its log in bytes."""
     feedback: tuple[int, int] = (0, 0)
-    """The same of the feedback."""
+    """Same values for the feedback."""
 
     @classmethod
     def of(cls, root: Path, now_s: float | None = None) -> "StoreMark":
-        """Return the mark of a store as it is now.
+        """Return the current mark of a store.
 
         Args:
-            root: of the store.
-            now_s: clock; ``None``: the wall's. A database that machines share shows no change by itself, so
-                it counts as changed every few seconds.
+            root: folder of the store.
+            now_s: clock in seconds; ``None`` means the wall clock. Changes of a shared database
+                are invisible, so it counts as changed every few seconds.
         """
         if os.environ.get(VARIABLE):
             shared = (int((time.time() if now_s is None else now_s) / _SHARED_S), 0)
@@ -68,7 +68,7 @@ class StoreMark:
         )
 
     def changes_to(self, now: "StoreMark") -> list[StoreChange]:
-        """Return what happened until a later mark."""
+        """Return the changes up to a later mark."""
         changes = [StoreChange(kind="ended", run_id=run) for run in sorted(now.final - self.final)]
         for run, (n, stamp) in sorted(now.live.items()):
             before = self.live.get(run)
@@ -106,7 +106,7 @@ def _last_call(journal: Path) -> tuple[int, str]:
 
 
 def _written(database: Path) -> tuple[int, int]:
-    """Return when a database was last written, and how long it is with its log."""
+    """Return a database's last modification in ns, and its size with its log in bytes."""
     stamp = (0, 0)
     for file in (database, database.with_name(f"{database.name}-wal")):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Chat page: logged conversations, their answers and marks."""
+"""Chat page: logged conversations with their answers and marks."""
 
 from typing import Final
 
@@ -10,11 +10,11 @@ from tasks.secrets.redaction import shortened
 from tasks.store.feedback.feedback_store import FeedbackStore
 
 MOST: Final = 50
-"""Conversations in the list, the latest ones."""
+"""Maximum conversations in the list, latest first."""
 MOST_ANSWERS: Final = 200
-"""Answers of a conversation that are shown, the latest ones."""
+"""Maximum answers of a conversation, the latest ones."""
 LONGEST: Final = 100_000
-"""Characters of a question or an answer that are shown."""
+"""Maximum characters of a question or an answer."""
 _LATEST = (
     "SELECT conversation_id, user_id, min(role), count(*), min(seq), max(created_us) "
     "FROM interactions WHERE conversation_id IS NOT NULL AND (? = '' OR user_id = ?) "
@@ -33,7 +33,7 @@ _BETTER = (
 
 
 def conversations(source: PageSource, user: str) -> Page:
-    """Return the latest conversations of a user, or of everyone if none is named."""
+    """Return the latest conversations of a user, or of all users if ``user`` is empty."""
     feedback = source.feedback()
     rows = [] if feedback is None else feedback.fetch(_LATEST, (user, user, MOST))
     return {
@@ -55,7 +55,7 @@ def conversation(source: PageSource, conversation_id: str, user: str) -> Page:
     """Return the answers of a user's conversation, oldest first.
 
     Raises:
-        RunNotFoundError: the user has none of that id.
+        RunNotFoundError: the user has no conversation of that id.
     """
     feedback = source.feedback()
     rows = (
@@ -99,7 +99,7 @@ def _answer(interaction: Interaction, marks: list[Rating]) -> Page:
         "n_before": len(interaction.asked) // 2,
         "answer": _text(interaction.response),
         "model": line_of(interaction.model),
-        # No one shall know whose answer it is before it is rated.
+        # Hide the adapter until the answer is rated.
         "adapter_version": None if mark is None else interaction.adapter_version,
         "at": time_of(interaction.created_us),
         "mark": None

@@ -1,4 +1,4 @@
-"""SQL for people: documented questions, and a SELECT of their own within limits."""
+"""SQL for users: documented questions, and any SELECT within limits."""
 
 import io
 import json
@@ -25,14 +25,14 @@ LONGEST_SQL = 20_000
 LONGEST_CELL = 10_000
 SECONDS = 10.0
 AT_ONCE = 2
-"""Queries that run at once; others wait."""
+"""Maximum concurrent queries; others wait."""
 _PLACES = threading.BoundedSemaphore(AT_ONCE)
 RUN_TABLES = (
     *("leaderboard", "learning_curve", "evaluations", "candidates", "estimates", "attempts"),
     *("metrics", "parameters", "costs", "failures", "final_estimates", "generations", "thoughts"),
     *("preferences", "preference_rounds"),
 )
-"""Tables and views of one run that are offered as CSV."""
+"""Tables and views of one run that pages offer as CSV."""
 
 QUESTIONS: Mapping[str, str] = {
     "How did my runs end?": "select label, status, reason, n_generations, started_at from runs order by started_at desc;",
@@ -46,7 +46,7 @@ QUESTIONS: Mapping[str, str] = {
     "Which source of candidates worked best?": "select origin, count(*) as n, avg(posterior_mean) as mean, max(posterior_mean) as highest from leaderboard group by all order by highest desc;",
     "How does one metric move with one parameter?": "select parameter, p.value, metric, avg(m.value) as mean from parameters p join metrics m using (run_id, candidate_id) group by all order by all limit 20;",
 }  # fmt: skip
-"""Ten questions in SQL: on the page SQL, and in docs/tables.md."""
+"""Ten questions in SQL, on the SQL page and in docs/tables.md."""
 
 
 def questions(source: PageSource) -> Page:
@@ -66,7 +66,7 @@ def free_sql(source: PageSource, sql: str, most: int) -> Page:
     """Return the first rows of one SELECT.
 
     Raises:
-        QueryError: it is no SELECT, is wrong, or takes too long or too much.
+        QueryError: it is not a SELECT, is wrong, or exceeds a limit.
     """
     begun = time.perf_counter()
     columns, rows = _selected(source, sql, most + 1)
@@ -80,10 +80,10 @@ def free_sql(source: PageSource, sql: str, most: int) -> Page:
 
 
 def free_sql_csv(source: PageSource, sql: str, name: str = "query.csv") -> PageFile:
-    """Return the rows of one SELECT as CSV, without what a spreadsheet would run.
+    """Return the rows of one SELECT as CSV, safe for spreadsheets.
 
     Raises:
-        QueryError: as of ``free_sql``.
+        QueryError: see ``free_sql``.
     """
     columns, rows = _selected(source, sql, MOST_CSV)
     text = io.StringIO()
@@ -99,7 +99,7 @@ def free_sql_csv(source: PageSource, sql: str, name: str = "query.csv") -> PageF
 def _selected(
     source: PageSource, sql: str, most: int
 ) -> tuple[list[dict[str, str]], list[list[Json]]]:
-    """Return columns and rows of a SELECT that a child process answers, killed after a time."""
+    """Return columns and rows of a SELECT from a child process with a time limit."""
     if len(sql) > LONGEST_SQL:
         raise QueryError(f"a query must have at most {LONGEST_SQL:,} characters.")
     if not _PLACES.acquire(timeout=SECONDS):
@@ -122,7 +122,7 @@ def _selected(
 
 def _answer(request: Mapping[str, object]) -> Page:
     command = [sys.executable, "-P", "-m", "tasks.pages.sql_child"]
-    # Without the secrets of this process's environment.
+    # Without the secrets in this process's environment.
     environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(  # noqa: S603 - ours
         command,
@@ -134,7 +134,7 @@ def _answer(request: Mapping[str, object]) -> Page:
     ) as child:
         try:
             if child.stdout is not None:
-                child.stdout.readline()  # ``ready``: its time begins
+                child.stdout.readline()  # ``ready``: its time starts now
             answer, _ = child.communicate(json.dumps(request), timeout=SECONDS)
         except subprocess.TimeoutExpired as error:
             message = f"a query must end within {SECONDS:g} seconds. Query less."

@@ -1,4 +1,4 @@
-"""Overview of a store: systems, runs, spend against budgets, what needs a person."""
+"""Overview of a store: systems, runs, spending, and what needs the user."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ _RECENT = 7
 
 
 def overview(source: PageSource) -> Page:
-    """Return what a store holds."""
+    """Return the overview of a store."""
     records, runtime = source.runs(), source.runtime()
     served = set() if runtime is None else {system for system, _ in runtime.systems()}
     answered = {row["system"]: row for row in source.rows(_ANSWERED)}
@@ -79,7 +79,7 @@ def overview(source: PageSource) -> Page:
 
 
 def _paid(row: Page | None) -> str:
-    """Return what a service's answers cost, up to the last export."""
+    """Return the cost of a service's answers up to the last export."""
     return "" if row is None else f"{plural(row['n_calls'], 'call')}, {usd(row['usd'])}"
 
 
@@ -96,7 +96,7 @@ def _reward(row: Page) -> str:
 
 
 def spent_of(row: Page) -> str:
-    """Return what a run has spent of its budget: dollars, or calls where no price is known."""
+    """Return a run's spending against its budget: dollars, or calls without a known price."""
     spent_usd, max_usd, max_calls = row["spent_usd"], row["max_usd"], row["max_calls"]
     n_calls = row["n_calls"] or 0
     if max_usd:
@@ -141,12 +141,12 @@ def run_rows(source: PageSource, records: Sequence[RunRecord] | None = None) -> 
 
 
 def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, Any]) -> Page:
-    """Return a run's row.
+    """Return the row of a run.
 
     Args:
-        record: of the run.
-        leader: row of the candidate that leads, where the run has no result yet.
-        spent: dollars and calls, where the run has no result yet.
+        record: row of the run.
+        leader: row of the leading candidate, for a run without a result.
+        spent: dollars and calls, for a run without a result.
     """
     summary = json.loads(record.summary_json) if record.summary_json else {}
     budget = json.loads(record.config_json).get("budget") or {}
@@ -173,13 +173,13 @@ def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, An
 
 
 def _basis(winner: Mapping[str, Any]) -> str:
-    """Return which cells a run's number rests on."""
+    """Return the cells behind a run's number."""
     names = {"holdout": "held-out cases", "fresh": "search cases, repeated"}
     return next((name for role, name in names.items() if winner.get(role)), "posterior")
 
 
 def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[tuple[Inline, ...]]:
-    """Yield what waits for a person: the latest run of each system, and alarms."""
+    """Yield what needs the user: the latest run of each system, and alarms."""
     seen: set[str] = set()
     runtime = source.runtime()
     for record in records:
@@ -193,7 +193,7 @@ def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[tuple[I
         result = source.result(record)
         if result is None or result.gate is None or result.gate.decision != "promote":
             continue
-        if is_offline(result):  # nothing of it is for production
+        if is_offline(result):  # mock results are not for production
             continue
         champion = None if runtime is None else champion_of(runtime, record.name)
         if champion is None or (
@@ -211,7 +211,7 @@ def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[tuple[I
 
 
 def _cases(source: PageSource, records: Sequence[RunRecord]) -> Iterator[tuple[Inline, ...]]:
-    """Yield that badly rated answers, and inputs by which games broke the system, propose test cases."""
+    """Yield a link to test cases that bad ratings and games propose, if any."""
     feedback = source.feedback()
     systems = {
         record.name.removesuffix(f".{GAMES_TAG}")

@@ -56,10 +56,10 @@ _NOTHING = (
 
 
 def production(source: PageSource, system: str | None = None) -> Page:
-    """Return how the arms of a system fare, by default of the first one.
+    """Return the production page of a system, by default of the first.
 
     Raises:
-        RunNotFoundError: nothing is known of it.
+        RunNotFoundError: the system is unknown.
     """
     runtime = source.runtime()
     known = sorted({name for name, _ in ([] if runtime is None else runtime.systems())})
@@ -126,7 +126,7 @@ def _system(
 
 
 def _list(title: str, nothing: str, rows: Sequence[tuple[str, int | None]]) -> list[Block]:
-    """Return a section of sentences with their times, or what says that there are none."""
+    """Return a section of sentences with their times, or a note that it is empty."""
     items = tuple(
         (*marked(sentence), *(() if at_us is None else (" ", span_of_time(at_us))))
         for sentence, at_us in rows[:MOST_ROWS]
@@ -140,7 +140,7 @@ def _live(
     arms: Sequence[Arm],
     shares: Mapping[tuple[str, str], tuple[int, float]],
 ) -> str:
-    """Return what is live, since when, at which share of the requests, with how many rewards."""
+    """Return a sentence on the live configuration: start, share of requests, rewards."""
     if champion is None:
         active = sum(not arm.retired for arm in arms)
         return f"Nothing was promoted yet: {plural(active, 'arm')} share the requests."
@@ -154,7 +154,7 @@ def _live(
 
 
 def _names(source: PageSource, arms: Sequence[Arm]) -> dict[str, str]:
-    """Return arm → its name as in the run that offered it, else its id, or its values if that is a hash."""
+    """Return arm → name in its run, else its id, or its values if the id is a hash."""
     names = {}
     for arm in arms:
         is_hash = re.fullmatch(r"[0-9a-f]{16}", arm.arm_id)
@@ -185,7 +185,7 @@ def _arms(
     evidence_by_type: Mapping[str, Mapping[str, Any]],
     champion: Champion | None,
 ) -> Grid:
-    """Return a row for each arm, with a button that promotes it."""
+    """Return a row per arm, with a button that promotes it."""
     rows: list[tuple[Inline, ...]] = []
     for arm in arms:
         known = evidence_by_type.get(arm.agent_type, {})
@@ -232,7 +232,7 @@ def _is_champion(arm: Arm, champion: Champion | None) -> bool:
 
 
 def _shares(runtime: RuntimeStore, system: str) -> dict[tuple[str, str], tuple[int, float]]:
-    """Return agent type and arm → decisions, and their share of the agent type's."""
+    """Return (agent type, arm) → decisions and their share of the agent type's."""
     rows = runtime.fetch(_DECISIONS, (system,))
     return {(kind, arm): (n, n / total) for kind, arm, n, total in rows}
 

@@ -1,4 +1,4 @@
-"""Family tree of a text parameter: its texts, where each came from, how it fares."""
+"""Family tree of a text parameter: prompts, their origins and their rewards."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
 LONGEST = 50_000
-"""Characters of a text."""
+"""Maximum characters of a prompt."""
 _MUTATIONS = """
 SELECT text_id, operator, parent_ids_json, failures_json, diagnosis, category, writer, effect,
        effect_se, n_shared, fixed, broken
@@ -24,7 +24,7 @@ FROM mutation_effects WHERE run_id = $run AND parameter = $parameter AND verdict
 
 
 def prompt_tree(source: PageSource, record: RunRecord, parameter: str) -> Page:
-    """Return the texts of a parameter; without its name, of the first one that holds texts.
+    """Return the prompts of a parameter, by default of the first text parameter.
 
     Raises:
         QueryError: the run has no such parameter.
@@ -78,7 +78,7 @@ def _node(
     parents: Sequence[str],
     mutation: Mapping[str, Any] | None,
 ) -> Page:
-    """Return a text, with what is known of its best candidate."""
+    """Return a prompt with the statistics of its best candidate."""
     best = holders[0]  # standings are best first
     first = min(holders, key=lambda row: row["generation"])
     return {
@@ -101,7 +101,7 @@ def _node(
 
 
 def _effect(mutation: Mapping[str, Any] | None) -> Page | None:
-    """Return what a text changed on the cases that its first parent was asked too."""
+    """Return a prompt's effect on the cases shared with its first parent."""
     if mutation is None or mutation["effect"] is None:
         return None
     same = ("n_shared", "fixed", "broken")
@@ -114,6 +114,6 @@ def _effect(mutation: Mapping[str, Any] | None) -> Page | None:
 
 
 def _written(source: PageSource, record: RunRecord, parameter: str) -> dict[str, dict[str, Any]]:
-    """Return text → how it was written and what it changed; texts that a person wrote are absent."""
+    """Return text id → its mutation and effect, without the user's prompts."""
     rows = source.rows(_MUTATIONS, run=record.run_id, parameter=parameter)
     return {row["text_id"]: row for row in rows}

@@ -1,4 +1,4 @@
-"""Review page: test cases that bad ratings propose, and past decisions."""
+"""Review page: test cases proposed by ratings and games, and past decisions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,7 +16,7 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.proposals import ProposedCase
 
 MOST: Final = 100
-"""Proposed cases, and decisions, that are shown."""
+"""Maximum proposed cases, and maximum decisions."""
 NO_CONFIGURATION: Final = (
     "Cases are approved into the file of a configuration: start the pages in its folder, or name it with "
     "`--config optimization.yaml`."
@@ -32,10 +32,10 @@ _DECIDED = (
 
 
 def review(source: PageSource) -> Page:
-    """Return what waits for a decision, oldest first.
+    """Return the undecided proposals, oldest first, and past decisions.
 
     Raises:
-        ConfigurationError: the configuration is refused.
+        ConfigurationError: the configuration is invalid.
     """
     feedback = source.feedback()
     loaded = None if source.config is None else load(source.config)
@@ -56,17 +56,17 @@ def review(source: PageSource) -> Page:
 
 
 def approve(source: PageSource, body: Mapping[str, Any]) -> str:
-    """Make a proposed answer's prompt a test case; return what was done.
+    """Make a proposed answer's prompt a test case; return a sentence on the result.
 
     Args:
         source: the store.
-        body: of the request: ``interaction_id``, repeated as ``confirm``, and perhaps ``expected`` and
-            ``field``.
+        body: fields of the request: ``interaction_id``, repeated as ``confirm``, and optionally
+            ``expected`` and ``field``.
 
     Raises:
-        ConfigurationError: it would be refused with the case.
+        ConfigurationError: it would be invalid with the case.
         InteractionNotFoundError: the answer is not proposed.
-        QueryError: it was not confirmed, or there is no configuration.
+        QueryError: the request is unconfirmed, or there is no configuration.
     """
     loaded, feedback, name = _review_target(source, body)
     expected, field = (body.get(key) for key in ("expected", "field"))
@@ -81,11 +81,11 @@ def approve(source: PageSource, body: Mapping[str, Any]) -> str:
 
 
 def reject(source: PageSource, body: Mapping[str, Any]) -> str:
-    """Decide that an answer is not proposed again; return what was done.
+    """Reject a proposed answer; return a sentence on the result.
 
     Raises:
         InteractionNotFoundError: the answer is not proposed.
-        QueryError: it was not confirmed, or there is no configuration.
+        QueryError: the request is unconfirmed, or there is no configuration.
     """
     return reject_case(*_review_target(source, body))[1]
 
@@ -102,14 +102,14 @@ def _review_target(
 
 
 def _why_not(loaded: Loaded | None) -> str | None:
-    """Return why no case can be approved; ``None`` if they can."""
+    """Return why no case can be approved; ``None`` if approval is possible."""
     if loaded is None:
         return NO_CONFIGURATION
     return NO_FILE if loaded.configuration.evaluation.test_cases.approved is None else None
 
 
 def _fields(cases: Sequence[Case]) -> list[str]:
-    """Return the fields of inputs among which the prompt's must be named; empty: it is clear."""
+    """Return the candidate fields for the prompt; empty if there is only one choice."""
     inputs = [case.input for case in cases]
     names = {name for case_input in inputs if isinstance(case_input, dict) for name in case_input}
     is_clear = not names or (

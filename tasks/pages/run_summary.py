@@ -38,11 +38,11 @@ _NOTHING = (0, 0, 0, None)
 
 
 def run_page(source: PageSource, record: RunRecord) -> Page:
-    """Return how a run stands, and the sections of its report."""
+    """Return the state of a run and the sections of its report."""
     blocks = [*_standing(source, record)]
     try:
         blocks += report_sections(source, record)
-    except ConfigurationError as error:  # of another version, or damaged: its state still counts
+    except ConfigurationError as error:  # of another version, or damaged; its state is still shown
         blocks += [Heading("Report"), Paragraph((line_of(str(error), 1_000) or "",), "note")]
     return page_of(blocks, title=clean(record.label))
 
@@ -83,7 +83,7 @@ _ENDED = frozenset({"stopped", "failed", "interrupted"})
 
 
 def _actions(record: RunRecord) -> tuple[Action, ...]:
-    """Return the button that stops a run or continues it; none for a finished one."""
+    """Return the button that stops or resumes a run; empty for a finished one."""
     place, label = ("runs", record.run_id), record.label
     if record.status == "running":
         ask = "The run stops after the evaluations in flight and keeps its results. You can resume it."
@@ -95,7 +95,7 @@ def _actions(record: RunRecord) -> tuple[Action, ...]:
 
 
 def _progress(source: PageSource, record: RunRecord) -> tuple[str | None, int, float | None]:
-    """Return how far a run is that continues, and calls and dollars that its journal has beyond the tables."""
+    """Return a running run's progress, and its calls and dollars beyond the tables."""
     if record.status != "running":
         return None, 0, None
     done: dict[str, Any] = source.rows(_GENERATIONS, run=record.run_id)[0]
@@ -113,7 +113,10 @@ def _progress(source: PageSource, record: RunRecord) -> tuple[str | None, int, f
 def unpublished_calls(
     source: PageSource, run_id: str, generation: int
 ) -> tuple[int, int, int, float | None]:
-    """Return evaluations with an answer, calls, open calls and dollars of a generation by the store's journal."""
+    """Return evaluations with an answer, calls, open calls and dollars of a generation.
+
+    They come from the store's journal.
+    """
     with contextlib.suppress(OSError, apsw.Error):  # no journal, or locked for long
         for n_answered, n_calls, n_open, usd in rows_read_only(
             source.store.path / JOURNAL_FILE, _SETTLED, (run_id, generation)

@@ -25,7 +25,7 @@ _SHOWN = ("rank", "candidate_id", "name", "params", "mean", "low", "high", "orig
 
 
 def leaderboard(source: PageSource, record: RunRecord) -> Page:
-    """Return all candidates as the search ranks them."""
+    """Return all candidates in the search's order."""
     ranking = standings(source, record)
     cells = {row["candidate_id"]: row for row in source.rows(_CELLS, run=record.run_id)}
     result = source.result(record)
@@ -73,7 +73,7 @@ def _parameters(record: RunRecord, names: Mapping[str, Mapping[str, str]]) -> li
 
 
 def report_sections(source: PageSource, record: RunRecord) -> list[Block]:
-    """Return the sections of a run's report; of a run without a result those known so far."""
+    """Return the sections of a run's report, without a result those available so far."""
     result = source.result(record)
     if result is not None:
         return page_sections(result)

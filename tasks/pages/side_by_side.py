@@ -1,4 +1,4 @@
-"""Comparison of two candidates, of one run or of two, as blocks of a report."""
+"""Comparison of two candidates, of one run or two, as blocks of a report."""
 
 import json
 from dataclasses import replace
@@ -18,12 +18,12 @@ _CANDIDATE = "SELECT params_json FROM candidates WHERE run_id = $run AND candida
 
 
 def side_by_side(source: PageSource, first: str, second: str) -> Page:
-    """Return two candidates side by side.
+    """Return the comparison of two candidates.
 
     Args:
         source: the store.
-        first: ``RUN``, which stands for what it recommends, or ``RUN:CANDIDATE``.
-        second: the same.
+        first: ``RUN`` for its recommendation, or ``RUN:CANDIDATE``.
+        second: in the same form.
 
     Raises:
         RunNotFoundError: there is no such run, or it has no such candidate.
@@ -94,7 +94,7 @@ def _named(source: PageSource, name: str) -> Subject:
 
 
 def _gate(source: PageSource, second: Subject) -> str | None:
-    """Return what the gate of the second one's run says, where it judged this very candidate."""
+    """Return the gate's sentence in the second's run if it judged this candidate."""
     result = source.result(source.run(second.run_id))
     if result is None or result.best is None:
         return None

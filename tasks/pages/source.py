@@ -125,7 +125,7 @@ class PageSource:
             return None
 
     def cases(self, record: RunRecord) -> Mapping[str, Case]:
-        """Return a run's test cases by id; empty if they changed since or are gone."""
+        """Return a run's test cases by id; empty if they have changed or are gone."""
         return self._loaded(record)[1]
 
     def case_name(self, record: RunRecord, case_id: str) -> str:
@@ -216,7 +216,7 @@ class PageSource:
 
 
 def time_of(time_us: int | None) -> str | None:
-    """Return a time as ISO 8601 in UTC."""
+    """Return a time as ISO 8601 in UTC; ``None`` if it is unknown."""
     return None if time_us is None else iso(time_us)
 
 
@@ -228,12 +228,12 @@ def line_of(text: str | None, most: int = LONGEST_LINE) -> str | None:
 
 
 def page_of(blocks: Iterable[Block], **more: Json) -> Page:
-    """Return blocks for the page that draws them, with further members of the answer."""
+    """Return blocks for the page that draws them, with further fields of the answer."""
     return {**more, "blocks": [json_of(block) for block in blocks]}
 
 
 def tabs_of(page: str, names: Sequence[str]) -> list[Block]:
-    """Return links to the pages of all names; nothing of a single one."""
+    """Return links to the pages of all names; empty for a single one."""
     links = tuple(page_link(clean(name), page, name) for name in names)
     return [Paragraph(links, "tabs")] if len(links) > 1 else []
 

@@ -1,8 +1,8 @@
 """Limited child process that answers one SELECT.
 
-DuckDB counts and interrupts neither one call of ``repeat`` nor one of ``levenshtein``. So the kernel limits
-memory and CPU here, and the process that serves the pages kills this one when its time is over. The request
-comes as JSON after ``ready`` was written; the answer has values, or the words of an error.
+DuckDB neither counts nor interrupts a call of ``repeat`` or ``levenshtein``. The kernel therefore
+limits memory and CPU, and the process that serves the pages kills this one at its time limit. It
+reads the request as JSON after it has written ``ready``, and writes the rows or an error message.
 """
 
 import json
@@ -23,14 +23,14 @@ from tasks.store.tables.views import views_for
 
 MEMORY: Final = "200MB"
 _OVERHEAD_BYTES: Final = 400 << 20
-"""Bytes for what DuckDB does not count, e.g. the values of one call, and for the answer."""
+"""Bytes for memory that DuckDB does not count, e.g. the values of one call, and the answer."""
 _CPU_S: Final = 60
 _MOST_CHARS: Final = 32_000_000
-"""Of all texts of an answer."""
+"""Maximum total characters of an answer's strings."""
 
 
 def answer(root: str, sql: str, most: int) -> dict[str, Any]:
-    """Return columns and the first rows of one SELECT, or ``{"error": words}``."""
+    """Return columns and the first rows of one SELECT, or ``{"error": message}``."""
     try:
         connection = open_views(Path(root), resolve(Path(root)), views_for(sql), memory=MEMORY)
         _limit()
@@ -57,7 +57,7 @@ def answer(root: str, sql: str, most: int) -> dict[str, Any]:
 
 
 def _limit() -> None:
-    """Let the kernel bound what this process may take beyond what it has now."""
+    """Limit this process's memory beyond its current use, and its CPU time."""
     status = Path("/proc/self/status")
     if status.exists():  # Linux
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmData"))
@@ -68,7 +68,7 @@ def _limit() -> None:
 
 
 def _value(value: object) -> Json:
-    """Return a value as JSON has it: numbers and truth as they are, all else as text."""
+    """Return a value for JSON: finite numbers and booleans unchanged, all else as strings."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):

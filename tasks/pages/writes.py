@@ -1,6 +1,6 @@
 """Changes from the pages: promote, roll back, stop a run, resume it.
 
-Each asks that the request repeats the name of what is changed, so that no click alone does it.
+Each request must repeat the name of its object, so that a single click changes nothing.
 """
 
 import os
@@ -29,16 +29,17 @@ def promote(
     body: Mapping[str, Any],
     release: Callable[[str], object] = lambda _: None,
 ) -> str:
-    """Make what a run recommends the champion, if its gate says so; return what was done.
+    """Make a run's recommendation the champion if its gate allows; return a sentence.
 
     Args:
         source: the store.
-        system: its name.
-        body: of the request: ``candidate_id``, and ``confirm`` with the system's name.
-        release: lets the flow run continue that waits for this.
+        system: name of the system.
+        body: fields of the request: ``candidate_id``, and ``confirm`` with the system's name.
+        release: resumes the flow run that waits for the promotion.
 
     Raises:
-        QueryError: the gate does not say so, or something else stands against it.
+        QueryError: the request is unconfirmed, the gate does not promote it, or there is an
+            obstacle.
         RunNotFoundError: no finished run of the system recommends the candidate.
     """
     check_confirmed(body, system)
@@ -75,11 +76,11 @@ def promote(
 
 
 def roll_back(source: PageSource, system: str, body: Mapping[str, Any]) -> str:
-    """Put the champion before the current one back into production; return what was done.
+    """Restore the previous champion in production; return a sentence on the result.
 
     Raises:
-        ConfigurationError: there is none before it.
-        QueryError: it was not confirmed.
+        ConfigurationError: there is no previous champion.
+        QueryError: the request is unconfirmed.
     """
     check_confirmed(body, system)
     former = bring_back(_runtime(source), system)
@@ -87,10 +88,10 @@ def roll_back(source: PageSource, system: str, body: Mapping[str, Any]) -> str:
 
 
 def stop(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
-    """End a run cleanly, as SIGTERM does; return what was done.
+    """Stop a run cleanly, as SIGTERM does; return a sentence on the result.
 
     Raises:
-        QueryError: it does not run on this machine, or it was not confirmed.
+        QueryError: the run is not running on this machine, or the request is unconfirmed.
     """
     check_confirmed(body, record.label)
     mark = holder_of(source.store.path / JOURNAL_FILE, record.name)
@@ -105,10 +106,10 @@ def stop(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
 
 
 def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
-    """Go on with a run in a process of its own; return what was done.
+    """Resume a run in a new process; return a sentence on the result.
 
     Raises:
-        QueryError: it continues, is done, or it was not confirmed.
+        QueryError: the run has not stopped early, or the request is unconfirmed.
     """
     check_confirmed(body, record.label)
     if record.status not in {"stopped", "interrupted", "failed"}:
@@ -127,10 +128,10 @@ def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> st
 
 
 def check_confirmed(body: Mapping[str, Any], name: str) -> None:
-    """Make sure that a request repeats the name of what it changes.
+    """Check that a request repeats the name of its object.
 
     Raises:
-        QueryError: it does not.
+        QueryError: the name differs.
     """
     if body.get("confirm") != name:
         raise QueryError(f"`confirm` must repeat the name {name!r}.")
