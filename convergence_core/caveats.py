@@ -1,6 +1,6 @@
-"""Assumptions of verdicts, in one wording for every surface.
+"""Assumptions of verdicts, worded once for every surface.
 
-A bet is fair only if the mean of the next reward, given those already seen, is the arm's own.
+A bet is fair only if the expected next reward, given the earlier ones, is the arm's mean.
 """
 
 TRAFFIC = (
@@ -8,16 +8,16 @@ TRAFFIC = (
     "is likely if rewards are missing more often from one arm, if an arm's level wanders or changes in "
     "bursts, or if similar requests come in clusters without `sticky`."
 )
-"""Of a winner by live traffic, and of a guard's verdict."""
+"""Caveat for a winner in live traffic, and for a guard's verdict."""
 
 CASES = (
     "Cases count as independent. Inputs that share most of their words form one group automatically. "
     "Paraphrases in other words need a common `group`, or a false promotion is likely."
 )
-"""Of the paired gate."""
+"""Caveat for the paired gate."""
 
 PERFECT_DEFAULTS = "the defaults have the highest score on"
-"""How the reason of a run begins whose defaults leave nothing to gain."""
+"""Start of a run's reason if the defaults cannot be improved."""
 
 LEAST_FORECAST = 10
-"""Pairs of held-out cases below which nothing is forecast."""
+"""Minimum pairs of held-out cases for a forecast."""

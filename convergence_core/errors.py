@@ -1,39 +1,40 @@
-"""The error tree.
+"""Tree of errors.
 
 ::
 
     ConvergenceError
     ├── ConfigurationError        the user's files are wrong: a list of Problems   (exit 2)
-    ├── ForeignPackageError       another distribution lies where ours should      (exit 1)
+    ├── ForeignPackageError       another distribution's package has our name      (exit 1)
     ├── StoreError                the results store cannot be used                 (exit 1)
     │   ├── StoreFormatError      written by a newer version, or not a store
-    │   ├── StoreDamagedError     a file is torn, empty or not what its name says
+    │   ├── StoreDamagedError     a file is truncated, empty or contradicts its name
     │   └── StoreWriteError       disk full, read-only, no permission
-    ├── ArmChangedError           an arm's name stands for other parameters        (exit 2)
-    ├── NoArmsError               nothing is on offer, or nothing to compare       (exit 2)
-    ├── RequestReusedError        an idempotency key stands for two requests       (exit 2)
-    ├── RewardError               a reward is no number in [0, 1]                  (exit 2)
+    ├── ArmChangedError           an arm's name belongs to other parameters        (exit 2)
+    ├── NoArmsError               there is no active arm, or no two to compare     (exit 2)
+    ├── RequestReusedError        an idempotency key belongs to another request    (exit 2)
+    ├── RewardError               a reward is not a number in [0, 1]               (exit 2)
     ├── WrongUserError            a reward names another user than its decision    (exit 2)
-    ├── FeedbackRefusedError      a rating or comparison cannot be taken in        (exit 2)
-    ├── InteractionNotFoundError  no answer of that id was logged                  (exit 2)
-    ├── AdapterRefusedError       an adapter may not become what was asked         (exit 2)
-    ├── AdapterNotFoundError      no adapter of that version was registered        (exit 2)
-    ├── PolicyCheckpointError     a policy's file is damaged, or another system's   (exit 2)
-    ├── PolicyDecisionNotFoundError  no decision of that id waits for its outcome  (exit 2)
-    ├── PolicyRequestError        a policy cannot take in what was asked           (exit 2)
+    ├── FeedbackRefusedError      a rating or comparison breaks a rule             (exit 2)
+    ├── InteractionNotFoundError  no logged answer has that id                     (exit 2)
+    ├── AdapterRefusedError       an adapter cannot change to that state           (exit 2)
+    ├── AdapterNotFoundError      no registered adapter has that version           (exit 2)
+    ├── TrainingFailedError       a training round produced no usable adapter      (exit 1)
+    ├── PolicyCheckpointError     a policy's file is damaged, or another system's  (exit 2)
+    ├── PolicyDecisionNotFoundError  the policy has no decision with that id       (exit 2)
+    ├── PolicyRequestError        a request breaks a rule of the policy            (exit 2)
     ├── PolicyBusyError           an update runs, or another process serves it     (exit 1)
     ├── QueryError                the SQL is wrong                                 (exit 2)
-    ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
+    ├── RunNotFoundError          no run, or more than one, has that name          (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
-    ├── ResumeError               the run cannot continue as it was                   (exit 2)
-    ├── NoRewardError             a run has ended without a configuration to return (exit 1)
-    ├── RunInterruptedError       Ctrl-C or a cancel: paid work kept               (exit 130)
-    ├── EndpointDownError         an endpoint answers nothing any more             (exit 1)
-    ├── NotificationError         a notice did not reach its address               (exit 1)
+    ├── ResumeError               the run cannot resume: its files changed         (exit 2)
+    ├── NoRewardError             a run ended without a configuration to return    (exit 1)
+    ├── RunInterruptedError       Ctrl-C or cancellation; paid answers are kept    (exit 130)
+    ├── EndpointDownError         an endpoint stopped answering                    (exit 1)
+    ├── NotificationError         a notification was not delivered                 (exit 1)
     ├── PrefectServerError        Prefect's server cannot be reached or started    (exit 1)
-    ├── WorkerLostError           a process that evaluates candidates has ended    (exit 1)
-    └── EvaluationFault           one cell went wrong: data, seldom an exception
-        ├── CandidateFault        the candidate's doing: reward 0, reason kept
+    ├── WorkerLostError           a process that evaluates candidates has died     (exit 1)
+    └── EvaluationFault           one cell failed: usually data, seldom raised
+        ├── CandidateFault        caused by the candidate: reward 0
         ├── InfrastructureFault   rate limit, network, server: missing, retried
         └── EvaluatorFault        a metric raised: missing
 
@@ -48,7 +49,7 @@ from convergence_core.records import FaultName, RateInfo, Usage
 
 
 class ConvergenceError(Exception):
-    """Base class of all errors that the product raises on purpose; shown without a traceback."""
+    """Base class of all deliberate errors of the product; displayed without a traceback."""
 
     exit_code: ClassVar[int] = 1
 
@@ -73,9 +74,9 @@ class Problem:
     file: str | None = None
     """Path as the user gave it; ``None`` for a configuration from Python."""
     line: int | None = None
-    """Counted from 1; ``None`` if unknown."""
+    """Line, from 1; ``None`` if unknown."""
     column: int | None = None
-    """Counted from 1; ``None`` if unknown."""
+    """Column, from 1; ``None`` if unknown."""
 
     def __str__(self) -> str:
         """Render as ``file:line:column: key rule, but got value. fix``."""
@@ -90,17 +91,17 @@ class Problem:
 
 
 class BadInputError(ConvergenceError):
-    """Base class of errors of what a user or caller gave: a file, an option, a request, a name."""
+    """Base class of errors in user or caller input: a file, option, request or name."""
 
     exit_code = 2
 
 
 class ProcessEnding(BaseException):
-    """Raised by a signal handler to end the process; no code handles it as a failure."""
+    """Signal to end the process, raised by a signal handler; no code handles it as a failure."""
 
 
 class ConfigurationError(BadInputError):
-    """The configuration or a file that it names is wrong.
+    """Error in the configuration or a file that it names.
 
     Holds all problems, not only the first.
     """
@@ -125,7 +126,7 @@ def run_checks(checks: Iterable[Callable[[], object]]) -> None:
     """Run all checks.
 
     Raises:
-        ConfigurationError: a check fails; holds the problems of all, each once.
+        ConfigurationError: A check fails; holds the distinct problems of all checks.
     """
     problems: list[Problem] = []
     for check in checks:
@@ -138,7 +139,7 @@ def run_checks(checks: Iterable[Callable[[], object]]) -> None:
 
 
 class ForeignPackageError(ConvergenceError):
-    """An installed package has the name of one of ours but not our marker."""
+    """An installed package has the name of one of ours but lacks our marker."""
 
 
 class StoreError(ConvergenceError):
@@ -170,7 +171,7 @@ class RequestReusedError(BadInputError):
 
 
 class RewardError(BadInputError, ValueError):
-    """A reward or signal is no number in [0, 1]; nothing is stored."""
+    """A reward or signal is not a number in [0, 1]; nothing is stored."""
 
 
 class WrongUserError(BadInputError, ValueError):
@@ -190,7 +191,7 @@ class FeedbackRefusedError(BadInputError, ValueError):
 
 
 class InteractionNotFoundError(BadInputError, LookupError):
-    """The log has no answer of that id, or the answer was deleted."""
+    """The log has no answer with that id, or the answer was deleted."""
 
 
 class AdapterRefusedError(BadInputError, ValueError):
@@ -198,7 +199,7 @@ class AdapterRefusedError(BadInputError, ValueError):
 
 
 class AdapterNotFoundError(BadInputError, LookupError):
-    """The registry has no adapter of that version."""
+    """The registry has no adapter with that version."""
 
 
 class TrainingFailedError(ConvergenceError):
@@ -210,7 +211,7 @@ class PolicyCheckpointError(BadInputError):
 
 
 class PolicyDecisionNotFoundError(BadInputError, LookupError):
-    """The policy has no decision of that id, or has dropped it for its age."""
+    """The policy has no decision with that id, or has dropped it because of its age."""
 
 
 class PolicyRequestError(BadInputError, ValueError):
@@ -336,6 +337,6 @@ class InfrastructureFault(EvaluationFault):
 
 
 class EvaluatorFault(EvaluationFault):
-    """A metric raised or returned no finite number: the cell is missing, never 0."""
+    """A metric raised or returned a non-finite value: the cell is missing, never 0."""
 
     fault = "evaluator"

@@ -11,7 +11,7 @@ from convergence_core.records import Json, Params, Reply, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The run holds its lease and has opened its journal."""
+    """The run has acquired its lease and opened its journal."""
 
     run_id: str
     label: str
@@ -29,11 +29,11 @@ class RunStarted:
     maybe_paid: tuple[LostCall, ...]
     """Calls in flight when an earlier process died."""
     n_cells_planned: int
-    """Maximum number of search cells of all generations, without the final re-estimation."""
+    """Maximum number of search cells of all generations, without the final test."""
     warm_start: str | None = None
-    """Knowledge taken over from earlier runs, in words; ``None`` without any."""
+    """Knowledge from earlier runs, in words; ``None`` if there is none."""
     continues: str | None = None
-    """Finished run that this run continues, in words; ``None`` for a run from scratch."""
+    """Finished run that this run continues, in words; ``None`` for a new run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class GenerationStarted:
 
     generation: int
     n_candidates: int
-    """At most, where each evaluation is planned on those before it."""
+    """Maximum number of candidates, if each evaluation is planned after the preceding ones."""
     n_cells: int
 
 
@@ -51,7 +51,7 @@ class CellEvaluated:
     """A cell has an outcome."""
 
     generation: int | None
-    """``None`` during the final re-estimation."""
+    """``None`` during the final test."""
     reward: float | None
     cached: bool
 
@@ -63,7 +63,7 @@ class GenerationFinished:
     generation: int
     n_evaluations: int
     n_failed: int
-    """Evaluations that ended without status ``ok``."""
+    """Evaluations without status ``ok``."""
     n_skipped: int = 0
     """Planned evaluations that the budget or a stop prevented."""
     best_params: Params | None
@@ -77,7 +77,7 @@ class GenerationFinished:
     """Calls of the run so far, including retries."""
     cost_usd: float | None
     n_unpriced: int = 0
-    """Calls whose unknown price ``cost_usd`` leaves out."""
+    """Calls of unknown price, which ``cost_usd`` excludes."""
     warm_start: str | None = None
     """Current trust in earlier runs, in words; ``None`` without earlier runs."""
     learning: tuple[str, ...] = ()
@@ -96,10 +96,10 @@ class BudgetWarned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficChanged:
-    """A provider slows the run down, or no longer does."""
+    """A provider slows the run down, or stops doing so."""
 
     text: str
-    """Endpoint, reason and measure, in words."""
+    """Endpoint, reason and action, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class ThinkingStopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalStarted:
-    """The re-estimation of the winner on fresh and held-out cells starts."""
+    """The final test of the winner on fresh and held-out cells starts."""
 
     n_cells: int
     """0 if the budget left none."""
@@ -127,13 +127,13 @@ class RunOutcome:
     sentence: str
     """Verdict in words, with the next step."""
     title: Literal["recommended", "found"] = "recommended"
-    """What ``params`` are called: ``found``, if a champion could not be compared with them."""
+    """Name for ``params``: ``found`` if the run could not compare them with a champion."""
     params: Params | None
     """Recommended parameters; ``None`` if no candidate has a reward."""
     is_default: bool
     """Whether these are the defaults."""
     role: Role | None
-    """Cells behind both means: ``holdout``, ``fresh`` or ``search``; ``None`` without any."""
+    """Role of the cells behind both means; ``None`` if there are none."""
     mean: float | None
     """Mean reward of ``params``, in [0, 1]."""
     interval: tuple[float, float] | None
@@ -146,7 +146,7 @@ class RunOutcome:
     n_calls: int
     """Calls made, including retries."""
     cost_usd: float | None
-    """Sum of known prices in US dollars; ``None`` if no price is known."""
+    """Total of known prices in US dollars; ``None`` if no price is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class RunFinished:
 
 
 RunNotice: TypeAlias = BudgetWarned | TrafficChanged | ThinkingStopped
-"""Notice for a person about a continuing run."""
+"""Notice to a user about a continuing run."""
 Event: TypeAlias = (
     RunStarted
     | GenerationStarted
@@ -180,11 +180,11 @@ class CallEnded:
 
     run_id: str
     generation: int | None
-    """``None`` during the final re-estimation, and for calls without an evaluation."""
+    """``None`` during the final test, and for calls without an evaluation."""
     eval_id: str | None
-    """Evaluation that pays; ``None`` without one."""
+    """Evaluation that pays; ``None`` if there is none."""
     candidate_id: str
-    """Candidate of the cell; empty without one."""
+    """Candidate of the cell; empty if there is none."""
     purpose: str
     """``evaluation``, ``judge``, ``thought``, ``sao``…"""
     provider: str
@@ -195,7 +195,7 @@ class CallEnded:
     attempt: int
     """Number of the attempt, from 1."""
     reply: Reply | None
-    """Redacted answer; ``None`` without one."""
+    """Redacted answer; ``None`` if there is none."""
     fault: EvaluationFault | None
     """Reason for a missing answer, not redacted; ``None`` if there is an answer."""
 
@@ -208,7 +208,7 @@ class CallListener(Protocol):
         """Handle one attempt."""
 
     def close(self) -> None:
-        """Send or free what is buffered; no attempt follows."""
+        """Send or discard the buffer; no attempt follows."""
 
 
 @runtime_checkable
@@ -219,4 +219,4 @@ class RunListener(Protocol):
         """Handle a redacted event; receives all events except ``CellEvaluated``."""
 
     def close(self) -> None:
-        """Send or free what is buffered; safe to call twice, and without any event."""
+        """Send or discard the buffer; safe to call twice, and before any event."""

@@ -60,7 +60,7 @@ class Measures:
     def of(self, evaluation: Evaluation) -> dict[str, float]:
         """Return quantity → value of a cell with a reward; unknown quantities are absent.
 
-        If a candidate fails before the measurement, every metric is 0, as the reward is; whether
+        If a candidate fails before the measurement, every metric is 0, like the reward; whether
         the cell would have satisfied the constraints stays unknown.
         """
         quantities: dict[str, float | None] = {}
@@ -83,10 +83,10 @@ class Measures:
         """Return a candidate's tallies with these search cells added.
 
         Args:
-            old: its tallies so far.
-            evaluations: evaluations in any order; those without a reward do not count.
-            generation: generation of evaluations that name none.
-            known: cells already in ``old``; no cell counts twice.
+            old: Tallies of the candidate so far.
+            evaluations: Evaluations in any order; those without a reward do not count.
+            generation: Generation of evaluations that name none.
+            known: Cells already in ``old``; no cell counts twice.
         """
         cells = set(known)
         sums = {(t.name, t.generation): (t.n, t.total, t.squares) for t in old}
@@ -122,7 +122,7 @@ def key_of(evaluation: Evaluation) -> CellKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """Candidate with its evidence; most outlive many archives, so derived values are kept."""
+    """Candidate with its evidence; caches values, since many archives share a member."""
 
     candidate: Candidate
     generation: int
@@ -130,9 +130,9 @@ class Member:
     rewards: Mapping[CellKey, float] = field(default_factory=dict)
     """(case_id, repeat) → reward in [0, 1]; search cells only."""
     missing: frozenset[CellKey] = frozenset()
-    """Evaluated cells without a reward: infrastructure or evaluator fault, or skipped."""
+    """Evaluated cells without a reward: skipped, or failed by infrastructure or evaluator."""
     unmeasured: frozenset[CellKey] = frozenset()
-    """Those of ``missing`` whose answer a metric could not measure: evaluator fault."""
+    """Cells of ``missing`` with an answer that a metric could not measure: evaluator fault."""
     tallies: tuple[Tally, ...] = ()
     """Sums over cells for constraints and Pareto runs; empty if neither needs them."""
 
@@ -171,7 +171,7 @@ class Member:
 
     @cached_property
     def canonical_json(self) -> str:
-        """Canonical text of ``to_json``."""
+        """Canonical JSON of ``to_json``."""
         return canonical_json(self.to_json())
 
 
@@ -187,15 +187,15 @@ class Archive:
     members: Mapping[str, Member] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Number of evaluated candidates."""
+        """Return the number of evaluated candidates."""
         return len(self.members)
 
     def __iter__(self) -> Iterator[Member]:
-        """Iterate over members in order of their first evaluation."""
+        """Iterate over members in order of first evaluation."""
         return iter(self.members.values())
 
     def __contains__(self, candidate_id: object) -> bool:
-        """Whether this candidate was evaluated."""
+        """Return whether this candidate was evaluated."""
         return candidate_id in self.members
 
     def tell(
@@ -207,9 +207,9 @@ class Archive:
         matter.
 
         Args:
-            trials: trials of one generation.
-            generation: its number.
-            measures: quantities to tally besides rewards; ``None`` for none.
+            trials: Trials of one generation.
+            generation: Number of the generation.
+            measures: Additional quantities to tally besides rewards, or ``None``.
         """
         evaluations: dict[str, list[Evaluation]] = {}
         candidates: dict[str, Candidate] = {}
@@ -254,7 +254,7 @@ class Archive:
         """Rebuild an archive from ``to_json``.
 
         Raises:
-            ValueError: the value does not come from ``to_json``.
+            ValueError: The value does not come from ``to_json``.
         """
         if not isinstance(value, list):
             raise ValueError(f"not an archive: {str(value)[:80]}")

@@ -1,7 +1,7 @@
-"""Types of fields that come from outside: rules for checks and for schemas.
+"""Types of fields in external data, with rules for validation and schemas.
 
-A record whose fields have these types is at once the body of a request, the row of a table and the
-value in Python. Only the edge validates it: the HTTP service, and whatever stores it.
+A record with fields of these types serves as request body, table row and Python value. Only the
+boundary validates it: the HTTP service, and the code that stores it.
 """
 
 from typing import Annotated, Any, Final, TypeVar
@@ -21,9 +21,9 @@ from convergence_core.records import canonical_json
 JsonObject = TypeVar("JsonObject", bound=Any)
 
 MOST_OF_FEATURE: Final = 2_000
-"""Characters of a feature."""
+"""Maximum characters of a feature."""
 MOST_OF_TEXT: Final = 10_000
-"""The first characters of a request's text, which count."""
+"""Characters of a request's text that count."""
 CONTROL = r"\x00-\x1f\x7f"
 
 
@@ -31,7 +31,7 @@ def storable(value: JsonObject) -> JsonObject:
     """Return a mapping that JSON and UTF-8 can represent.
 
     Raises:
-        ValueError: they cannot.
+        ValueError: The mapping cannot be represented.
     """
     try:
         canonical_json(dict(value)).encode()
@@ -41,10 +41,10 @@ def storable(value: JsonObject) -> JsonObject:
 
 
 def _bounded(features: dict[str, Any]) -> dict[str, Any]:
-    """Return features with as much of `text` as counts.
+    """Return features with `text` truncated.
 
     Raises:
-        ValueError: another one is longer than a feature may be.
+        ValueError: Another feature is too long.
     """
     for name, value in features.items():
         if isinstance(value, str) and name != "text" and len(value) > MOST_OF_FEATURE:
@@ -57,16 +57,16 @@ def _bounded(features: dict[str, Any]) -> dict[str, Any]:
 
 
 def whole_number(value: Any) -> Any:
-    """Return a whole number of JSON, where 3.0 is 3, as an integer; anything else as it is."""
+    """Return an integral JSON number, such as 3.0, as an integer; any other value unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=f"^[^{CONTROL}]+$")]
-"""An identifier without control characters, stored as it is."""
+"""Identifier without control characters."""
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
-"""A number in [0, 1]."""
+"""Number in [0, 1]."""
 Amount = Annotated[float, Field(ge=0, strict=True)]
-"""A number of 0 or more."""
+"""Nonnegative number."""
 StrictNumber = Annotated[float, Field(strict=True)]
 
 
@@ -78,11 +78,11 @@ Outcome = Annotated[
     StrictNumber,
     BeforeValidator(_number_of_truth, json_schema_input_type=StrictBool | StrictNumber),
 ]
-"""A number, or a truth value as 0 or 1."""
+"""Number, or a boolean as 0 or 1."""
 Score = Annotated[
     Share, BeforeValidator(_number_of_truth, json_schema_input_type=StrictBool | Share)
 ]
-"""A number in [0, 1], or a truth value as one."""
+"""Number in [0, 1], or a boolean as 0 or 1."""
 Count = Annotated[StrictInt, Field(ge=0, le=2**53), BeforeValidator(whole_number)]
 Feature = StrictBool | StrictFloat | Annotated[str, Field(max_length=2**20)] | None
 Features = Annotated[dict[str, Feature], AfterValidator(_bounded), AfterValidator(storable)]

@@ -1,12 +1,12 @@
 """Objective of a search: rewards from metrics, constraints, trade-offs, costs.
 
-A point dominates another that is nowhere higher and somewhere lower. What no other dominates is
+A point dominates another if it is nowhere lower and somewhere higher. The undominated points are
 the front (Deb et al. 2002, NSGA-II, for the ranks and the crowding distance).
 
     reward = sum_m w_m s_m / sum_m w_m                                                             (1)
-    s_m = (value - bad) / (good - bad), cut to [0, 1]                                              (2)
+    s_m = (value - bad) / (good - bad), clipped to [0, 1]                                          (2)
 
-What is broken is never turned into a number: NaN and infinity are the evaluator's fault, an unknown
+Invalid values never become numbers: NaN and infinity are the evaluator's fault, and an unknown
 value leaves the reward unknown.
 """
 
@@ -20,30 +20,31 @@ import numpy as np
 from convergence_core.records import FaultName
 
 AUGMENTATION = 0.05
-"""Share of the sum in a scalarization, and in an end of a front, so that none wins whom another dominates; rho
-of Knowles (2006)."""
+"""Weight of the sum in a scalarization, and in an end of a front, so that no dominated point wins;
+rho of Knowles (2006)."""
 MARGIN = 0.15
-"""How far below a front's ends its reference point lies, in units of its range: its ends count, too. With less
-they crowd less, and a front that noise hides grows more slowly."""
+"""Distance of a front's reference point below its ends, in units of its range, so that the ends
+count. A smaller margin reduces the crowding of ends, and a front hidden by noise grows more
+slowly."""
 _REMEDIES = {
     "cost_usd": ": return the cost with every answer, write `prices`, or give the metric `weight: 0`"
 }
-"""Type of metric → how its value becomes known."""
+"""Type of metric → fix that makes its value known."""
 MIN_RANGE = 1e-6
-"""Least range of a front."""
+"""Minimum range of a front."""
 ROUNDING = 1e-9
-"""How far a value may lie beyond a bound, in units of the bound or of the range [0, 1], and count as the bound:
-a cosine of equal vectors is 1.0000000000000002."""
+"""Distance beyond a bound that counts as rounding, relative to the bound or the range [0, 1]: a
+cosine of equal vectors is 1.0000000000000002."""
 
 
 def dominated(values: np.ndarray) -> np.ndarray:
-    """Return which rows another one dominates; equal rows do not dominate each other.
+    """Return which rows another row dominates; equal rows do not dominate each other.
 
     Args:
-        values: (n, n_objectives).
+        values: Objective values, (n, n_objectives).
 
     Returns:
-        (n,), bool.
+        Booleans, (n,).
     """
     is_dominated = np.zeros(len(values), dtype=bool)
     for i, row in enumerate(values):
@@ -52,7 +53,7 @@ def dominated(values: np.ndarray) -> np.ndarray:
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """Return the front that each row lies on: 0 for the first, 1 for that without it, … (n,)."""
+    """Return the index of each row's front: 0 for the first, 1 for the next without it, … (n,)."""
     rank = np.zeros(len(values), dtype=np.intp)
     left = np.arange(len(values))
     number = 0
@@ -64,9 +65,9 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 def crowding(values: np.ndarray) -> np.ndarray:
-    """Return how much room each row has among the others: its neighbours' distance, (n,).
+    """Return each row's crowding distance, the distance between its neighbours, (n,).
 
-    Infinite at the ends; per objective in units of the range.
+    Infinite at the ends; in units of the range per objective.
     """
     room = np.zeros(len(values))
     for column in values.T:
@@ -80,7 +81,7 @@ def crowding(values: np.ndarray) -> np.ndarray:
 
 
 def best_first(values: np.ndarray) -> np.ndarray:
-    """Return rows by front, those with most room first within one, (n,)."""
+    """Return rows by front, within a front by decreasing crowding distance, (n,)."""
     rank = ranks(values)
     room = np.zeros(len(values))
     for number in np.unique(rank):
@@ -92,15 +93,16 @@ def best_first(values: np.ndarray) -> np.ndarray:
 def on_front(values: np.ndarray) -> np.ndarray:
     """Return values in units of the range between their front's ends, above its reference point.
 
-    An end is the row that is best in one objective, ``AUGMENTATION`` of the others counted: among those
-    that are as good in one objective, the best of all would lie far out in another by luck alone. So a
-    metric that hardly differs has two ends, too (payoff table, Benayoun et al. 1971, *Math. Program.* 1:366).
+    An end is the row with the best value in one objective, plus ``AUGMENTATION`` of the others.
+    Without that term, luck alone would place the best of several equal rows far out in another
+    objective. So a metric with little variation has two ends as well (payoff table, Benayoun et
+    al. 1971, *Math. Program.* 1:366).
 
     Args:
-        values: of one draw, (n, n_objectives).
+        values: Values of one draw, (n, n_objectives).
 
     Returns:
-        (n, n_objectives).
+        Scaled values, (n, n_objectives).
     """
     units = values / np.maximum(np.ptp(values, axis=0), MIN_RANGE)
     ends = values[(units + AUGMENTATION * units.sum(axis=1, keepdims=True)).argmax(axis=0)]
@@ -111,18 +113,18 @@ def on_front(values: np.ndarray) -> np.ndarray:
 def scalarize(values: np.ndarray, direction: np.ndarray) -> np.ndarray:
     """Return how far values reach along a direction: Golovin & Zhang 2020, §3, augmented.
 
-        min_j v_j / d_j + rho sum_j v_j                                                            (1)
+        min_j v_j / d_j + rho sum_j v_j                                                            (3)
 
-    Over uniform directions its mean is the dominated volume, whatever the front's shape. A scalarization
-    that starts at the best of each metric is flat towards the ends of a hollow front, where luck in
-    a single metric wins.
+    Its mean over uniform directions is the dominated volume, for any shape of front. A
+    scalarization that starts at the best value of each metric is flat towards the ends of a
+    concave front, where luck in a single metric wins.
 
     Args:
-        values: above the reference point, (..., n_objectives).
-        direction: positive, of length 1, (n_objectives,).
+        values: Values above the reference point, (..., n_objectives).
+        direction: Positive direction of length 1, (n_objectives,).
     """
     least = (values / np.maximum(direction, MIN_RANGE)).min(axis=-1)
-    return np.asarray(least + AUGMENTATION * values.sum(axis=-1), np.float64)  # (eq. 1)
+    return np.asarray(least + AUGMENTATION * values.sum(axis=-1), np.float64)  # (eq. 3)
 
 
 if TYPE_CHECKING:
@@ -131,19 +133,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Reward of a cell, with the reason where there is none."""
+    """Reward of a cell, or the reason why it is missing."""
 
     reward: float | None
-    """In [0, 1]; ``None`` if missing."""
+    """Reward in [0, 1]; ``None`` if missing."""
     reason: str | None = None
-    """Why it is 0 by constraint, or missing; ``None`` otherwise."""
+    """Why the reward is missing, or 0 because of a constraint; ``None`` otherwise."""
     fault: FaultName | None = None
-    """``candidate`` for a broken constraint, ``evaluator`` for no usable number."""
+    """``candidate`` for a violated constraint, ``evaluator`` if there is no usable number."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewardModel:
-    """The configured metrics; scores one cell at a time.
+    """Reward model with the configured metrics.
 
     Example:
         >>> model = RewardModel(configuration.evaluation.metrics)
@@ -152,7 +154,7 @@ class RewardModel:
     """
 
     metrics: "Mapping[str, BaseMetric]"
-    """By name, at least one with a weight above 0."""
+    """Name → metric, at least one with a positive weight."""
 
     def score(
         self, metrics: Mapping[str, float | None], left_out: AbstractSet[str] = frozenset()
@@ -160,8 +162,8 @@ class RewardModel:
         """Return the reward of one cell; an absent metric counts as unknown.
 
         Args:
-            metrics: name → value.
-            left_out: metrics that do not apply to the cell's case: the others share their weight.
+            metrics: Name → value.
+            left_out: Metrics that do not apply to the cell's case; the others share their weight.
         """
         known = [(name, metric, metrics.get(name)) for name, metric in self.metrics.items()]
         for name, _, value in known:
@@ -196,7 +198,7 @@ class RewardModel:
         return metric is not None and (metric.weight > 0 or metric.is_constrained)
 
     def worst(self, names: Iterable[str]) -> dict[str, float]:
-        """Return metric → value worth 0, of those that have a weight."""
+        """Return metric → value with reward 0, for metrics with a weight."""
         rules = {name: self.metrics[name] for name in names if name in self.metrics}
         return {
             name: float(rule.direction == "lower") if rule.scale is None else rule.scale.bad
@@ -210,9 +212,9 @@ class RewardModel:
         return any(metric.is_constrained for metric in self.metrics.values())
 
     def breaks(self, metrics: Mapping[str, float | None]) -> bool | None:
-        """Return whether a cell breaks a hard constraint.
+        """Return whether a cell violates a hard constraint.
 
-        ``None`` for those whose metrics are known it breaks none, and not all of them are.
+        ``None`` if some constrained metric is unknown and no other violates its constraint.
         """
         unknown = False
         for name, metric in self.metrics.items():
@@ -226,9 +228,9 @@ class RewardModel:
         return None if unknown else False
 
     def parts(self, metrics: Mapping[str, float | None]) -> dict[str, float]:
-        """Return metric → value on its scale, in [0, 1]; hard constraints do not matter.
+        """Return metric → value on its scale, in [0, 1], regardless of hard constraints.
 
-        Absent are metrics without a weight, and values that are unknown or that no scale covers.
+        Metrics without a weight, unknown values and values outside any scale are absent.
         """
         parts: dict[str, float] = {}
         for name, metric in self.metrics.items():
@@ -242,7 +244,7 @@ class RewardModel:
 
 
 def _broken(name: str, metric: "BaseMetric", value: float) -> str | None:
-    """Return the constraint that a value breaks."""
+    """Return the constraint that a value violates, or ``None``."""
     for sign, bound in (("<=", metric.max), (">=", metric.min)):
         is_beyond = bound is not None and (value > bound if sign == "<=" else value < bound)
         if bound is not None and is_beyond and not math.isclose(value, bound, rel_tol=ROUNDING):
@@ -251,13 +253,13 @@ def _broken(name: str, metric: "BaseMetric", value: float) -> str | None:
 
 
 def _shown(value: float, bound: float) -> str:
-    """Return a value with as many digits as tell it from a bound."""
+    """Return a value with as many digits as distinguish it from a bound."""
     short = f"{value:g}"
     return short if float(short) != float(f"{bound:g}") else repr(value)
 
 
 def _scaled(metric: "BaseMetric", value: float) -> float | None:
-    """Return a finite value on its metric's scale, in [0, 1]; ``None`` means no scale covers it."""
+    """Return a finite value on its metric's scale, in [0, 1]; ``None`` if outside any scale."""
     if metric.scale is not None:
         good, bad = metric.scale.good, metric.scale.bad
         return min(1.0, max(0.0, (value - bad) / (good - bad)))  # (eq. 2)

@@ -1,8 +1,8 @@
-"""Guard against other distributions' packages of our names.
+"""Guard against foreign packages with our names.
 
-``tasks`` and ``flows`` are everyday names, and the distribution that this one follows also
-installs a ``convergence``. An installer lets the later distribution overwrite files silently and
-deletes them with it, so each process looks once, at its start, and imports nothing for it.
+``tasks`` and ``flows`` are common names, and the distribution that inspired this one also installs
+a ``convergence``. An installer silently lets the later distribution overwrite files, and deletes
+them with it. So each process checks once at its start, without importing the packages.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ from pathlib import PurePath
 from convergence_core.errors import ForeignPackageError
 
 MARKER = 'CONVERGENCE_PACKAGE = "convergence-optimizer"'
-"""The line that each of our packages bears in its ``__init__.py``."""
+"""Line in the ``__init__.py`` of each of our packages."""
 
 FIX = (
     "Install again in a separate environment: "
@@ -22,12 +22,12 @@ FIX = (
 
 
 def check_packages(names: Iterable[str]) -> None:
-    """Check that the named packages bear our marker and lie beside each other.
+    """Check that the named packages have our marker and lie next to each other.
 
-    A package without ``__init__.py`` counts as foreign: an uninstaller may have taken it.
+    A package without ``__init__.py`` counts as foreign, since an uninstaller may have removed it.
 
     Raises:
-        ForeignPackageError: a package is missing, foreign, or lies elsewhere than the others.
+        ForeignPackageError: A package is missing, foreign, or lies elsewhere than the others.
     """
     home: PurePath | None = None
     for name in names:

@@ -18,11 +18,11 @@ Row = Mapping[str, object]
 
 
 def payloads_of(run_id: str, kinds: Mapping[str, str]) -> list[Row]:
-    """Return the rows of ``payloads`` that hold texts, by hash.
+    """Return the rows of ``payloads`` for these texts, by hash.
 
     Args:
-        run_id: the run.
-        kinds: text → its kind: prompt, response, thinking or thought.
+        run_id: Id of the run.
+        kinds: Text → its kind: prompt, response, thinking or thought.
     """
     hashes = {sha256_hex(text): text for text in kinds}
     return [
@@ -36,19 +36,19 @@ RunStatus = Literal["running", "interrupted", "stopped", "failed", "done"]
 
 
 class TextEmbedder(Protocol):
-    """Makes short vectors of texts that are alike where the texts mean the same."""
+    """Embedder of texts as short vectors, similar for texts of similar meaning."""
 
     name: str
-    """Name of its model and vectors, which becomes part of the features' names."""
+    """Name of the model and its vectors, which becomes part of the features' names."""
 
     def embed(self, text: str) -> Sequence[float] | None:
-        """Return the vector of a text, always as long; ``None``: it is not ready in time."""
+        """Return the vector of a text, of constant length; ``None`` if it is not ready in time."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallIntent:
-    """A planned call, as the journal knows it before the answer."""
+    """Planned call, as recorded in the journal before the answer."""
 
     call_key: str
     run_id: str
@@ -85,7 +85,7 @@ class StoredAnswer:
     usage: Usage = NO_USAGE
 
     def is_paid_by(self, intent: CallIntent) -> bool:
-        """Return whether the evaluation that asks paid for the answer itself."""
+        """Return whether the requesting evaluation itself paid for the answer."""
         return (self.run_id, self.eval_id) == (intent.run_id, intent.eval_id)
 
 
@@ -149,15 +149,15 @@ class CallTotals:
     n_in_flight: int = 0
     """Calls neither done nor failed; after a kill they may have been billed."""
     cost_usd: float | None = 0.0
-    """Sum of known prices in US dollars; ``None`` if no call has a known price."""
+    """Total of known prices in US dollars; ``None`` if no call has a known price."""
     maybe_usd: float = 0.0
-    """Worst-case cost of attempts with an unknown end, US dollars."""
+    """Worst-case cost of attempts with an unknown outcome, in US dollars."""
     n_unpriced: int = 0
     """Answered attempts of unknown price."""
     unpriced_usd: float = 0.0
-    """Worst-case cost of these attempts if it was known before the call, US dollars."""
+    """Worst-case cost of these attempts if it was known before the call, in US dollars."""
     tokens: int = 0
-    """Reported tokens, prompt and answer."""
+    """Reported tokens of prompts and answers."""
     maybe_tokens: int = 0
     unpriced_tokens: int = 0
     """Worst-case tokens of attempts of unknown price, minus the tokens they reported."""
@@ -227,23 +227,23 @@ class Target(Protocol):
         (base URL, model, body) and nothing else (no authorization, no time-outs).
 
         Raises:
-            CandidateFault: these parameters cannot form a request for this case.
+            CandidateFault: These parameters cannot form a request for this case.
         """
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
         """Return an upper bound on the cost of one attempt: pure, without a call.
 
         Raises:
-            CandidateFault: as for ``request``.
+            CandidateFault: See ``request``.
         """
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Send one request and return the reply; never retries.
 
         Raises:
-            CandidateFault: the candidate caused the failure; a retry would not help.
-            InfrastructureFault: network, rate limit or server; ``retryable`` tells whether to
-                retry.
+            CandidateFault: The candidate caused the failure; a retry would not help.
+            InfrastructureFault: Network, rate limit or server failed; ``retryable`` reports
+                whether to retry.
         """
 
     async def aclose(self) -> None:
@@ -273,8 +273,8 @@ class Metric(Protocol):
         """Return the finite value, or ``None`` if unknown (e.g. no price).
 
         Raises:
-            CandidateFault: the metric cannot apply to this form of answer (e.g. not JSON).
-            EvaluatorFault: the metric itself failed.
+            CandidateFault: The metric cannot apply to this form of answer (e.g. not JSON).
+            EvaluatorFault: The metric itself failed.
         """
 
 
@@ -318,8 +318,8 @@ class LLM(Protocol):
         """Send one request; never retries.
 
         Raises:
-            CandidateFault: the provider refuses the content or the parameters.
-            InfrastructureFault: network, rate limit, authentication or server.
+            CandidateFault: The provider refuses the content or the parameters.
+            InfrastructureFault: Network, rate limit, authentication or server failed.
         """
 
     async def aclose(self) -> None:
@@ -347,9 +347,9 @@ class Player(Protocol):
         """Answer one request.
 
         Args:
-            ask: the request.
-            rng: random stream of this game for this role.
+            ask: Request to the role.
+            rng: Random generator of this game for this role.
 
         Raises:
-            InfrastructureFault: the player did not answer; the game is missing, never scored.
+            InfrastructureFault: The player did not answer; the game is missing, never scored.
         """

@@ -30,7 +30,7 @@ FaultName = Literal["candidate", "infrastructure", "evaluator"]
 missing."""
 
 Status = Literal["ok", "error", "timeout", "skipped"]
-"""How an evaluation ended; ``skipped`` means that a budget or a stop prevented it."""
+"""Outcome of an evaluation; ``skipped`` means that a budget or a stop prevented it."""
 
 
 SHORT_ID = 6
@@ -51,8 +51,8 @@ def canonical_json(value: object) -> str:
     """Return the canonical JSON of a value: sorted keys, no white space, no NaN.
 
     Raises:
-        ValueError: a float is NaN or infinite.
-        TypeError: the value contains a type that JSON lacks.
+        ValueError: A float is NaN or infinite.
+        TypeError: The value contains a type that JSON lacks.
 
     Example:
         >>> canonical_json({"b": 1, "a": [True, None]})
@@ -69,7 +69,7 @@ def sha256_hex(text: str) -> str:
 
 
 def same_value(a: object, b: object) -> bool:
-    """Return whether two values are one: numbers by value, booleans apart from numbers."""
+    """Return whether two values are equal: numbers by value, booleans distinct from numbers."""
     return isinstance(a, bool) == isinstance(b, bool) and a == b
 
 
@@ -85,7 +85,7 @@ class Candidate:
 
 
 def n_shared_words(words: Sequence[str], others: Sequence[str]) -> int:
-    """Return how many words two texts begin with in common."""
+    """Return the number of words that two texts share at their start."""
     pairs = zip(words, others, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -106,9 +106,8 @@ class Case:
     """Relative weight of the case in a candidate's mean reward; positive."""
     tags: tuple[str, ...] = ()
     group: str | None = None
-    """Name of a group of similar cases, such as paraphrases of one question. Its cases are held
-    out together and count once in statistical tests. ``None`` means that the case is independent.
-    """
+    """Group of similar cases, such as paraphrases of one question. Its cases are held out together
+    and count once in statistical tests. ``None`` means that the case is independent."""
     description: str = ""
 
 
@@ -129,7 +128,7 @@ class Assignment:
     candidate: Candidate
     cells: tuple[Cell, ...]
     label: str = ""
-    """Short name for people: the parameters that vary, e.g. ``m=small t=0.7``."""
+    """Display name: the parameters that vary, e.g. ``m=small t=0.7``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +136,7 @@ class Usage:
     """Token counts of one attempt as the provider reported them; ``None`` means not reported."""
 
     prompt_tokens: int | None = None
-    """Tokens of the whole prompt, including those that the provider cached or read from its cache.
-    """
+    """Tokens of the whole prompt, including cache reads and writes."""
     cached_tokens: int | None = None
     """Prompt tokens that the provider read from its cache."""
     cache_write_tokens: int | None = None
@@ -155,7 +153,7 @@ class Usage:
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Add two usages; if only one of them knows a count, that count is the sum."""
+        """Add two usages; a count known to only one of them is the sum."""
 
         def added(name: str) -> int | None:
             known = [n for usage in (self, other) if (n := getattr(usage, name)) is not None]
@@ -183,11 +181,11 @@ class RateInfo:
     retry_after_s: float | None = None
     """Seconds to wait before the next request, as the server demands."""
     remaining_requests: int | None = None
-    """Requests that all windows still allow."""
+    """Remaining requests under all windows."""
     remaining_tokens: int | None = None
-    """Tokens that all windows still allow."""
+    """Remaining tokens under all windows."""
     reset_s: float | None = None
-    """Seconds until the limit is full again; if a limit is exhausted, until all limits are."""
+    """Seconds until the limit is fully restored; if a limit is exhausted, until all limits are."""
 
     @property
     def is_used_up(self) -> bool:
@@ -205,7 +203,8 @@ class Reply:
     latency_ms: float
     """Milliseconds from sending the request to the last byte, without queueing."""
     cost_usd: float | None = None
-    """US dollars, as the target reported or as priced from ``usage``; ``None`` if unknown."""
+    """Cost in US dollars, reported by the target or computed from ``usage``; ``None`` if
+    unknown."""
     price_version: str | None = None
     """Date of the price table behind ``cost_usd``; ``None`` if the target reported the cost."""
     usage: Usage = NO_USAGE
@@ -217,7 +216,7 @@ class Reply:
     dropped: tuple[str, ...] = ()
     """Request fields that the target omitted, each as ``name: reason``."""
     extra: Mapping[str, float] = field(default_factory=dict)
-    """Further numbers that the target measured, by metric name."""
+    """Metric name → additional number measured by the target."""
     finish_reason: str | None = None
     """Reason why a chat model stopped; ``None`` if not reported or not a chat model."""
     recording_url: str | None = None
@@ -233,22 +232,23 @@ class Evaluation:
     eval_id: str
     cell: Cell
     generation: int | None
-    """``None`` for the re-estimation after the last generation."""
+    """``None`` in the final test."""
     status: Status
     fault: FaultName | None = None
     error_type: str | None = None
     error: str | None = None
-    """Redacted message and original traceback; ``None`` on success. With status ``ok``: the constraint that the
-    answer breaks, or why a metric without a weight cannot read it."""
+    """Redacted message and original traceback; ``None`` on success. With status ``ok``, the
+    constraint that the answer violates, or why a metric without a weight cannot read it."""
     reward: float | None = None
-    """In [0, 1]; 0 if the candidate caused the failure; ``None`` if missing."""
+    """Reward in [0, 1]; 0 if the candidate caused the failure; ``None`` if missing."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     latency_ms: float | None = None
     first_token_ms: float | None = None
     cost_usd: float | None = None
-    """US dollars that this evaluation paid; 0 if another did, ``None`` if unknown."""
+    """US dollars paid by this evaluation; 0 if another paid, ``None`` if unknown."""
     price_usd: float | None = None
-    """US dollars that its call cost, whoever paid; ``None`` if unknown, or it failed for nothing."""
+    """US dollars that the call cost, even if another evaluation paid; ``None`` if unknown, or if
+    it failed at no cost."""
     usage: Usage = NO_USAGE
     dropped: tuple[str, ...] = ()
     """Request fields that the target omitted, each as ``name: reason``."""
@@ -271,28 +271,28 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean reward, or a mean difference of rewards, with its interval."""
+    """Mean reward, or mean difference of rewards, with its interval."""
 
     mean: float
-    """In [0, 1]; a difference of two in [-1, 1]."""
+    """Mean in [0, 1]; a difference in [-1, 1]."""
     low: float
     high: float
     level: float = 0.95
-    """Probability that such an interval covers the mean."""
+    """Coverage probability of the interval."""
     n_cases: int
-    """Distinct test cases behind it."""
+    """Number of distinct test cases."""
     n_groups: int | None = None
-    """Groups that these cases are counted as, where some are alike; ``None`` means each stands
-    alone, or the interval is a posterior's, which does not know of groups."""
+    """Number of independent units if cases are grouped. ``None`` if each case is independent, or
+    for a posterior interval, which ignores groups."""
 
 
 PROBABLY = 0.5
-"""Probability from which on a candidate counts as feasible where one has to be named."""
+"""Minimum probability of feasibility at which a candidate counts as feasible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """Estimates of a ranked candidate, by the cells of the search."""
+    """Estimates of a ranked candidate, from the cells of the search."""
 
     candidate_id: str
     mean: float
@@ -303,12 +303,12 @@ class Ranked:
     """Rank criterion: lower end of the posterior's 68 % interval, before the correction of leaders for
     selection bias, minus the price of prompt length; clipped, so that values can tie."""
     n_cells: int
-    """Number of rewards behind it."""
+    """Number of rewards."""
     n_cases: int
-    """Number of distinct test cases behind it."""
+    """Number of distinct test cases."""
     feasible: float | None = None
-    """Posterior probability of satisfying the hard constraints, which the rank follows first; ``None``
-    if no cell broke one."""
+    """Posterior probability of satisfying the hard constraints, the first rank criterion; ``None``
+    if no cell violated one."""
 
     @property
     def is_feasible(self) -> bool:
@@ -318,7 +318,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A candidate and its evaluations of one generation, in the order of its cells."""
+    """Candidate and its evaluations in one generation, in the order of its cells."""
 
     candidate: Candidate
     evaluations: tuple[Evaluation, ...]

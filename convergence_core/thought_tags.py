@@ -1,9 +1,9 @@
-"""Thinking between tags, apart from the answer.
+"""Separation of a model's thinking from its answer by tags.
 
-Tags: ``<think>`` of DeepSeek-R1, Qwen and their like, ``[THINK]`` of Mistral, ``<thought>`` of Gemini's
-compatible endpoint, ``<thinking>`` where a prompt asks for it, ``◁think▷`` of Kimi, and the channels of
-GPT-OSS (harmony) where a server delivers them as text. A chat template may write the opening tag into the
-prompt: then the answer holds the closing tag alone.
+Tags: ``<think>`` of DeepSeek-R1, Qwen and similar models, ``[THINK]`` of Mistral, ``<thought>`` of
+Gemini's compatible endpoint, ``<thinking>`` if a prompt requests it, ``◁think▷`` of Kimi, and the
+channels of GPT-OSS (harmony) if a server delivers them as text. If a chat template writes the
+opening tag into the prompt, the answer has only the closing tag.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 TextCallback: TypeAlias = Callable[[str], object]
-"""Called with each piece of an answer's text as it comes."""
+"""Callback for each piece of an answer's text as it arrives."""
 
 _CLOSING: Final = {
     "<think>": "</think>",
@@ -23,27 +23,27 @@ _CLOSING: Final = {
 }
 """Opening tag → closing tag."""
 _WRITTEN_BY_TEMPLATES: Final = ("</think>", "[/THINK]", "◁/think▷")
-"""Closing tags whose opening tag a chat template may write."""
+"""Closing tags with an opening tag that a chat template may write."""
 _LONE: Final = re.compile(
     rf"([\"'`])</think>\1|(?P<tag>{'|'.join(map(re.escape, _WRITTEN_BY_TEMPLATES))})"
 )
-"""A closing tag; between quotes it is part of a sentence about tags."""
+"""Closing tag; between quotes it is part of a sentence about tags."""
 _THINKERS: Final = re.compile(r"think|reason|qwq|\br1\b", re.IGNORECASE)
-"""Names of models whose templates write the opening tag."""
+"""Names of models with templates that write the opening tag."""
 
 
 class SplitText(NamedTuple):
-    """A model's text in its two parts."""
+    """Thinking and answer of a model's text."""
 
     thinking: str | None
-    """``None`` if there is none."""
+    """Thinking; ``None`` if there is none."""
     answer: str
 
 
 def split_thinking(text: str) -> SplitText:
-    """Return the thinking at the beginning of a text, and the answer after it.
+    """Return the thinking at the start of a text, and the answer after it.
 
-    Thinking that does not end leaves no answer. Tags further on belong to the answer.
+    Unfinished thinking leaves no answer. Later tags belong to the answer.
     """
     thoughts: list[str] = []
     rest = text
@@ -64,12 +64,12 @@ def _opening(text: str) -> str | None:
 
 
 class AnswerPieces:
-    """Passes on the pieces of a streamed text that are answer, and holds its thinking back.
+    """Filter that forwards the answer in a streamed text and withholds the thinking.
 
     Args:
-        on_text: called with each piece of the answer; ``None`` if no one listens.
-        is_split: whether thinking is kept apart; if not, every piece is passed on.
-        holds: whether the text begins within thinking, whose opening tag is in the prompt.
+        on_text: Callback for each piece of the answer, or ``None``.
+        is_split: Whether to separate thinking; otherwise every piece is forwarded.
+        holds: Whether the text starts within thinking, with the opening tag in the prompt.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class AnswerPieces:
         self._is_after_thinking = False
         self._held = ""
         self.passed = ""
-        """All that was passed on."""
+        """Forwarded text so far."""
 
     def release(self) -> None:
-        """Take what comes for answer: the thinking comes in a field of its own."""
+        """Treat all further text as answer, since the thinking arrives in a separate field."""
         self._closing = None
 
     def add(self, piece: str) -> bool:
-        """Take the next piece; return whether some of the answer was passed on."""
+        """Add the next piece; return whether any of the answer was forwarded."""
         self._held += piece
         while not self._is_answer:
             if self._closing is not None:
@@ -119,5 +119,5 @@ class AnswerPieces:
 
 
 def begins_within(model: str) -> bool:
-    """Return whether a model's name says that its answers may begin within thinking."""
+    """Return whether answers of a model with this name may start within thinking."""
     return _THINKERS.search(model) is not None

@@ -14,12 +14,9 @@ eliminated (C. R. Henderson, "Best linear unbiased estimation and prediction und
 model", 1975). With ``G = sum x x^T``, ``g = sum r x``, and of user u the number n_u, ``c_u = sum
 x`` and ``h_u = sum r``, each arm has
 
-    A = diag(1 / t) + G - sum_u k_u c_u c_u^T,    k_u = 1 / (n_u + 1 / t_users)
-    (3)
-    b = m e_0 / t_0 + g - sum_u k_u h_u c_u,    w = A^-1 b
-    (4)
-    x . w + k_u (h_u - c_u . w),    s (k_u + z^T A^-1 z),    z = x - k_u c_u
-    (5)
+    A = diag(1 / t) + G - sum_u k_u c_u c_u^T,    k_u = 1 / (n_u + 1 / t_users)                    (3)
+    b = m e_0 / t_0 + g - sum_u k_u h_u c_u,    w = A^-1 b                                         (4)
+    x . w + k_u (h_u - c_u . w),    s (k_u + z^T A^-1 z),    z = x - k_u c_u                       (5)
 
 (5) is the mean and variance of the arm's expected reward for x and u. A user without rewards is
 like the average.
@@ -28,10 +25,8 @@ like the average.
 learning: a probabilistic perspective", 2012, eqs. 7.70 to 7.74, applied to (3) and (4)); up to a
 constant
 
-    log p(r) = sum_k [log |diag(1 / t)| - log |A| - sum_u log(1 + t_users n_u)] / 2 - a log q
-    (6)
-    a = SHAPE + n / 2,    q = SCALE + sum_k [sum r^2 + m^2 / t_0 - sum_u k_u h_u^2 - w . b] / 2
-    (7)
+    log p(r) = sum_k [log |diag(1 / t)| - log |A| - sum_u log(1 + t_users n_u)] / 2 - a log q      (6)
+    a = SHAPE + n / 2,    q = SCALE + sum_k [sum r^2 + m^2 / t_0 - sum_u k_u h_u^2 - w . b] / 2    (7)
 
 The variances t of arms, features, pairs and users climb (6) on the grid ``TAUS``. Four sizes of
 the model run side by side: with and without pairs of features, with and without users; with a
@@ -43,8 +38,7 @@ G. Ibrahim, M.-H. Chen, "Power prior distributions for regression models", 2000)
 rewards also choose its exponent t_night on the grid ``TAUS``. With G' and g' as G and g, over
 cases, (2) becomes
 
-    w_k ~ N(A_0^-1 b_0, s A_0^-1),    A_0 = diag(1 / t) + t_night G',    b_0 = m e_0 / t_0 +
-    t_night g'     (8)
+    w_k ~ N(A_0^-1 b_0, s A_0^-1),    A_0 = diag(1 / t) + t_night G',    b_0 = m e_0 / t_0 + t_night g'     (8)
 
 so that A_0, b_0 and b_0 . A_0^-1 b_0 replace the prior's terms in (3), (4) and (7). Cases provide
 no evidence on s, users or pairs. Sizes with and without the night compete, equally likely before

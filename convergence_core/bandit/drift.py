@@ -6,10 +6,8 @@ broken at random, is uniform and independent of the past (V. Vovk, A. Gammerman,
 with a standard normal distribution, for any distribution of rewards. Two bets, d = ±``STAKE``, are
 e-CUSUM detectors (J. Shin, A. Ramdas, A. Rinaldo, "E-detectors", NEJSDS 2023, section 2.3):
 
-    p = (#{earlier < x} + U (#{earlier = x} + 1)) / n,    z = Phi^-1(p)
-    (1)
-    M <- exp(d z - d^2 / 2) max(M, 1)
-    (2)
+    p = (#{earlier < x} + U (#{earlier = x} + 1)) / n,    z = Phi^-1(p)                            (1)
+    M <- exp(d z - d^2 / 2) max(M, 1)                                                              (2)
 
 *False alarms.* Each M is at most the e-SR detector of its bet, whose sum over all arms minus the
 number of rewards is a martingale. So the mean number of rewards, over all arms, until an alarm at
@@ -19,8 +17,7 @@ number of rewards is a martingale. So the mean number of rewards, over all arms,
 an alarm must also hold against the other arms over the window since M was last 1. For deviations
 of rewards from their arm's mean, own (a) minus others' (b), with variances s^2, it requires
 
-    |a - b| >= CONTRAST sqrt(s_a^2 (1 / n_a + 1 / n) + s_b^2 / n_b)
-    (3)
+    |a - b| >= CONTRAST sqrt(s_a^2 (1 / n_a + 1 / n) + s_b^2 / n_b)                                (3)
 
 If the others have few rewards in the window, b is 0 with the variance of the common level,
 estimated from means of ``BLOCK`` rewards over all time. This check only removes alarms. A change

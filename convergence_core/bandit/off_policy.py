@@ -3,8 +3,7 @@
 Each logged request has an arm a, a reward r and the propensity p of that arm. The target policy
 would have chosen a with probability q. With ``w = q / p``:
 
-    SNIPS = sum of w r / sum of w                       (A. Swaminathan, T. Joachims, 2015, eq. 7)
-    (1)
+    SNIPS = sum of w r / sum of w                       (A. Swaminathan, T. Joachims, 2015, eq. 7)  (1)
 
 *The interval* is that of ``convergence_core.gate.intervals``, which assumes only the range of the
 averaged values. The largest weight in the log counts as the largest possible one.
@@ -14,8 +13,7 @@ the same information (A. Kong, 1992). Below ``least_ess`` an alarm reports that 
 decide. Another alarm reports a mean weight implausibly far from 1 by empirical likelihood (A.
 Owen, 1988),
 
-    -2 log R = 2 max_t sum_i log(1 + t (w_i - 1)),    about chi-squared with 1 degree of freedom
-    (3)
+    -2 log R = 2 max_t sum_i log(1 + t (w_i - 1)),    about chi-squared with 1 degree of freedom   (3)
 
 In that case the propensities are wrong, or the log lacks arms that the policy uses.
 

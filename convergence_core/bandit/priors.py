@@ -3,8 +3,7 @@
 The run's posterior of a candidate's mean reward has a mean m and a standard deviation sd. The Beta
 with these moments has a weight in rewards of
 
-    n = m (1 - m) / sd^2 - 1
-    (1)
+    n = m (1 - m) / sd^2 - 1                                                                       (1)
 
 Test cases differ from production, so the weight is capped; the prior's mean stays m. One more
 pseudo-reward, half of it a success, prevents certainty about an arm without failures.
@@ -18,8 +17,7 @@ has its nightly prior, or every arm starts with a uniform one. The rewards of al
 decide, since a nightly run misleads as a whole:
 
     log odds = log (t / (1 - t)) + sum_k log B(a_k + s_k, b_k + f_k) / B(a_k, b_k)
-                                 - sum_k log B(1 + s_k, 1 + f_k) / B(1, 1)
-                                   (2)
+                                 - sum_k log B(1 + s_k, 1 + f_k) / B(1, 1)                         (2)
 
 with t the trust before any reward, s the sum of rewards and f the sum of their complements. It is
 the robust mixture prior of H. Schmidli et al., "Robust meta-analytic-predictive priors in clinical
@@ -29,8 +27,7 @@ draws the hypothesis first, so propensities are the mixture's.
 If the nightly prior is right, the nightly run has already explored. So draws under it are sharper
 than its posterior: counts are multiplied by
 
-    1 + (SHARPNESS - 1) w_k / (w_k + n_k)
-    (3)
+    1 + (SHARPNESS - 1) w_k / (w_k + n_k)                                                          (3)
 
 with w the prior's weight and n the arm's production rewards. The factor fades with these, so a
 nearly right prior misleads only briefly. Then only doubt about the prior costs exploration.

@@ -3,14 +3,12 @@
 Thompson sampling draws a mean for each arm and takes the highest (W. R. Thompson, 1933). So arm k
 is chosen with the probability that it is the best:
 
-    pi_k = integral of f_k(y) prod_(j != k) F_j(y) dy
-    (1)
+    pi_k = integral of f_k(y) prod_(j != k) F_j(y) dy                                              (1)
 
 Beta posteriors are integrated on the logit scale, where their densities are smooth even for counts
 below 1:
 
-    f(y) = x^a (1 - x)^b / B(a, b),    x = 1 / (1 + e^-y)
-    (2)
+    f(y) = x^a (1 - x)^b / B(a, b),    x = 1 / (1 + e^-y)                                          (2)
 
 Quadrature uses Gauss-Legendre nodes in panels around every posterior, so that it does not miss
 narrow ones.

@@ -5,8 +5,7 @@ case. Cases are split into ``N_FOLDS`` folds, with similar ones together. The re
 ``contextual`` learn all folds but one, and route each case of that fold to the candidate with the
 highest expected reward:
 
-    gain = mean of r(case, routed by the other folds) - r(case, single)
-    (1)
+    gain = mean of r(case, routed by the other folds) - r(case, single)                            (1)
 
 So no case evaluates a route that it influenced (V. Chernozhukov et al., "Double/debiased machine
 learning", 2018, sec. 3; S. Athey, S. Wager, "Policy learning with observational data", 2021). The

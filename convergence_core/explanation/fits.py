@@ -2,21 +2,18 @@
 
 Effects are those of a weighted two-way fit,
 
-    value(setting, level) = setting + effect(level) + rest
-    (1)
+    value(setting, level) = setting + effect(level) + rest                                         (1)
 
 which is exact for additive effects, even with missing combinations. An interaction is the rest of
 a mean over settings beyond both effects,
 
-    rest(j, k) = mean(j, k) - first(j) - second(k)
-    (2)
+    rest(j, k) = mean(j, k) - first(j) - second(k)                                                 (2)
 
 Draws never have variance 0. So an effect is significant only if zero lies outside the ball around
 the posterior mean with all but the given error probability. The radius is that of a chi-squared
 distribution with the draws' mean and variance (Satterthwaite 1946),
 
-    scale = variance / (2 mean),    dof = 2 mean^2 / variance
-    (3)
+    scale = variance / (2 mean),    dof = 2 mean^2 / variance                                      (3)
 
 Notation: S draws.
 """

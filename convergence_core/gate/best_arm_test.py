@@ -16,12 +16,9 @@ While leader i gets ``n_i`` more requests and arm b ``n_b``, the evidence agains
 effect, v the variance at the midpoint of both. So the minimum numbers of requests that give each
 arm the missing evidence ``R_b`` are
 
-    a_b = d_b^2 / (2 v_b R_b)
-    (1)
-    n_b = 1 / (a_b - 1 / n_i)
-    (2)
-    sum_b (a_b n_i - 1)^-2 = 1
-    (3)
+    a_b = d_b^2 / (2 v_b R_b)                                                                      (1)
+    n_b = 1 / (a_b - 1 / n_i)                                                                      (2)
+    sum_b (a_b n_i - 1)^-2 = 1                                                                     (3)
 
 The last equation sets the derivative of the total to 0. This is the allocation of A. Garivier, E.
 Kaufmann, "Optimal best arm identification with fixed confidence", 2016, for Gaussian rewards, with

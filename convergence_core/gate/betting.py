@@ -13,10 +13,8 @@ Notation: c is the share of the largest stake that cannot lead to ruin.
 Requests go to arm i with probability ``p`` and to arm b with ``q = 1 - p``, given that they go to
 one of the two. With a stake L >= 0 and any centre, all fixed before the reward is revealed,
 
-    factor = 1 + [A = i] (L / p) (x - m_i) - [A = b] (L / q) (x - m_b),    m_i = m_b + effect
-    (1)
-    E[factor] = 1 + L (mu_i - mu_b - effect)
-    (2)
+    factor = 1 + [A = i] (L / p) (x - m_i) - [A = b] (L / q) (x - m_b),    m_i = m_b + effect      (1)
+    E[factor] = 1 + L (mu_i - mu_b - effect)                                                       (2)
 
 given the past: at most 1 if i is not better than b by more than ``effect``. So the product over
 requests is evidence against that null, under any rule that chooses p from the past. This is the

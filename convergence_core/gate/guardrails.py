@@ -4,10 +4,8 @@ Unbounded numbers are clipped at Tukey's outer fences (J. Tukey, "Exploratory da
 of earlier values z of the control, higher is worse, with quartiles q1 and q3, and scaled to [0,
 1]:
 
-    low = q1 - 3 (q3 - q1),    high = q3 + 3 (q3 - q1) + 2 margin
-    (1)
-    x = (high - min(max(z, low), high)) / (high - low)
-    (2)
+    low = q1 - 3 (q3 - q1),    high = q3 + 3 (q3 - q1) + 2 margin                                  (1)
+    x = (high - min(max(z, low), high)) / (high - low)                                             (2)
 
 Verdicts compare means of clipped values, so clipping large gains or losses changes their
 difference.

@@ -4,8 +4,7 @@ Student's t assumes normal values and would take 0.9 eight times as proof. These
 only the range. With values x_1 … x_n in [a, b] and D uniform on the simplex of n + 1 shares, the
 upper end is the ``1 - tail`` quantile of
 
-    D_1 x_1 + … + D_n x_n + D_(n+1) b
-    (1)
+    D_1 x_1 + … + D_n x_n + D_(n+1) b                                                              (1)
 
 (N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a
 nonnegative variable", 2005; E. Learned-Miller, P. Thomas, "A new confidence interval for the mean
@@ -16,10 +15,8 @@ cases and conjectured for all other distributions.
 It is a bet settled at a known end. Shares are ratios of independent exponentials E_j, so m is
 rejected as too high if ``P(Q > 0) < tail`` (2), with
 
-    Q = sum_j a_j E_j,    a_j = w_j (x_j - m)
-    (3)
-    P(Q > 0) = 1 / (2 pi i) ∫ exp(K(s)) / s ds,    K(s) = -sum_j log(1 - a_j s)
-    (4)
+    Q = sum_j a_j E_j,    a_j = w_j (x_j - m)                                                      (3)
+    P(Q > 0) = 1 / (2 pi i) ∫ exp(K(s)) / s ds,    K(s) = -sum_j log(1 - a_j s)                    (4)
 
 The exponent of that probability at its saddle point is the minimum of ``-sum_j log(1 - s a_j)``:
 the log-wealth of the best constant bet ``s`` against m (``convergence_core.gate.betting``).
@@ -32,8 +29,7 @@ unknown probability p instead of one added occurrence. If no value below the min
 occurs, the others have a mean of at most ``v = p / (1 - p)``. The probability that none occurs is
 ``(1 - p)^n = (1 + v)^-n``. With P_v that of (3) for a mean of v and x_(1) in place of -1,
 
-    p-value = min(P_0 with -1, c max over v of (1 + v)^-n P_v)
-    (5)
+    p-value = min(P_0 with -1, c max over v of (1 + v)^-n P_v)                                     (5)
 
 which doubles the power for values far from -1. For given x_(1) the second term is a product of
 valid factors; c corrects for choosing x_(1) by the values. Enumerations of three-point

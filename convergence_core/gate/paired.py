@@ -10,8 +10,7 @@ A verdict *promote* is wrong with probability at most ``alpha``, however often y
 holds for *keep*. Looks at the same cases share ``alpha``: each spends ``SPENT`` of what is left on
 its cases,
 
-    level = SPENT alpha mean over the cases of (1 - SPENT)^k
-    (1)
+    level = SPENT alpha mean over the cases of (1 - SPENT)^k                                       (1)
 
 with k earlier looks at a case. So the levels of all looks at a set of cases sum to at most
 ``alpha``, and new cases renew it by their share.

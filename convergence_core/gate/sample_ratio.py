@@ -2,8 +2,7 @@
 
 If each decision takes arm i with its logged probability p, given the past, each bet
 
-    wealth = mean over c of prod (1 + lambda_c ([A = i] - p)),    lambda_c = c / p or -c / (1 - p)
-    (1)
+    wealth = mean over c of prod (1 + lambda_c ([A = i] - p)),    lambda_c = c / p or -c / (1 - p)  (1)
 
 on more or on fewer decisions than expected is a martingale from 1 (``betting``), and so is the
 mean over all arms and both sides. So it ever reaches ``1 / alpha`` with probability at most

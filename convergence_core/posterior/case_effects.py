@@ -1,9 +1,7 @@
 """Mean rewards corrected for the difficulty of cases, with their errors.
 
-    reward(i, j) = a_i + b_j + e_ij,    b_j ~ N(0, case variance),    e_ij ~ N(0, noise_i)
-    (1)
-    theta_i = a_i + sum_j w_j b_j
-    (2)
+    reward(i, j) = a_i + b_j + e_ij,    b_j ~ N(0, case variance),    e_ij ~ N(0, noise_i)         (1)
+    theta_i = a_i + sum_j w_j b_j                                                                  (2)
 
 Cases are random, candidates fixed; the prior of candidates is applied later, by the surrogate. The
 posterior of all theta, the mean rewards over exactly these cases, is normal and has a closed form
@@ -12,8 +10,7 @@ comparable, and the errors of candidates on the same cases are correlated.
 
 If rewards lie in [0, 1], the noise of a cell may have the binomial's shape,
 
-    noise_i = factor p_i (1 - p_i)    instead of    noise_i = factor
-    (3)
+    noise_i = factor p_i (1 - p_i)    instead of    noise_i = factor                               (3)
 
 so that a candidate with nine of ten right is known better than one with five of ten. The
 likelihood of the residuals selects the shape. If it is inconclusive, zeros and ones are modelled

@@ -10,28 +10,24 @@ given. It need not be diagonal, since candidates on the same cases share the luc
 Its scale v is learned, freely or near a known value. Repeats of measurements have a separate
 likelihood without f and candidates' individual effects, so they separate v from both:
 
-    log p(S | v) = -nu / 2 log v - S / (2 v)
-    (5)
+    log p(S | v) = -nu / 2 log v - S / (2 v)                                                       (5)
 
 S is the sum of squares within candidates, nu its degrees of freedom. Hyper-parameters maximize the
 posterior density, by L-BFGS-B with analytic gradients. Few measurements leave them uncertain.
 Their posterior is approximately normal, with the precision of Fisher's information and of their
 priors,
 
-    P_ij = tr(C^-1 C_i C^-1 C_j) / 2 + [i = j] / sd_i^2,    C = K + v R
-    (6)
+    P_ij = tr(C^-1 C_i C^-1 C_j) / 2 + [i = j] / sd_i^2,    C = K + v R                            (6)
 
 (Mardia & Marshall 1984), C_i the derivative of C. To first order they add to the variance of a
 claim
 
-    Var[f*] = Var[f* | theta] + J^T P^-1 J,    J_i = dE[f*] / d theta_i = k_i*^T w - k*^T C^-1 C_i
-    w  (7)
+    Var[f*] = Var[f* | theta] + J^T P^-1 J,    J_i = dE[f*] / d theta_i = k_i*^T w - k*^T C^-1 C_i w  (7)
 
 Centering the targets treats their mean as known. If it is uncertain, because all share the luck of
 few cases, ordinary kriging adds
 
-    (1 - 1^T C^-1 k*)^2 / 1^T C^-1 1
-    (8)
+    (1 - 1^T C^-1 k*)^2 / 1^T C^-1 1                                                               (8)
 """
 
 import math

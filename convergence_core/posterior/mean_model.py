@@ -5,8 +5,7 @@ cells that satisfy the constraints) are stored as sums only. So candidates are c
 means, and case difficulty counts as noise. The noise of a cell is the pooled variance within
 candidates,
 
-    variance = sum_i (squares_i - n_i mean_i^2) / sum_i (n_i - 1)
-    (1)
+    variance = sum_i (squares_i - n_i mean_i^2) / sum_i (n_i - 1)                                  (1)
 
 If each candidate has a single cell, the process learns the noise.
 """

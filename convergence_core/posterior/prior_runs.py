@@ -1,21 +1,18 @@
 """Prior runs as evidence, discounted by their agreement with this run.
 
-    z_k = f_k + b_k + e_k,    f_k = rho_k f + sqrt(1 - rho_k^2) g_k
-    (1)
+    z_k = f_k + b_k + e_k,    f_k = rho_k f + sqrt(1 - rho_k^2) g_k                                (1)
 
 f is this run's surface and f_k that of prior run k. The drift g_k is as variable as f and
 independent of it: the intrinsic coregionalization of Gaussian processes (Bonilla, Chai & Williams
 2008). The level b_k is nearly free, so a prior run shows which candidates are better than others,
 not how good they are. Divided by rho_k, it is a set of pseudo-observations of f at its points:
 
-    z_k / rho_k = f + error,    Var(error) = (lambda_k - 1) K + lambda_k (R_k + b)
-    (2)
+    z_k / rho_k = f + error,    Var(error) = (lambda_k - 1) K + lambda_k (R_k + b)                 (2)
 
 lambda = 1 / rho^2 is the inflation. The prior of rho gives probability one half to 0, which
 ignores the run. Its posterior given this run's rewards (3) uses
 
-    p(z | z_k, rho) = N(rho H^T h, K + R - rho^2 H^T H),    [H, h] = L_k^-1 [K_k, z_k]
-    (4)
+    p(z | z_k, rho) = N(rho H^T h, K + R - rho^2 H^T H),    [H, h] = L_k^-1 [K_k, z_k]             (4)
 
 with L_k the Cholesky factor of K_kk + R_k + b. Drift varies like the surface, so many candidates
 at one point never count for more than one observation of variance ``(lambda - 1) K``.

@@ -4,12 +4,9 @@ A leader is partly lucky. A posterior with the right prior corrects that luck; o
 tails, such as a normal one of bounded rewards, does not. Later evaluations of leaders test their
 recorded posterior (prequential forecasts, Dawid 1984):
 
-    posterior mean_i - observed_i = zeta sd_i + error,    Var(error) = sd_i^2 + noise_i
-    (1)
-    zeta = max(0, cross / (square + 1))
-    (2)
-    cross = sum_i (posterior mean_i - observed_i) sd_i / Var_i,    square = sum_i sd_i^2 / Var_i
-    (3)
+    posterior mean_i - observed_i = zeta sd_i + error,    Var(error) = sd_i^2 + noise_i            (1)
+    zeta = max(0, cross / (square + 1))                                                            (2)
+    cross = sum_i (posterior mean_i - observed_i) sd_i / Var_i,    square = sum_i sd_i^2 / Var_i   (3)
 
 zeta, in posterior standard deviations, is the bias: least squares, shrunk to 0 by a standard
 normal prior. For a correct posterior its expectation is 0 under any choice of candidates. Claims

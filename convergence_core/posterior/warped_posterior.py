@@ -4,16 +4,13 @@ A crash or a refusal only excludes its point; on a linear scale, one reward far 
 would bend the whole surface. High rewards keep their scale, since comparisons are between good
 candidates:
 
-    u = (reward - center) / spread,    bend(u) = u above the knee, knee - log(1 + knee - u) below
-    (1)
-    warped = (bend(u) - mean) / sd
-    (2)
+    u = (reward - center) / spread,    bend(u) = u above the knee, knee - log(1 + knee - u) below  (1)
+    warped = (bend(u) - mean) / sd                                                                 (2)
 
 The process models warped rewards, but noise is measured in rewards. So measurements are converted
 along the tangents of the warp:
 
-    z = warped(x),    Cov(z) = slope(x) Cov(x) slope(x)
-    (3)
+    z = warped(x),    Cov(z) = slope(x) Cov(x) slope(x)                                            (3)
 
 Notation: M candidates.
 """

@@ -1,7 +1,6 @@
 """Report on the sources of settings: their share of a run and their gain.
 
-    g_i = max(0, m_i - max_j m_j),    j evaluated before i
-    (1)
+    g_i = max(0, m_i - max_j m_j),    j evaluated before i                                         (1)
 
 is what setting i adds to the leader's posterior mean m, under the latest posterior. ``LINE`` of a
 bred setting's gain goes to the sources of its parents, recursively.

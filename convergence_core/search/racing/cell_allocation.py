@@ -6,14 +6,12 @@ highest draw gets the slot: a new candidate its first chunk, a known one another
 generations, the end game, evaluate known candidates only. Large ones use ever fewer finalists, by
 sequential halving (Karnin, Koren & Somekh 2013, Alg. 1),
 
-    n_g = n_last ratio^(generations left),    ratio = min(FINALIST_RATIO, (slots / n_last)^(1 /
-    steps))  (1)
+    n_g = n_last ratio^(generations left),    ratio = min(FINALIST_RATIO, (slots / n_last)^(1 / steps))  (1)
 
 An expert's posterior adds pseudo-observations at the expert's predicted points to the base's.
 Their total weight is at most five trials:
 
-    z_i = warp(mu_i),   variance_i = max(slope_i^2 var_i, a trial's) / w_i,   w_i = nu_i / n
-    (2)
+    z_i = warp(mu_i),   variance_i = max(slope_i^2 var_i, a trial's) / w_i,   w_i = nu_i / n       (2)
 
 nu_i in [1, 5] as in ``rlp.experts``, so that sum_i w_i <= 5. The base draws from the plan's stream
 before any expert, and experts draw from a separate stream. So without an expert of positive

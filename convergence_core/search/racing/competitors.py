@@ -2,8 +2,7 @@
 
 A known candidate is eliminated if its probability of beating the leader is below
 
-    (1 - confidence_level) / n
-    (1)
+    (1 - confidence_level) / n                                                                     (1)
 
 of n candidates (Bonferroni). So with probability ``confidence_level``, no eliminated candidate is
 better. A new candidate competes by mean + ``POOL_SDS`` sd (2).
