@@ -15,7 +15,7 @@ def sao(
 ) -> int:
     """Play rounds of preferences; return the number of kept pairs.
 
-    Within an optimization it plays one round, which is saved with the next generation. Alone, as
+    Within an optimization it plays one round, saved with the next generation. Alone, as
     ``sao/weekly``, it plays up to ``society.sao.iterative_rounds`` rounds on the evidence of the
     system's newest run.
 

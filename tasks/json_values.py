@@ -22,8 +22,7 @@ MAX_INT_BITS = 8192
 """Maximum number of bits: decimal conversion of longer integers is slow or fails."""
 
 MOST_BILLED = 1e9
-"""Maximum plausible cost of one answer in US dollars, or its tokens; larger reports are not bills.
-"""
+"""Maximum plausible cost (USD) or tokens of one answer; larger reports are not bills."""
 
 _PATH = re.compile(r"\[(-?\d+)\]|\.?([^.\[\]]+)")
 _FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*)\n[ \t]*\1\s*", re.DOTALL)
@@ -54,8 +53,8 @@ def to_json(value: object, is_read: Callable[[str], bool] | None = None) -> Json
 
     Args:
         value: the value.
-        is_read: path of a number that is not finite, e.g. ``.scores[0]`` → whether that is an error;
-            otherwise it becomes ``None``. Without this function each is an error.
+        is_read: path of a number that is not finite, e.g. ``.scores[0]`` → whether that is an
+            error; otherwise it becomes ``None``. Without this function each is an error.
 
     Raises:
         NotJsonError: the value's type has no JSON form, or a number is not finite.
@@ -89,7 +88,7 @@ def _convert(value: object, where: str, is_read: Callable[[str], bool] | None) -
 
 
 def _is_whole(value: decimal.Decimal) -> bool:
-    """Return whether a decimal is an integer without a fraction, too long for a float."""
+    """Return whether a decimal is an integer without a fraction, exact only as an ``int``."""
     exponent = value.as_tuple().exponent
     return isinstance(exponent, int) and 0 <= exponent <= MAX_INT_BITS // 4
 

@@ -208,7 +208,7 @@ def settlement_of(
 
 
 def paid_by_parts(ending: Reply | EvaluationFault) -> Reply | EvaluationFault:
-    """Return the ledger's form of a composed call's ending, whose inner calls have the cost."""
+    """Return a composed call's ending for the ledger, without the cost of its inner calls."""
     if isinstance(ending, Reply):
         return replace(ending, cost_usd=0.0, price_version=None, usage=NO_USAGE)
     return ending

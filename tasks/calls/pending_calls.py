@@ -184,7 +184,7 @@ class RunContext:
     """Run of a session and its privacy settings. Creates pending calls in any thread."""
 
     run_id: str
-    """Run id, part of call keys and claims."""
+    """Run of the calls in the ledger."""
     label: str | None = None
     """Run for `convergence resume` in messages."""
     epoch: Epoch

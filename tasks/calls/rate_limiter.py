@@ -107,7 +107,7 @@ NOT_FOUND = frozenset({"http_404", "http_405", "http_410"})
 _FORBIDDEN = "http_403"
 """Wrong key, or no permission for this model."""
 _SPENT = frozenset({"http_402", "http_429"})
-"""Out of credit, if a retry is useless."""
+"""Errors that mean exhausted credit if they are not retryable."""
 
 _Meaning = Literal[
     "answered", "alive", "throttled", "overloaded", "failed", "refused", "not_found", "unsent"
@@ -400,7 +400,7 @@ class EndpointLimiter:
 
     def _pause(self, rate: RateInfo, now_s: float) -> None:
         if (rate.retry_after_s or 0.0) > LONGEST_PAUSE_S:
-            return  # whether this refusal holds for all requests, the next ones show
+            return  # a refusal; the next requests show whether it holds for all
         if self._pacer.observe(rate, now_s) >= SHORTEST_REPORTED_S:
             wait_s = self._pacer.wait_s(now_s)
             self._report(f"paused for {wait_s:.0f} s, as {self._endpoint} asks")

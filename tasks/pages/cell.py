@@ -1,4 +1,4 @@
-"""One cell with its texts, metrics, judges' reasons and attempts."""
+"""One cell with its prompts, answers, metrics, judges' reasons and attempts."""
 
 import json
 from collections.abc import Mapping, Sequence

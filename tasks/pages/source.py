@@ -36,7 +36,7 @@ from tasks.store.tables.parquet_store import ParquetStore
 
 Page = dict[str, Any]
 LONGEST_LINE = 200
-"""Maximum length of a text in a list, in characters."""
+"""Maximum characters of a string in a list."""
 _MOST_KEPT = 8
 _WRITTEN = """
 SELECT parameter, text FROM mutation_effects WHERE run_id = $run AND verdict = 'kept'
@@ -221,7 +221,7 @@ def time_of(time_us: int | None) -> str | None:
 
 
 def line_of(text: str | None, most: int = LONGEST_LINE) -> str | None:
-    """Redact a text and return it on one line, shortened."""
+    """Redact a string and return it on one line, shortened."""
     if text is None:
         return None
     return " ".join(clean(shortened(text, most, redacted_text)).split())

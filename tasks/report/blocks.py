@@ -59,7 +59,10 @@ def long_text(text: str, preview: str = "") -> Span:
 
 
 def page_link(text: str, *place: str) -> Span:
-    """Return a link to a page of the application, e.g. ``page_link("answers", "runs", run_id)``."""
+    """Return a link to a page of the application, e.g.
+
+    ``page_link("answers", "runs", run_id)``.
+    """
     return Span(text, "link", "/".join(quote(part, safe="") for part in place))
 
 
@@ -75,7 +78,7 @@ class Heading:
 class Paragraph:
     """Paragraph; ``kind`` sets its weight on the page.
 
-    Captions belong to plots and appear on the page only; tabs are links to its sisters.
+    Captions belong to plots and appear on the page only; tabs link to sibling pages.
     """
 
     parts: tuple[Inline, ...]
@@ -158,7 +161,7 @@ def section(
 
 
 def marked(sentence: str) -> tuple[Inline, ...]:
-    """Split one of our sentences at its back ticks; not for foreign text."""
+    """Split a sentence at its back ticks into text and code; not for foreign strings."""
     parts = enumerate(sentence.split("`"))
     return tuple(code(part) if i % 2 else part for i, part in parts if part)
 

@@ -27,7 +27,7 @@ _MARKUP = re.compile(r"(?<!\w)[*_]|[*_](?!\w)|[`\\~]|\](?=[(\[:])")
 
 
 def report_markdown(result: RunResult) -> str:
-    """Return the report as Markdown, with the tables of all plots."""
+    """Return the report as Markdown, with the tables behind all plots."""
     parts = [
         f"# {_text(short(result.label, 100))}",
         _text(f"{phrases.heading(result)}.{phrases.ending(result)}"),

@@ -52,15 +52,15 @@ def clean(text: str) -> str:
 
 
 def short(text: str, n: int = _SHORT) -> str:
-    """Return a text as one line of at most ``n`` characters."""
+    """Return a string as one line of at most ``n`` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= n else line[: n - 1] + "…"
 
 
 def previews(texts: Sequence[str]) -> list[str]:
-    """Return each text as one short line.
+    """Return each string as one short line.
 
-    If a third of the line begins an earlier text too, it starts with the first new word.
+    If a third of the line also starts an earlier string, it starts with the first new word.
     """
     lines = []
     for i, text in enumerate(texts):
@@ -91,7 +91,7 @@ def failure_example(error: str | None, n: int = 200) -> str:
 
 
 def failure_line(failure: Failure) -> str:
-    """Return how often evaluations failed for a reason, with an example."""
+    """Return the number of evaluations that failed for a reason, with an example."""
     example = failure_example(failure.example, 300)
     return f"{plural(failure.n, 'evaluation')} failed with {short(failure.reason)}: {example}"
 

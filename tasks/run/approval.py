@@ -1,7 +1,7 @@
 """Approval of a promotion on Prefect's page, for which a flow run is suspended.
 
 A suspended flow run holds no process, worker slot or lease. After the answer, Prefect restarts it
-from its first line; finished work is found (``concluded_by``), not repeated.
+from its first line; ``concluded_by`` finds its finished work.
 """
 
 from pathlib import Path

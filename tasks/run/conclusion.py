@@ -38,7 +38,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.rows import measured_row, posterior_rows
 
 _DETAILS = ("opponent", "mean", "low", "high", "alpha", "level", "left", "min_effect")
-"""Fields of a verdict without columns of their own."""
+"""Fields of a verdict without their own columns."""
 
 
 def judge(

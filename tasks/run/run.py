@@ -146,7 +146,7 @@ class Run:
 
     @property
     def label(self) -> str:
-        """Short name for people, e.g. ``support_bot-7f3a``."""
+        """Short display name, e.g. ``support_bot-7f3a``."""
         return self.record.label
 
     @property

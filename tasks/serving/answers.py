@@ -27,8 +27,7 @@ class Selection:
     policy_version: int | None = None
     """Version of the policy; 0 for contextual arms, whose policy depends on the request."""
     fresh: bool = False
-    """Whether this request sampled the arm; false for an arm kept by its user or session, or a
-    default."""
+    """Whether this request sampled the arm; false for a sticky or a default arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,7 +115,7 @@ def evidence_of(
     test: BestArmTest, arms: Sequence[StoredArm], caveat: str = TRAFFIC
 ) -> TrafficEvidence:
     """Return the evidence of a test with the names of its arms."""
-    # Eliminated arms keep at least the threshold, since open requests count at their worst.
+    # Open requests count at their worst, which lowers evidence but reverses no verdict.
     least = np.where(test.eliminated, test.log_threshold, -np.inf)
     return TrafficEvidence(
         arms=tuple(arm.arm_id for arm in arms),

@@ -39,9 +39,9 @@ def put_on_offer(
 ) -> tuple[str, str | None]:
     """Activate the search's best and the candidate it replaces, and guard the promotion.
 
-    During a ramp the control stays the champion before it. Promoting the control itself rolls the
-    ramp back. Linear arms have no guard. Active arms with the same parameters are reused. Call
-    this before setting the new champion.
+    If an earlier promotion is on its ramp, its control stays the control. Promoting that control
+    rolls the ramp back. Linear arms have no guard. Active arms with the same parameters are
+    reused. Call this before setting the new champion.
 
     Args:
         store: the runtime state.

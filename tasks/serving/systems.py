@@ -115,7 +115,7 @@ class Systems:
 
         Raises, when performed:
             NoArmsError: there is neither an arm nor a default.
-            RequestReusedError: the key stands for another request.
+            RequestReusedError: the key belongs to another request.
         """
         request = ArmRequest(user_id=user_id, context=context, text=text, key=request_key)
         return ArmSelection(lambda: self.bandit(system, agent_type), request)

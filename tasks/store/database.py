@@ -1,8 +1,8 @@
 """Tables, records and interfaces of a store's databases.
 
-The declaration of a table yields its definition in both SQL dialects, its statements, and the conversion
-between rows and records. Statements use SQLite's
-dialect with ``?`` for values; ``postgres.translated`` converts them.
+The declaration of a table yields its definition in both SQL dialects, its statements, and the
+conversion between rows and records. Statements use SQLite's dialect with ``?`` for values;
+``postgres.translated`` converts them.
 """
 
 import json
@@ -139,7 +139,7 @@ class RecordTable(SqlTable, Generic[Record]):
         Args:
             record: the record.
             more: values of the columns after the record's.
-            clean: removes secrets from texts and JSON.
+            clean: removes secrets from strings and JSON.
         """
         return *(
             self._value(field, kind, getattr(record, field), clean)

@@ -178,7 +178,7 @@ def live_row(root: Path, run_id: str) -> Path:
 
 
 def final_row(root: Path, run_id: str) -> Path:
-    """Return the file of a finished run's row; it makes the run's other files in ``final`` visible."""
+    """Return the file of a finished run's row, which makes its other files visible."""
     return folder_of(root, "final", "runs", run_id) / PART_FILE
 
 
@@ -229,7 +229,7 @@ def keep_mode(temporary: Path, final: Path) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text to a path that a user chose; a new file is readable by its owner only.
+    """Write a string to a user's path; only its owner can read a new file.
 
     Like a shell, this follows links and writes to devices; an existing file keeps its mode.
     """
@@ -343,7 +343,7 @@ def new_run_id(now_us: int, rng_bytes: bytes) -> str:
 
 
 def label_of(system: str, run_id: str) -> str:
-    """Return a run's short name for people, e.g. ``support_bot-7f3a``."""
+    """Return a run's short display name, e.g. ``support_bot-7f3a``."""
     return f"{system}-{run_id[-4:].lower()}"
 
 

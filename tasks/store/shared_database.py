@@ -1,4 +1,4 @@
-"""Databases of a store: a file of its own or a shared PostgreSQL."""
+"""Databases of a store: a file of the store or a shared PostgreSQL."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ class SharedStore(Closing):
             return list(connection.execute(sql, values).fetchall())
 
     def find(self, table: RecordTable[Record], order: str = "", **where: Any) -> list[Record]:
-        """Return the records of a table whose columns have these values; see ``RecordTable.find``."""
+        """Return the records of a table with these values; see ``RecordTable.find``."""
         with self.database.reading() as connection:
             return table.find(connection, order, **where)
 

@@ -201,8 +201,9 @@ class AdapterStore:
 
         Raises:
             AdapterNotFoundError: there is no such adapter.
-            AdapterRefusedError: a check has not passed (a live test does not need a certain gain),
-                the status does not allow it, or the files differ from the registered ones.
+            AdapterRefusedError: a check has not passed (with ``live_rule``, the gain may be
+                uncertain), the status does not allow it, or the files differ from the registered
+                ones.
         """
         adapter = self.record(version)
         checks = self.checks(version)
@@ -239,7 +240,7 @@ class AdapterStore:
                 )
 
     def reject(self, version: str, reason: str, by: str) -> None:
-        """Reject an adapter for good, durably; if it is active, the previous one answers again.
+        """Reject an adapter permanently, durably; if it is active, the previous one answers again.
 
         Raises:
             AdapterNotFoundError: there is no such adapter.

@@ -67,10 +67,10 @@ class FeedbackStore(SharedStore):
         now_us: Callable[[], int] = wall_clock_us,
         redact: Callable[[str], str] = redacted_text,
     ) -> None:
-        """Open the feedback of a store; see ``SharedStore``. ``redact`` removes secrets from texts."""
+        """Open the feedback of a store; see ``SharedStore``. ``redact`` removes secrets."""
         super().__init__(path, url=url, now_us=now_us)
         self.clean = clean_text(redact)
-        """Function that removes secrets from a text before storage."""
+        """Function that removes secrets from a string before storage."""
 
     def log(self, interaction: Interaction, part: LiveAnswer | None = None) -> Interaction:
         """Store an answer durably; return an already stored answer unchanged.
@@ -209,7 +209,9 @@ class FeedbackStore(SharedStore):
         role: str | None = None,
         n: int = 20,
     ) -> list[tuple[Interaction, Rating | None]]:
-        """Return a user's last answers, oldest first, each with the user's own rating if it has one.
+        """Return a user's last answers, oldest first, each with the user's own rating.
+
+        ``None`` for an unrated answer.
 
         Args:
             user_id: recipient of the answers.

@@ -264,7 +264,7 @@ def _check_answer(record: Interaction) -> None:
 
 
 def clean_text(redact: Callable[[str], str]) -> Callable[[str], str]:
-    """Return a function that removes secrets and unstorable characters from a text."""
+    """Return a function that removes secrets and unstorable characters from a string."""
 
     def cleaned(text: str) -> str:
         # UTF-8 cannot encode lone surrogates, and PostgreSQL rejects NUL.

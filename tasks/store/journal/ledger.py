@@ -1,9 +1,9 @@
 """Ledger of paid calls: columns, statements, sums and stored outcomes.
 
 A cache hit has cost 0 and 0 tokens, and its row names the run that paid, so sums over the ledger
-equal what providers charged. ``maybe_usd`` holds the worst case of an attempt whose end is
-unknown. If the worst case is unknown too, the ledger holds NULL and sums skip it: a sum of the
-rest still bounds the rest.
+count no answer twice. ``maybe_usd`` holds the worst case of an attempt whose end is unknown. If
+the worst case is unknown too, the ledger holds NULL and sums skip it: a sum of the rest still
+bounds the rest.
 
 Each row carries a digest of its values and its outcome, so that a changed bit is detected before
 the row is used.

@@ -79,8 +79,8 @@ class Journal(Closing):
         with an expired lease is granted again, and its old attempt counts as lost.
 
         Raises:
-            StoreWriteError: nothing was claimed, or a connection dropped at the commit; then
-                unknown claims end with their leases.
+            StoreWriteError: nothing was claimed, or that is unknown because a connection dropped
+                at the commit; such claims end with their leases.
         """
         if not intents:
             return []

@@ -158,7 +158,7 @@ class Reward:
     reward: Score | None = None
     """In [0, 1]; true is 1, here and in signals and scores."""
     signals: Annotated[Mapping[str, Outcome], AfterValidator(storable)] | None = None
-    """Measured numbers, by the names of the system's `reward_metrics`, in [0, 1], and `guardrails`."""
+    """Measured numbers by name: the system's `reward_metrics`, in [0, 1], and `guardrails`."""
     engagement_score: Score | None = None
     grading_score: Score | None = None
     metadata: Annotated[Mapping[str, Any], AfterValidator(storable)] | None = None
@@ -246,7 +246,7 @@ class StoredAlarm:
     after: float
     """Mean reward since the change, or realised share."""
     n: int
-    """Rewards of the arm or of all arms, or decisions, between the start of monitoring and the alarm."""
+    """Number of rewards or decisions between the start of monitoring and the alarm."""
     created_us: int
     kind: AlarmKind = "drift"
 

@@ -58,7 +58,10 @@ _EXPIRED = _WITHOUT_REWARD.format("?", "d.expires_us > 0 AND d.expires_us <= ?")
 
 
 class RuntimeStore(SharedStore):
-    """Arms, policies, decisions and rewards, on a local disk or in Postgres. Thread-safe; blocks."""
+    """Arms, policies, decisions and rewards, on a local disk or in Postgres.
+
+    Thread-safe; blocks.
+    """
 
     file, schema = RUNTIME_FILE, RUNTIME
 

@@ -232,7 +232,7 @@ class Mirror:
                 return
             if self._is_marker(path) or self._has_ended(path):
                 raise _outrun(f"{self.url}/{key}") from error
-            # Left by an earlier attempt that did not reach the run's row, so nobody has read it.
+            # Left unread by an earlier attempt that did not reach the run's row.
             self._store.put(key, data, use_multipart=False)
 
     def _has_ended(self, path: Path) -> bool:
