@@ -81,9 +81,9 @@ def sample_candidates(run_id: str, generation: int) -> Plan:
 @task(task_run_name="look at the defaults first", cache_policy=NO_CACHE)
 @redacted_errors()
 def look_first(run_id: str, generation: int) -> list[Trial]:  # noqa: ARG001 - names the task run
-    """Evaluate the defaults before all others; empty after the first generation.
+    """Evaluate the defaults before all others and return their trials.
 
-    Also empty without defaults.
+    Empty after the first generation, or without defaults.
     """
     return run_of(run_id).look_first()
 

@@ -427,8 +427,7 @@ class Calls:
     def _clean(self, call: PendingCall, reply: Reply) -> Reply | EvaluatorFault:
         """Return a reply without secrets, or a fault if redaction changes a target's answer.
 
-        Of a judge only the rating is read and of a hypothesis the forecasts, which redaction
-        leaves unchanged.
+        Redaction leaves the rating of a judge and the forecasts of a hypothesis unchanged.
         """
         clean = redacted(reply, self.redact)
         if clean.value == reply.value or call.lane not in (TARGET_LANE, AGENT_LANE):

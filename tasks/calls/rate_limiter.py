@@ -103,9 +103,9 @@ SHORTEST_REPORTED_S = 5.0
 THROTTLED = frozenset({"http_429", "http_498"})
 """Rate limits; 498 is Groq's code for a tier without capacity."""
 NOT_FOUND = frozenset({"http_404", "http_405", "http_410"})
-"""Wrong address, or nothing there for this candidate."""
+"""Errors of a wrong address, or of a resource that only this candidate misses."""
 _FORBIDDEN = "http_403"
-"""Wrong key, or no permission for this model."""
+"""Error of a wrong key, or of one without permission for this model."""
 _SPENT = frozenset({"http_402", "http_429"})
 """Errors that mean exhausted credit if they are not retryable."""
 

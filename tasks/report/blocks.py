@@ -59,9 +59,9 @@ def long_text(text: str, preview: str = "") -> Span:
 
 
 def page_link(text: str, *place: str) -> Span:
-    """Return a link to a page of the application, e.g.
+    """Return a link to a page of the application.
 
-    ``page_link("answers", "runs", run_id)``.
+    For example, ``page_link("answers", "runs", run_id)`` leads to a run's answers.
     """
     return Span(text, "link", "/".join(quote(part, safe="") for part in place))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LOCK = threading.RLock()
-"""Serializes drawing, since matplotlib's settings are global."""
+"""Lock of drawing, since matplotlib's settings are global."""
 
 
 COLOURS: Final[Mapping[str, str]] = {

@@ -4,8 +4,7 @@
 
     adapters/<version>/adapter_config.json           its PEFT settings
     adapters/<version>/adapter_model.safetensors     its weights
-    training/<round_id>/                             checkpoints of a round; forgetting removes
-    them
+    training/<round_id>/                             checkpoints, until a user is forgotten
 """
 
 import contextlib

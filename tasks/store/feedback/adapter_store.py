@@ -341,7 +341,7 @@ class AdapterStore:
         return self._feedback.find(ADAPTERS, "ORDER BY created_us, version", role=role)
 
     def files_problem(self, adapter: AdapterRecord) -> str | None:
-        """Return how an adapter's files differ from the registered ones; ``None`` if not."""
+        """Return why an adapter's files differ from the registered ones, or ``None``."""
         if adapter.is_removed:
             return "they were removed with what a forgotten user wrote"
         if adapter.status in KEPT_US and not self.folder(adapter.version).exists():

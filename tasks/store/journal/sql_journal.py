@@ -64,9 +64,7 @@ class Journal(Closing):
 
     statements: ClassVar[CallStatements]
     lock_run: ClassVar[str | None] = None
-    """Statement that locks a run's calls in flight; ``None`` if transactions lock the whole
-    database.
-    """
+    """Statement that locks a run's calls in flight; ``None`` if transactions lock everything."""
 
     def __init__(self, database: "SqliteDatabase | PostgresDatabase") -> None:
         self._database = database
