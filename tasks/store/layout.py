@@ -15,8 +15,7 @@
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     final/<table>/day=<day>/seq-<time>-<id>.parquet  audits of tasks, by UTC day
-    final/attempts/day=<day>/<hash>.parquet          calls of a service's answers, a file per
-    system
+    final/attempts/day=<day>/<hash>.parquet          calls of a service's answers, by system
 
 Files and folders of a store, report or export hold prompts and answers, so only their owner can
 read them. A replaced file keeps the mode that its user has set.
