@@ -1,6 +1,6 @@
-"""Simulated prompts of the environment ``convergence/PromptMutation-v0``: who chooses best at equal evaluations.
+"""Simulated changes of prompts: which learner chooses best at equal evaluations.
 
-The world is that of ``SimulatedPrompts``, many copies at once. One evaluation is one measured score: that of the
+``SimulatedCopies`` steps many copies of the world at once. One evaluation is one measured score: that of the
 prompt with which an episode begins, and that of each change. Two variants make the task harder than a table of
 category and change: *order effects*, where a change is worth more or less after another one, and *noise* of the
 scores. Whoever learns hands over what it thinks best (the likeliest action of a policy, the highest mean of a
@@ -34,7 +34,6 @@ from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS
 from convergence_core.policy.rollout import EnvironmentStep, Offer, choose
 from convergence_core.policy.settings import PPOConfig
 from convergence_core.prompts.failures import CATEGORIES
-from tasks.policy.prompt_worlds import SimulatedPrompts
 
 COPIES: Final = 32
 MAX_STEPS: Final = 5
@@ -44,21 +43,28 @@ BUDGETS: Final = (2_560, 10_240, 20_480)
 """Evaluations after which each one hands over what it has learned."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """One form of the task."""
-
-    order_effect: float
-    """Standard deviation of what a pair of changes adds."""
-    noise: float
-    """Standard deviation of a measured score."""
-
-
 VARIANTS: Final = {
-    "additive, exact": Variant(order_effect=0.0, noise=0.0),
-    "default": Variant(order_effect=0.03, noise=0.02),
-    "strong order, noisy": Variant(order_effect=0.08, noise=0.05),
+    "additive, exact": {"order_effect": 0.0, "noise": 0.0},
+    "default": {"order_effect": 0.03, "noise": 0.02},
+    "strong order, noisy": {"order_effect": 0.08, "noise": 0.05},
 }
+"""Form of the task → standard deviations of the gain of a pair of changes, and of a measured score."""
+
+
+class SimulatedPrompts:
+    """Prompts of eight categories, whose tables give the gain of each change and of each pair of changes.
+
+    A prompt is the direction of its category with as much noise; its score is measured with noise.
+    """
+
+    def __init__(self, seed: int, *, order_effect: float, noise: float) -> None:
+        rng = np.random.default_rng([77, seed])
+        self.noise, self.embedding_dim = noise, 64
+        self.gains = rng.normal(0.03, 0.08, size=(8, N_CHANGES))
+        self.pairs = order_effect * rng.normal(size=(8, N_CHANGES, N_CHANGES))
+        """Added by a change (last axis) after another one, (n_categories, n_changes, n_changes)."""
+        directions = rng.normal(size=(8, self.embedding_dim))
+        self.directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 
 class SimulatedCopies:
@@ -182,15 +188,6 @@ def _after(
     return after - START
 
 
-def config_of(world: SimulatedPrompts, n_steps: int) -> PPOConfig:
-    """Return the defaults with a rate that falls to 0 over the steps."""
-    return PPOConfig(
-        input_dim=world.embedding_dim + N_PROGRESS,
-        action_dim=len(PROMPT_ACTIONS),
-        total_steps=n_steps,
-    )
-
-
 def of_policy(networks: ActorCritic) -> Decide:
     """Return the likeliest actions of a policy."""
     return lambda offer, _: choose(networks, offer).actions
@@ -201,9 +198,11 @@ def learned_by_ppo(
 ) -> Iterator[tuple[int, Decide]]:
     """Yield each budget and the policy after the last update that it paid for."""
     rng, copies = np.random.default_rng([1, seed]), SimulatedCopies(world, COPIES)
-    config = config_of(world, budgets[-1])
+    n_steps, n_actions = budgets[-1], len(PROMPT_ACTIONS)
+    dim = world.embedding_dim + N_PROGRESS
+    config = PPOConfig(input_dim=dim, action_dim=n_actions, total_steps=n_steps)
     state, left = PPOState.begin(config, rng), [*budgets]
-    for after, _, _ in train(state, copies, config, n_updates=budgets[-1], rng=rng):
+    for after, _, _ in train(state, copies, config, n_updates=n_steps, rng=rng):
         while left and copies.n_evaluations > left[0]:
             yield left.pop(0), of_policy(state.networks)
         if not left:
@@ -246,8 +245,7 @@ def outcomes(
     variant: str, learner: str, seed: int, budgets: tuple[int, ...] = BUDGETS
 ) -> list[Outcome]:
     """Return what a learner reaches at each budget."""
-    of = VARIANTS[variant]
-    world = SimulatedPrompts(seed, order_effect=of.order_effect, noise=of.noise)
+    world = SimulatedPrompts(seed, **VARIANTS[variant])
     best, drawn = best_gain(world), np.random.default_rng([4, seed])
     low = true_gain(world, lambda offer, _: random_legal(offer, drawn), seed, n=20_000)
     return [

@@ -1,4 +1,4 @@
-"""Policy of prompt changes: client of its service, and a simulated world.
+"""Policy of prompt changes: client of its service.
 
 ::
 
@@ -7,7 +7,6 @@
 """
 
 from convergence.policy.client import EpisodeResult, PolicyClient, PolicyTraining
-from tasks.policy.prompt_worlds import SimulatedPrompts
 from tasks.policy.records import ChosenAction, MutatedAction
 
 __all__ = [
@@ -16,5 +15,4 @@ __all__ = [
     "MutatedAction",
     "PolicyClient",
     "PolicyTraining",
-    "SimulatedPrompts",
 ]

@@ -4,5 +4,5 @@
 actions, ``collect`` runs environments with a fixed policy, and ``improve`` learns from the
 resulting ``Rollout``. An ``ExperienceBuffer`` builds a rollout from single steps. ``pack`` and
 ``unpack`` convert a state to the bytes of a checkpoint and back. ``PromptEpisode`` is the
-observation of a policy of prompts and ``PromptEnvironment`` its environment.
+observation of a policy of prompts.
 """

@@ -98,7 +98,7 @@ def test_a_wrong_setting_is_refused_before_anything_is_served(
 
 
 @pytest.mark.slow
-def test_the_printed_requests_and_the_demonstration_work(tmp_path: Path):
+def test_the_printed_requests_work(tmp_path: Path):
     requests = (ROOT / "docs/policy.md").read_text(encoding="utf-8")
     (script,) = re.findall(
         r"^```sh\n(python -m convergence.policy --server.*?)^```$", requests, re.M | re.S
@@ -125,12 +125,6 @@ def test_the_printed_requests_and_the_demonstration_work(tmp_path: Path):
         finally:
             process.terminate()
     assert len(curls) == 9
-    shown = subprocess.run(
-        [sys.executable, "-m", "convergence.policy"], cwd=tmp_path, env=environment,
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    means = [float(one) for one in re.findall(r"mean reward of an episode (\S+)", shown)]
-    assert means[-1] > means[0]
 
 
 @pytest.mark.slow
