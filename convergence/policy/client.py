@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 
 from convergence.client import Client, ServiceCall, ServiceRefusedError, reads
 from convergence_core.errors import ConfigurationError
@@ -54,6 +54,19 @@ class PolicyTraining:
     episodes: tuple[EpisodeResult, ...]
     updates: tuple[Mapping[str, Any], ...]
     """Diagnostics of each update, as ``update`` returns them."""
+
+
+class PromptStateOptions(TypedDict, total=False):
+    """Options of a question that describe the prompt beside its text."""
+
+    history: Sequence[str]
+    """Actions of this episode so far."""
+    score: float | None
+    """Score of the prompt now, in [0, 1]."""
+    category: str
+    """Kind of most of its failures."""
+    excluded: Sequence[str]
+    """Actions that cannot be applied."""
 
 
 class PolicyClient:
@@ -158,21 +171,16 @@ class PolicyClient:
         embedding: Sequence[float] | None = None,
         *,
         prompt: str | None = None,
-        history: Sequence[str] = (),
         episode_id: str | None = None,
-        score: float | None = None,
-        category: str = "none",
-        excluded: Sequence[str] = (),
         deterministic: bool = False,
+        **state: Unpack[PromptStateOptions],
     ) -> ChosenAction:
         """Choose the next change of a prompt. Without an embedding the service makes one.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
         """
-        body = self._state(
-            prompt, embedding, history=history, score=score, category=category, excluded=excluded
-        )
+        body = self._state(prompt, embedding, state)
         body |= {"episode_id": episode_id, "deterministic": deterministic}
         return self._post("select_action", body, reads(ChosenAction))
 
@@ -181,33 +189,25 @@ class PolicyClient:
         prompt: str,
         *,
         embedding: Sequence[float] | None = None,
-        history: Sequence[str] = (),
         episode_id: str | None = None,
-        score: float | None = None,
-        category: str = "none",
-        excluded: Sequence[str] = (),
         deterministic: bool = False,
         failures: Sequence[Mapping[str, str]] = (),
+        **state: Unpack[PromptStateOptions],
     ) -> MutatedAction:
         """Choose the next change of a prompt, and have it written.
 
         Args:
             prompt: as it is now.
             embedding: of it; by default that of ``embed``, and without one the service's.
-            history: actions that were done in this episode.
             episode_id: the episode; ``None`` means a new one.
-            score: of the prompt now, in [0, 1].
-            category: what its failures are mostly like.
-            excluded: actions that cannot be applied.
             deterministic: whether to take the most likely action.
             failures: cases that it got wrong: ``input``, ``answer``, and perhaps ``expected``, ``reason``.
+            state: see ``PromptStateOptions``.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
         """
-        body = self._state(
-            prompt, embedding, history=history, score=score, category=category, excluded=excluded
-        )
+        body = self._state(prompt, embedding, state)
         body |= {"prompt": prompt, "episode_id": episode_id, "deterministic": deterministic}
         body["failures"] = [dict(failure) for failure in failures]
         return self._post("select_mutation", body, reads(MutatedAction))
@@ -256,19 +256,14 @@ class PolicyClient:
         embedding: Sequence[float] | None = None,
         *,
         prompt: str | None = None,
-        history: Sequence[str] = (),
-        score: float | None = None,
-        category: str = "none",
-        excluded: Sequence[str] = (),
+        **state: Unpack[PromptStateOptions],
     ) -> dict[str, float]:
         """Return the probability of each action; nothing is kept.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
         """
-        body = self._state(
-            prompt, embedding, history=history, score=score, category=category, excluded=excluded
-        )
+        body = self._state(prompt, embedding, state)
         return self._post("get_distribution", body, lambda answer: dict(answer["probabilities"]))
 
     def stats(self) -> dict[str, Any]:
@@ -330,9 +325,8 @@ class PolicyClient:
             scores.append(score(prompt) if chosen.prompt is not None else scores[-1])
             is_last = step == n_steps - 1
             is_cut = is_last and n_steps < whole
-            final = (
-                self._state(prompt, None, history=history, score=scores[-1]) if is_cut else None
-            )
+            now: PromptStateOptions = {"history": history, "score": scores[-1]}
+            final = self._state(prompt, None, now) if is_cut else None
             self.store_experience(
                 chosen,
                 scores[-1] - scores[-2],
@@ -405,20 +399,13 @@ class PolicyClient:
         self,
         prompt: str | None,
         embedding: Sequence[float] | None,
-        *,
-        history: Sequence[str],
-        score: float | None,
-        category: str = "none",
-        excluded: Sequence[str] = (),
+        state: PromptStateOptions,
     ) -> dict[str, Any]:
         if embedding is None and prompt is not None and self._embed is not None:
             embedding = self._embed(prompt)
-        state: dict[str, Any] = {
-            "history": list(history), "score": score, "category": category, "excluded": list(excluded)
-        }  # fmt: skip
         if embedding is not None:
-            return state | {"embedding": [float(number) for number in embedding]}
-        return state | {"prompt": prompt}
+            return {**state, "embedding": [float(number) for number in embedding]}
+        return {**state, "prompt": prompt}
 
     def _post(
         self, path: str, body: Mapping[str, Any], read: Callable[[dict[str, Any]], _Answer]
