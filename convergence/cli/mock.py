@@ -1,11 +1,9 @@
 """``mock``: a mock of providers, for runs without a key."""
 
 import contextlib
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -82,19 +80,8 @@ def mock(  # noqa: PLR0917 - Typer's options
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[threading.Event]:
     """Within the block, Ctrl-C, SIGTERM and SIGHUP set an event instead of ending the process."""
+    from convergence.service.socket_server import signals_handled  # noqa: PLC0415 - loads uvicorn
+
     stopped = threading.Event()
-
-    def stop(_signum: int, _frame: FrameType | None) -> None:
-        stopped.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped  # signals are the main thread's
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    wanted = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in wanted}
-    try:
+    with signals_handled(lambda _signum, _frame: stopped.set()):
         yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

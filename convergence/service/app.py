@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Path, Query, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
 from convergence.service import bodies
-from convergence.service.bodies import RequestKey, System, add_route, json_answer
+from convergence.service.bodies import Id, RequestKey, System, UserId, add_route, json_answer
 from convergence.service.chat import chat_routes, generation_routes
 from convergence.service.feedback import feedback_routes
 from convergence.service.metrics import CONTENT_TYPE, Metrics
@@ -51,10 +51,12 @@ from tasks.serving.systems import Systems
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.rows import Decision
 
-Id = Annotated[str, Path(min_length=1, max_length=200)]
-UserId = Annotated[str, Query(min_length=1, max_length=200)]
 AgentType = Annotated[str | None, Query(min_length=1, max_length=200)]
 _MISMATCH = "The request does not match the schema."
+_NOT_FOUND = (NoArmsError, InteractionNotFoundError, PolicyDecisionNotFoundError)
+_CONFLICTS = (
+    ArmChangedError, FeedbackRefusedError, PolicyBusyError, PolicyCheckpointError, RequestReusedError
+)  # fmt: skip
 
 
 def make_app(
@@ -149,16 +151,13 @@ class _Handlers:
         """
         outcome = await self._committer.perform(self._systems.update(system, body))
         if outcome.status != "none":
-            has_alarm = outcome.alarm is not None
-            self._metrics.rewarded(system, outcome.status, is_alarm=has_alarm)
-        return json_answer(
-            as_dict(outcome), {"unknown": 404, "conflict": 409}.get(outcome.status, 200)
-        )
+            self._metrics.rewarded(system, outcome)
+        return json_answer(outcome, {"unknown": 404, "conflict": 409}.get(outcome.status, 200))
 
     async def arms(self, system: System, agent_type: AgentType = None) -> Response:
         """List arms with their posteriors, those retired included. Scope: select."""
         arms = await asyncio.to_thread(self._systems.arms, system, agent_type)
-        return json_answer({"arms": [as_dict(arm) for arm in arms]})
+        return json_answer({"arms": arms})
 
     async def offer(self, system: System, arm_id: Id, body: bodies.ArmBody) -> Response:
         """Put an arm on offer, or back on offer. Scope: admin."""
@@ -176,7 +175,7 @@ class _Handlers:
             kind = body.agent_type or self._systems.config(system).agent_type
             return next(arm for arm in self._systems.arms(system, kind) if arm.arm_id == arm_id)
 
-        return json_answer(as_dict(await asyncio.to_thread(offered)))
+        return json_answer(await asyncio.to_thread(offered))
 
     async def retire(self, system: System, arm_id: Id, agent_type: AgentType = None) -> Response:
         """Take an arm off offer; its decisions and rewards are kept. Scope: admin."""
@@ -188,7 +187,7 @@ class _Handlers:
         decision = await asyncio.to_thread(self._systems.decision, system, user_id, decision_id)
         if decision is None:
             raise RequestRefusedError(404, "This user has no decision with that id.")
-        return json_answer(as_dict(decision))
+        return json_answer(decision)
 
     async def gates(self, system: System) -> Response:
         """Return the evidence of the traffic, every look of a gate, the champion. Scope: select."""
@@ -242,15 +241,9 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
 def _add_error_handlers(app: FastAPI) -> None:
     answers: dict[type[Exception], Callable[[Any], ProblemResponse]] = {
         RequestRefusedError: _refused,
-        NoArmsError: lambda e: ProblemResponse(404, str(e)),
-        InteractionNotFoundError: lambda e: ProblemResponse(404, str(e)),
-        FeedbackRefusedError: lambda e: ProblemResponse(409, str(e)),
-        PolicyDecisionNotFoundError: lambda e: ProblemResponse(404, str(e)),
-        PolicyCheckpointError: lambda e: ProblemResponse(409, str(e)),
-        PolicyBusyError: lambda e: ProblemResponse(409, str(e)),
-        RequestReusedError: lambda e: ProblemResponse(409, str(e)),
-        ArmChangedError: lambda e: ProblemResponse(409, str(e)),
         WrongUserError: lambda e: ProblemResponse(403, str(e)),
+        **dict.fromkeys(_NOT_FOUND, lambda e: ProblemResponse(404, str(e))),
+        **dict.fromkeys(_CONFLICTS, lambda e: ProblemResponse(409, str(e))),
         BusyError: lambda e: ProblemResponse(503, str(e), {"Retry-After": "1"}),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be used; see the log."),
         RewardError: lambda e: ProblemResponse(422, one_line(str(e), 500, redacted_text)),
@@ -301,8 +294,7 @@ def _unread_reason(cause: BaseException | None) -> str | None:
 
 
 def _refused(error: RequestRefusedError) -> ProblemResponse:
-    given: dict[str, Any] = {"errors": error.errors, "code": error.code}
-    more = {name: value for name, value in given.items() if value is not None}
+    more = {} if error.code is None else {"code": error.code}
     return ProblemResponse(error.status, error.detail, error.headers, **more)
 
 

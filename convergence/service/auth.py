@@ -10,10 +10,10 @@ to this machine, and can make its own name resolve to it (DNS rebinding). So ``H
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from convergence.service.metrics import Metrics
@@ -134,7 +134,7 @@ class AuthMiddleware:
         if refusal is None:
             is_openai = scope["path"] in OPENAI_PATHS
             most = max(self._max_body, _MOST_OPENAI) if is_openai else self._max_body
-            body = await self._body(headers.get(b"content-length"), receive, most)
+            body = await self._body(headers.get(b"content-length"), Request(scope, receive), most)
             if isinstance(body, bytes):
                 scope[TOKEN] = token
                 # Every body here is JSON; `curl -d` calls it a form.
@@ -178,7 +178,7 @@ class AuthMiddleware:
         )
 
     async def _body(
-        self, length: bytes | None, receive: Receive, most: int
+        self, length: bytes | None, request: Request, most: int
     ) -> bytes | ProblemResponse:
         """Return the whole body, or why it is not read to its end."""
         too_long = ProblemResponse(
@@ -189,30 +189,24 @@ class AuthMiddleware:
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(_BODY_S):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return ProblemResponse(400, "The connection closed within the body.")
-                    parts.append(message.get("body", b""))
-                    most -= len(parts[-1])
+                async for part in request.stream():
+                    parts.append(part)
+                    most -= len(part)
                     if most < 0:
                         return too_long
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
+        except ClientDisconnect:
+            return ProblemResponse(400, "The connection closed within the body.")
         except TimeoutError:
             return ProblemResponse(
                 408, f"The body took more than {_BODY_S:g} seconds.", {"Connection": "close"}
             )
+        return b"".join(parts)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    given = False
+    whole: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def replayed() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return next(whole, None) or await receive()
 
     return replayed

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from functools import cache, partial
 from typing import Annotated, Any, Literal, Self, TypeVar, get_type_hints
 
-from fastapi import APIRouter, Header, Path, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import Response
@@ -16,7 +16,7 @@ from convergence.service.tokens import Scope as TokenScope
 from convergence_core.feedback.records import EventId
 from convergence_core.field_types import Amount, Features, Name, Share, Values
 from tasks.secrets.process_redaction import redacted_text
-from tasks.serving.answers import Arm
+from tasks.serving.answers import Arm, as_dict
 from tasks.serving.evidence import TrafficEvidence
 from tasks.store.runtime.rows import Champion, GateLook, Reward, StoredAlarm, StoredGuard
 
@@ -57,6 +57,8 @@ def check_secret(field: str, name: str | None) -> str | None:
 System = Annotated[
     str, Path(min_length=1, max_length=200), AfterValidator(partial(check_secret, "system"))
 ]
+Id = Annotated[str, Path(min_length=1, max_length=200)]
+UserId = Annotated[str, Query(min_length=1, max_length=200)]
 RequestKey = Annotated[
     str | None,
     Header(
@@ -157,10 +159,9 @@ class ProblemAnswer(BaseModel):
 
 
 def json_answer(value: Any, status: int = 200) -> Response:
-    """Return an answer of JSON."""
-    return Response(
-        json.dumps(value, allow_nan=False).encode(), status, media_type="application/json"
-    )
+    """Return an answer of JSON; dataclasses are objects."""
+    text = json.dumps(value, allow_nan=False, default=as_dict)
+    return Response(text.encode(), status, media_type="application/json")
 
 
 def add_route(  # noqa: PLR0917 - of one route

@@ -41,7 +41,7 @@ from tasks.json_values import as_text
 from tasks.providers.fields import REQUEST_FIELDS
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
-from tasks.serving.answers import GeneratedAnswer, as_dict
+from tasks.serving.answers import GeneratedAnswer
 
 Result = TypeVar("Result")
 
@@ -590,7 +590,7 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
             model=prepared.model,
             finish_reason=end_reason(answer),
         )
-        made = json_answer(as_dict(generated))
+        made = json_answer(generated)
         made.headers[INTERACTION_ID] = logged.interaction_id
         return made
 

@@ -4,12 +4,12 @@ import asyncio
 import functools
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Request
 from pydantic import AfterValidator, BaseModel
 from starlette.responses import Response
 
 from convergence.service.auth import TOKEN
-from convergence.service.bodies import add_route, json_answer, without_secrets
+from convergence.service.bodies import Id, UserId, add_route, json_answer, without_secrets
 from convergence.service.metrics import Metrics
 from convergence.service.problems import RequestRefusedError
 from convergence_core.feedback.rater_consensus import RaterProfile
@@ -38,8 +38,6 @@ from tasks.store.feedback.feedback_store import (
     new_interaction_id,
 )
 
-Id = Annotated[str, Path(min_length=1, max_length=200)]
-UserId = Annotated[str, Query(min_length=1, max_length=200)]
 AnswerBody = Annotated[ReportedAnswer, AfterValidator(without_secrets)]
 MarkBody = Annotated[Mark, AfterValidator(without_secrets)]
 ChoiceBody = Annotated[AnswerChoice, AfterValidator(without_secrets)]
@@ -125,7 +123,7 @@ class _Handlers:
                 "status": receipt.status,
                 "label": stored.words,
                 "reward": stored.reward,
-                "arm_reward": None if outcome is None else as_dict(outcome),
+                "arm_reward": outcome,
             }
         )
 
@@ -147,13 +145,12 @@ class _Handlers:
     async def status(self) -> Response:
         """Count answers, ratings and comparisons, by role. Scope: select or update."""
         counts = await asyncio.to_thread(feedback_counts, self._feedback)
-        roles = {role: as_dict(counts) for role, counts in counts.roles.items()}
-        return json_answer({**as_dict(counts), "roles": roles})
+        return json_answer(counts)
 
     async def raters(self) -> Response:
         """Compare raters who rated the same answers. Scope: admin."""
         consensus = await asyncio.to_thread(store_consensus, self._feedback)
-        return json_answer({"raters": [as_dict(rater) for rater in comparable_raters(consensus)]})
+        return json_answer({"raters": comparable_raters(consensus)})
 
     async def _reward(self, interaction_id: str) -> RewardOutcome | None:
         """Give the decision of an answer its reward, if it has none yet by a rating."""
@@ -164,8 +161,7 @@ class _Handlers:
             return None
         answer_id, system, given = pending
         outcome = await self._committer.perform(self._systems.update(system, given))
-        has_alarm = outcome.alarm is not None
-        self._metrics.rewarded(system, outcome.status, is_alarm=has_alarm)
+        self._metrics.rewarded(system, outcome)
         await asyncio.to_thread(mark_sent, self._feedback, answer_id, given.reward, outcome.status)
         return outcome
 

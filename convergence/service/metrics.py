@@ -6,6 +6,8 @@ from functools import lru_cache, partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from tasks.serving.answers import RewardOutcome
+
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -67,10 +69,10 @@ class Metrics:
         """Count a choice."""
         self._decision(system, arm_id).inc()
 
-    def rewarded(self, system: str, status: str, *, is_alarm: bool) -> None:
+    def rewarded(self, system: str, outcome: RewardOutcome) -> None:
         """Count a reward."""
-        self._reward(system, status).inc()
-        if is_alarm:
+        self._reward(system, outcome.status).inc()
+        if outcome.alarm is not None:
             self._alarms.labels(system).inc()
 
     def feedback(self, kind: str, status: str) -> None:

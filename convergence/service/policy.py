@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter
@@ -171,7 +171,7 @@ class PolicyRoutes:
         """Choose the next change of a prompt. Scope: select."""
         answer = self._decided(body)
         self._metrics.policy("decision", answer.action)
-        return json_answer(as_dict(answer))
+        return json_answer(answer)
 
     async def select_mutation(self, body: MutationBody) -> Response:
         """Choose the next change of a prompt, and do it: a call of the writer. Scope: chat."""
@@ -202,7 +202,7 @@ class PolicyRoutes:
         if self._policy.is_update_due and (self._learning is None or self._learning.done()):
             self._learning = asyncio.create_task(self._learn())
         self._metrics.policy("experience", receipt.status)
-        return json_answer(asdict(receipt))
+        return json_answer(receipt)
 
     async def update(self) -> Response:
         """Learn from the steps that are ready; other requests go on meanwhile. Scope: update."""
@@ -212,7 +212,7 @@ class PolicyRoutes:
             {
                 "updated": update is not None,
                 "policy_version": self._policy.version,
-                "statistics": None if update is None else asdict(update),
+                "statistics": update,
             }
         )
 

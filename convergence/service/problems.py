@@ -27,12 +27,10 @@ class RequestRefusedError(Exception):
         detail: str,
         headers: Mapping[str, str] | None = None,
         *,
-        errors: list[str] | None = None,
         code: str | None = None,
     ) -> None:
-        """Say why; ``errors`` are fields and rules of a body, ``code`` is OpenAI's word for it."""
-        self.status, self.detail, self.headers, self.errors = status, detail, headers, errors
-        self.code = code
+        """Give the reason; ``code`` is OpenAI's word for it."""
+        self.status, self.detail, self.headers, self.code = status, detail, headers, code
         super().__init__(detail)
 
 

@@ -88,7 +88,7 @@ class Service(SocketServer):
         self.options = options or ServiceOptions()
         most = most_connections(self.options.connections)
         listening = listening_socket(self.options.host, self.options.port)
-        self.url = url_of(self.options.host, listening)
+        self.url, port = url_of(self.options.host, listening), listening.getsockname()[1]
         self._committer = Committer(store, most_waiting=self.options.most_waiting)
         metrics = Metrics(lambda: self._committer.n_waiting, lambda: len(connections))
         connections = ServiceConnections(most, self.options.step_s, metrics.closed)
@@ -107,18 +107,14 @@ class Service(SocketServer):
         guarded = AuthMiddleware(
             app,
             tokens=tokens,
-            hosts=allowed_hosts(self.options.host, listening.getsockname()[1]),
+            hosts=allowed_hosts(self.options.host, port),
             metrics=metrics,
             max_body=self.options.max_body,
             rate=self.options.rate,
             open_paths=DOCS if has_docs else (),
         )
-        served: ASGIApp = guarded
-        if pages is not None:
-            port = listening.getsockname()[1]
-            served = _Mounted(guarded, pages(self.options.host, port))
         super().__init__(
-            served,
+            guarded if pages is None else _mounted(guarded, pages(self.options.host, port)),
             listening,
             name="service",
             http=functools.partial(GuardedProtocol, connections=connections),
@@ -139,13 +135,11 @@ class Service(SocketServer):
             self._feedback.close()
 
 
-class _Mounted:
-    """Gives requests below ``/ui`` to the pages, which have a guard of their own."""
+def _mounted(app: ASGIApp, pages: ASGIApp) -> ASGIApp:
+    """Give requests below ``/ui`` to the pages, which have a guard of their own."""
 
-    def __init__(self, app: ASGIApp, pages: ASGIApp) -> None:
-        self._app, self._pages = app, pages
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection's scope."""
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
         is_page = scope["type"] == "http" and f"{scope['path']}/".startswith("/ui/")
-        await (self._pages if is_page else self._app)(scope, receive, send)
+        await (pages if is_page else app)(scope, receive, send)
+
+    return served

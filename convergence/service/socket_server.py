@@ -5,7 +5,9 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 import uvicorn
@@ -111,20 +113,23 @@ class _SignalServer(uvicorn.Server):
             listener.listen(_BACKLOG)
         self.listens.set()
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # a generator there
         """Let a signal end the server, and nothing else: uvicorn would raise it again after."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        # One that is ignored stays so, as SIGHUP under nohup.
-        wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, self.handle_exit) for number in wanted}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return signals_handled(self.handle_exit)
+
+
+@contextlib.contextmanager
+def signals_handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within the block, Ctrl-C, SIGTERM and SIGHUP call a function; outside the main thread nothing changes."""
+    is_main = threading.current_thread() is threading.main_thread()
+    # An ignored signal stays ignored, as SIGHUP under nohup.
+    numbers = [n for n in _SIGNALS if is_main and signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
