@@ -142,19 +142,16 @@ def _check_endpoints(api: ApiConfig, report: Report) -> None:
     elif api.endpoint is not None and api.models:
         rule, value = "cannot be combined with `models`", shown_url(api.endpoint)
         report.add("api.endpoint", rule, "Remove one of them.", value=value)
-    for path, url in _urls(api):
+    urls: dict[Path, str | None] = {("api", "endpoint"): api.endpoint}
+    urls |= {("api", "models", name, "endpoint"): m.endpoint for name, m in api.models.items()}
+    for path, url in urls.items():
+        if url is None:
+            continue
         check_url(path, url, report)
         if api.kind == "azure" and "api-version" in url:
             rule = "must not hold `api-version`"
             fix = "Remove it, and write `api.api_version`."
             report.add(path, rule, fix, value=shown_url(url))
-
-
-def _urls(api: ApiConfig) -> Iterator[tuple[Path, str]]:
-    if api.endpoint is not None:
-        yield ("api", "endpoint"), api.endpoint
-    for name, model in api.models.items():
-        yield ("api", "models", name, "endpoint"), model.endpoint
 
 
 def _check_models(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> None:
@@ -222,6 +219,7 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
     sent = {"bearer": "authorization", "basic": "authorization"}.get(api.auth.type, "")
     if api.auth.type == "api_key":
         sent = api.auth.header_name.lower()
+    sends_body = api.request.body is not None or api.request.method not in BODILESS
     seen: dict[str, str] = {}
     for name, value in api.request.headers.items():
         path, lowered = ("api", "request", "headers", name), name.lower()
@@ -241,16 +239,11 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
         elif lowered == sent:
             rule = f"cannot be combined with `api.auth`, whose type `{api.auth.type}` sets it"
             report.add(path, rule, "Remove it.", of_key=True)
-        elif lowered == "content-type" and _sends_body(api) and _OTHER_FORMAT.search(value):
+        elif lowered == "content-type" and sends_body and _OTHER_FORMAT.search(value):
             rule = "cannot name another format, because bodies are sent as JSON"
             fix = "Remove it, or call the endpoint from an `api.function` that sends its format."
             report.add(path, rule, fix, value=shown(value, name))
         seen[lowered] = name
-
-
-def _sends_body(api: ApiConfig) -> bool:
-    request = api.request
-    return request.body is not None or request.method not in BODILESS
 
 
 # -- URLs, wherever one is written

@@ -40,21 +40,11 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction | 
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.In: "in",
-    ast.NotIn: "not in",
-}
-_ORDER: dict[str, Callable[[Fraction, Fraction], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
+_ORDER: dict[type[ast.cmpop], Callable[[Fraction, Fraction], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
 _SIMPLE = 10**6
 """Largest denominator of a fraction that a float is read as."""
@@ -190,7 +180,7 @@ def _sides(node: ast.Compare) -> list[tuple[ast.expr, Use | None]]:
     lefts = [node.left, *node.comparators[:-1]]
     for op, left, right in zip(node.ops, lefts, node.comparators, strict=True):
         _check_comparison(op, right)
-        use: Use | None = "number" if _COMPARISONS[type(op)] in _ORDER else None
+        use: Use | None = "number" if type(op) in _ORDER else None
         items = right.elts if isinstance(right, ast.Tuple | ast.List) else [right]
         sides += [(left, use), *((item, use) for item in items)]
     return sides
@@ -206,7 +196,7 @@ def _check_constant(value: object, use: Use | None) -> None:
 
 
 def _check_comparison(op: ast.cmpop, right: ast.expr) -> None:
-    if type(op) not in _COMPARISONS:
+    if isinstance(op, ast.Is | ast.IsNot):
         raise ValueError(f"it uses `is`; write == or != instead; {_ALLOWED}")
     is_list = isinstance(right, ast.Tuple | ast.List)
     if isinstance(op, ast.In | ast.NotIn) != is_list:
@@ -247,19 +237,17 @@ def _compare(node: ast.Compare, params: Params) -> bool:
     left = _value(node.left, params)
     for op, comparator in zip(node.ops, node.comparators, strict=True):
         right = _value(comparator, params)
-        if not _holds(_COMPARISONS[type(op)], left, right):
+        if not _holds(op, left, right):
             return False
         left = right
     return True
 
 
-def _holds(op: str, left: Any, right: Any) -> bool:
-    if op in _ORDER:
-        return _ORDER[op](_number(left), _number(right))
-    if isinstance(right, tuple):
-        is_in = any(_equal(left, item) for item in right)
-        return is_in == (op == "in")
-    return _equal(left, right) == (op == "==")
+def _holds(op: ast.cmpop, left: Any, right: Any) -> bool:
+    if type(op) in _ORDER:
+        return _ORDER[type(op)](_number(left), _number(right))
+    items = right if isinstance(right, tuple) else (right,)
+    return any(_equal(left, item) for item in items) == isinstance(op, ast.Eq | ast.In)
 
 
 def _equal(left: Any, right: Any) -> bool:

@@ -1,6 +1,6 @@
 """``society.games``: language games, and who plays their roles."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -81,10 +81,12 @@ class GamesConfig(Section):
         """
         if self == GamesConfig():
             return False
-        return not self.games or any(
-            _asks_llm(game, known_roles(name, game), if_unknown)
-            for name, game in self.games.items()
-        )
+        for name, game in self.games.items():
+            known = known_roles(name, game)
+            is_open = if_unknown if known is None else not {*known} <= game.roles.keys()
+            if is_open or any(role.player == "llm" for role in game.roles.values()):
+                return True
+        return not self.games
 
 
 def is_real_task(name: str, game: GameConfig) -> bool:
@@ -95,9 +97,3 @@ def is_real_task(name: str, game: GameConfig) -> bool:
 def known_roles(name: str, game: GameConfig) -> tuple[str, ...] | None:
     """Return the roles of a game; ``None``: only its file knows them."""
     return SOLVER_OF_TASKS if is_real_task(name, game) else {**BUILT_IN, **ANSWER_GAMES}.get(name)
-
-
-def _asks_llm(game: GameConfig, known: Collection[str] | None, if_unknown: bool) -> bool:
-    if any(role.player == "llm" for role in game.roles.values()):
-        return True
-    return if_unknown if known is None else not {*known} <= game.roles.keys()

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from convergence_core.config.models import Configuration
 from convergence_core.config.normalize import normalize
-from convergence_core.config.problems import path_of, problems_of, value_at
+from convergence_core.config.problems import path_of, problems_of
 from convergence_core.config.rules import check
+from convergence_core.config.schema import value_at
 from convergence_core.config.secrecy import shown
 from convergence_core.config.source import (
     MAX_DEPTH,

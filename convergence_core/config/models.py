@@ -244,12 +244,3 @@ class Configuration(Section):
             ensure_ascii=False,
             allow_nan=False,
         )
-
-    @classmethod
-    def from_json(cls, text: str) -> "Configuration":
-        """Rebuild the configuration that ``to_json`` wrote.
-
-        Raises:
-            ValueError: the text was not made by ``to_json``.
-        """
-        return cls.model_validate(json.loads(text))

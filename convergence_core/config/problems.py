@@ -13,7 +13,15 @@ from typing import Any, TypeAlias, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from convergence_core.config.schema import fields_of, homes, kinds_of, known_keys, sections_at
+from convergence_core.config.schema import (
+    fields_of,
+    has_part,
+    homes,
+    kinds_of,
+    known_keys,
+    sections_at,
+    value_at,
+)
 from convergence_core.config.secrecy import HIDDEN, shown
 from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
@@ -121,26 +129,11 @@ def path_of(item: ErrorDetails, data: Any) -> Path:
         loc = (*loc[:3], *loc[4:])
     value = data
     for i, part in enumerate(loc):
-        if not _has(value, part):
+        if not has_part(value, part):
             is_missing = item["type"] == "missing" and i == len(loc) - 1
             return loc[: i + is_missing]
         value = value[part]
     return loc
-
-
-def _has(container: Any, part: str | int) -> bool:
-    if isinstance(container, list):
-        return isinstance(part, int) and part < len(container)
-    return isinstance(container, dict) and part in container
-
-
-def value_at(data: Any, path: Path) -> Any:
-    """Return the value at a path, ``None`` when there is none."""
-    for part in path:
-        if not _has(data, part):
-            return None
-        data = data[part]
-    return data
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
@@ -259,10 +252,10 @@ _MAPPING: _Words = ("must be a mapping", "Write `key: value` pairs, indented bel
 _TYPES: dict[str, _Words] = {
     "string_type": ("must be a string", 'Put it in quotes, e.g. "{value}".'),
     "list_type": ("must be a list", "Write a list: `[…]`, or one `- item` per line."),
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
     "too_short": ("must not be empty", "Add at least one entry"),
     "string_too_short": ("must not be empty", "Write a string, or remove the key."),
-    "finite_number": ("must be a finite number", "Write a number."),
     "string_unicode": ("must be valid Unicode text", "Remove the unpaired surrogate."),
 }
 _PATTERNS: dict[str, _Words] = {

@@ -15,7 +15,6 @@ from convergence_core.config.games import (
     SANDBOX,
     GameConfig,
     GamesConfig,
-    RoleConfig,
     known_roles,
 )
 from convergence_core.config.models import Configuration, PriceConfig
@@ -25,6 +24,7 @@ from convergence_core.config.secrecy import (
     ENV_NAME,
     ENV_REFERENCE,
     HIDDEN,
+    dotted,
     has_credentials,
     has_known_secret,
     is_env_name,
@@ -74,7 +74,7 @@ def _check_secrets(configuration: Configuration, report: Report) -> None:
             rule = "must be the name of an environment variable, not a secret"
             report.add(path, rule, ENV_FIX, value=HIDDEN)
     _check_headers(configuration, report)
-    seen = {problem.key for problem in report.problems}
+    reported = {problem.key for problem in report.problems}
     for path, text in texts_of(configuration.model_dump(mode="json"), ()):
         if path[:3] == ("evaluation", "test_cases", "inline"):
             continue
@@ -84,10 +84,8 @@ def _check_secrets(configuration: Configuration, report: Report) -> None:
         rule = "must not hold a secret"
         if has_url:
             rule = "must hold no URL with a user name or password"
-        before = len(report.problems)
-        report.add(path, rule, _REFERENCE_FIX, value=HIDDEN)
-        if len(report.problems) > before and report.problems[-1].key in seen:
-            report.problems.pop()
+        if dotted(report.origin(path)) not in reported:
+            report.add(path, rule, _REFERENCE_FIX, value=HIDDEN)
 
 
 def _env_names(configuration: Configuration) -> Iterator[tuple[Path, str]]:
@@ -341,7 +339,8 @@ def without_effect(configuration: Configuration) -> list[str]:
     optimization = configuration.optimization
     problems = [
         f"`{'.'.join(path)}` has no effect with `algorithm: {optimization.algorithm}`: only "
-        f"{read_by(readers)} {'read' if len(readers) > 1 else 'reads'} it"
+        + " and ".join(f"`algorithm: {name}`" for name in readers)
+        + f" {'read' if len(readers) > 1 else 'reads'} it"
         for path, readers in READ_BY.items()
         if optimization.algorithm not in readers
         and path[-1] in getattr(optimization, path[1]).model_fields_set
@@ -364,11 +363,6 @@ def without_effect(configuration: Configuration) -> list[str]:
     return problems
 
 
-def read_by(algorithms: tuple[str, ...]) -> str:
-    """Return the algorithms in words."""
-    return " and ".join(f"`algorithm: {name}`" for name in algorithms)
-
-
 # -- feedback
 
 
@@ -381,7 +375,7 @@ def _check_training(configuration: Configuration, report: Report) -> None:
 
 
 _GAMES: Final = ("society", "games", "games")
-_OF_MODELS: Final = ("model_name", "persona", "temperature")
+_MODEL_KEYS: Final = ("model_name", "persona", "temperature")
 
 
 def check_games(configuration: Configuration, report: Report) -> None:
@@ -423,11 +417,8 @@ def _check_game(name: str, game: GameConfig, report: Report) -> None:
         if player.player == "solver" and (game.file is not None or name not in BUILT_IN):
             rule = "must be `llm` or `chance`: only solved games have a solver"
             report.add((*path, "roles", role, "player"), rule, "Write `llm`.", value="solver")
-        for key in _without_effect(player):
+        for key in _MODEL_KEYS if player.player != "llm" else ():
+            if is_default(player, key):
+                continue
             why = f"with `player: {player.player}`, which is no model"
             report.no_effect((*path, "roles", role, key), why, "Remove it.")
-
-
-def _without_effect(player: RoleConfig) -> Iterator[str]:
-    if player.player != "llm":
-        yield from (key for key in _OF_MODELS if not is_default(player, key))

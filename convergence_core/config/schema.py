@@ -68,7 +68,7 @@ def sections_at(path: Path, data: Any) -> list[type[Section]]:
     models: list[type[Section]] = [Configuration]
     inside = False  # between the name of a container's field and its entry
     for part in path:
-        data = _child(data, part)
+        data = value_at(data, (part,))
         if inside:
             inside = False
         else:
@@ -81,12 +81,20 @@ def sections_at(path: Path, data: Any) -> list[type[Section]]:
     return models
 
 
-def _child(data: Any, part: str | int) -> Any:
-    if isinstance(data, dict):
-        return data.get(part)
-    if isinstance(data, list) and isinstance(part, int) and part < len(data):
-        return data[part]
-    return None
+def has_part(container: Any, part: str | int) -> bool:
+    """Return whether plain data have a key or an index."""
+    if isinstance(container, list):
+        return isinstance(part, int) and part < len(container)
+    return isinstance(container, dict) and part in container
+
+
+def value_at(data: Any, path: Path) -> Any:
+    """Return the value at a path, ``None`` when there is none."""
+    for part in path:
+        if not has_part(data, part):
+            return None
+        data = data[part]
+    return data
 
 
 def is_container(annotation: Any, kinds: Collection[type] = (dict, list)) -> bool:

@@ -43,11 +43,16 @@ def texts_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
         value: mappings, lists and what they hold.
         path: where ``value`` stands.
     """
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict | list):
+    return ((place, leaf) for place, leaf in leaves(value, path) if isinstance(leaf, str))
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield each scalar in plain data, with the path to it."""
+    if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from texts_of(item, (*path, key))
+            yield from leaves(item, (*path, key))
+    else:
+        yield path, value
 
 
 class Position(NamedTuple):

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from convergence_core.config.secrecy import shown
-from convergence_core.config.source import ConfigSource, read_yaml, shown_key
-from convergence_core.errors import Problem
+from convergence_core.config.source import ConfigSource, leaves, read_yaml, shown_key
+from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Json
 from tasks.json_values import NotJsonError, as_text, to_json
 from tasks.secrets.process_redaction import redacted_text
@@ -57,14 +57,6 @@ RawCases: TypeAlias = tuple[Sequence[RawCase], Sequence[Problem]]
 """The test cases of a file, and what is wrong with others."""
 
 
-class FileProblem(Exception):  # noqa: N818 - it carries a Problem
-    """A file cannot be read."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
-
-
 @dataclass(frozen=True, slots=True)
 class Reporter:
     """Makes problems of one file."""
@@ -78,9 +70,9 @@ class Reporter:
         """Return a problem of the file, or of a place in it: its value, line and column."""
         return Problem(key=f"{self.key}{at}", rule=rule, fix=fix, file=self.file, **place)
 
-    def error(self, rule: str, fix: str, **place: Any) -> FileProblem:
+    def error(self, rule: str, fix: str, **place: Any) -> ConfigurationError:
         """Return the error of a file that cannot be read; see ``problem``."""
-        return FileProblem(self.problem(rule, fix, **place))
+        return ConfigurationError([self.problem(rule, fix, **place)])
 
     def below(self, problem: Problem) -> Problem:
         """Return a problem of a place in the file's document as one of this file."""
@@ -95,7 +87,7 @@ def read_bytes(path: Path, report: Reporter) -> bytes:
     """Return a file's content.
 
     Raises:
-        FileProblem: it is missing, no file, not readable or empty.
+        ConfigurationError: it is missing, no file, not readable or empty.
     """
     where = repr(str(path))
     try:
@@ -130,7 +122,7 @@ def decode(content: bytes, report: Reporter) -> str:
     """Return a file's text.
 
     Raises:
-        FileProblem: it is not UTF-8.
+        ConfigurationError: it is not UTF-8.
     """
     try:
         return content.decode("utf-8-sig")
@@ -145,7 +137,7 @@ def read_cases(path: Path, report: Reporter) -> RawCases:
     """Read a file by its suffix.
 
     Raises:
-        FileProblem: it cannot be read at all; problems of single cases are in the result.
+        ConfigurationError: it cannot be read at all; problems of single cases are in the result.
     """
     suffix = path.suffix.lower()
     if suffix != ".parquet" and suffix not in _READERS:
@@ -175,7 +167,7 @@ def load_json(
     """Return the JSON value of a text.
 
     Raises:
-        FileProblem: it is no JSON, or an object has a key twice.
+        ConfigurationError: it is no JSON, or an object has a key twice.
     """
     try:
         return json.loads(
@@ -216,7 +208,7 @@ def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
     """Return the list of cases and the key it stands under.
 
     Raises:
-        FileProblem: there is none.
+        ConfigurationError: there is none.
     """
     if isinstance(data, list):
         return data, ""
@@ -283,8 +275,8 @@ def _jsonl(text: str, report: Reporter) -> RawCases:
             try:
                 value = load_json(line, report, line=number, read_float=_WrittenFloat)
                 cases.append(_of_json(value, number))
-            except FileProblem as error:
-                problems.append(error.problem)
+            except ConfigurationError as error:
+                problems += error.problems
     return cases, problems
 
 
@@ -304,7 +296,7 @@ def raw_case(source: ConfigSource, path: tuple[str | int, ...], value: Any) -> R
     """Return the case that stands at a path of a YAML document."""
     place = source.position(path, of_key=False)
     retyped = []
-    for below, leaf in _leaves(value):
+    for below, leaf in leaves(value):
         at = (*path, *below)
         written = source.retyped.get(at)
         if written is not None and written != as_text(leaf):
@@ -313,17 +305,6 @@ def raw_case(source: ConfigSource, path: tuple[str | int, ...], value: Any) -> R
     if place is None:
         return RawCase(value, retyped=tuple(retyped))
     return RawCase(value, place.line, place.column, tuple(retyped))
-
-
-def _leaves(
-    value: Any, path: tuple[str | int, ...] = ()
-) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Yield each scalar of plain data with its path."""
-    if isinstance(value, (dict, list)):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _leaves(item, (*path, key))
-    else:
-        yield path, value
 
 
 class _WrittenFloat(float):
@@ -337,7 +318,7 @@ def _of_json(value: Any, line: int | None, column: int | None = None) -> RawCase
     """Return a case whose numbers know how they are written."""
     retyped = tuple(
         Retyped(path=path, written=leaf.text, value=float(leaf), line=line)
-        for path, leaf in _leaves(value)
+        for path, leaf in leaves(value)
         if isinstance(leaf, _WrittenFloat)
         and math.isfinite(leaf)
         and leaf.text != as_text(float(leaf))

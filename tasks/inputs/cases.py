@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy.sparse import csr_array
 
 from convergence_core.config import Configuration, EvaluationConfig, MetricConfig
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.secrecy import shown
+from convergence_core.config.source import leaves
 from convergence_core.errors import Problem
 from convergence_core.judges.texts import word_set
 from convergence_core.records import Case, Json, canonical_json, sha256_hex
@@ -119,31 +121,23 @@ def with_groups(cases: Sequence[Case]) -> tuple[Case, ...]:
     if len(free) < _LEAST_ALIKE:
         return tuple(cases)
     texts = [as_text(cases[i].input) for i in free]
-    words = [word_set(" ".join(_leaves(cases[i].input))) for i in free]
+    words = [word_set(" ".join(as_text(leaf) for _, leaf in leaves(cases[i].input))) for i in free]
     n_cases = Counter(word for words_of_case in words for word in words_of_case)
     most = min(max(len(free) / 4.0, 2.0), MOST_ALIKE)
-    common = sorted(word for word, n in n_cases.items() if 1 < n <= most)
-    index = {word: k for k, word in enumerate(common)}
-    rarity = {word: math.log(len(free) / n) for word, n in n_cases.items() if n <= most}
-    lengths = [
-        math.sqrt(sum(rarity.get(word, 0.0) ** 2 for word in words_of_case)) or 1.0
-        for words_of_case in words
-    ]
+    rarity = {word: math.log(len(free) / n) for word, n in sorted(n_cases.items()) if n <= most}
+    column = {word: k for k, word in enumerate(rarity)}
     entries = [
-        (row, word)
-        for row, words_of_case in enumerate(words)
-        for word in sorted(words_of_case)
-        if word in index
+        (i, word) for i, known in enumerate(words) for word in sorted(known & column.keys())
     ]
-    shape = (len(free), max(1, len(index)))
-    rows, columns = [row for row, _ in entries], [index[word] for _, word in entries]
-    weights = [rarity[word] / lengths[row] for row, word in entries]
-    table = csr_array((weights, (rows, columns)), shape=shape)
-    cosine = (table @ table.T).tocoo()
-    near = cosine.data >= ALIKE
+    places = [i for i, _ in entries], [column[word] for _, word in entries]
+    shape = (len(free), max(1, len(column)))
+    table = csr_array(([rarity[word] for _, word in entries], places), shape=shape)
+    lengths = np.sqrt(table.power(2).sum(axis=1))
+    products = (table @ table.T).tocoo()
+    near = products.data >= ALIKE * lengths[products.row] * lengths[products.col]
     alike: dict[int, list[int]] = {}
-    for i, j in zip(cosine.row[near].tolist(), cosine.col[near].tolist(), strict=True):
-        if j != i and len(words[i] & words[j] & index.keys()) > 1:
+    for i, j in zip(products.row[near].tolist(), products.col[near].tolist(), strict=True):
+        if i != j and len(words[i] & words[j] & column.keys()) > 1:
             alike.setdefault(i, []).append(j)
     for same in _alike_by(texts):
         alike[same[0]] = [*alike.get(same[0], ()), *same[1:]]
@@ -168,14 +162,6 @@ def _alike_by(texts: Sequence[str]) -> list[list[int]]:
     for i, text in enumerate(texts):
         places.setdefault(text, []).append(i)
     return [same for same in places.values() if len(same) > 1]
-
-
-def _leaves(value: Json) -> Iterator[str]:
-    if isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(part)
-    else:
-        yield as_text(value)
 
 
 def _unit(case: Case) -> str:

@@ -22,7 +22,6 @@ from convergence_core.space import Space
 from convergence_core.space.builder import build_space
 from tasks.http.request_templates import Placeholder, input_at, placeholders
 from tasks.inputs.case_files import (
-    FileProblem,
     RawCase,
     Reporter,
     decode,
@@ -120,8 +119,8 @@ def read_config(path: Path) -> bytes:
     """
     try:
         return read_bytes(path, Reporter(file=str(path), key=""))
-    except FileProblem as error:
-        raise ConfigurationError([_of_config(error.problem, path)]) from None
+    except ConfigurationError as error:
+        raise ConfigurationError([_of_config(error.problems[0], path)]) from None
 
 
 def load_mapping(
@@ -267,8 +266,6 @@ class _Loader:
             return load()
         except ConfigurationError as error:
             self._problems += error.problems
-        except FileProblem as error:
-            self._problems.append(error.problem)
         return None
 
     def _problem(self, path: KeyPath, rule: str, fix: str, *, value: str = "") -> None:
@@ -282,8 +279,8 @@ class _Loader:
         report = Reporter(file=str(file), key="")
         try:
             return decode(read_bytes(file, report), report)
-        except FileProblem as error:
-            problem = error.problem
+        except ConfigurationError as error:
+            (problem,) = error.problems
         if self.source.values and self.source.position(path, of_key=False) is not None:
             self._problem(path, problem.rule, problem.fix, value=problem.value or repr(str(file)))
         else:

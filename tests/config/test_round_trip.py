@@ -14,24 +14,18 @@ def configuration(request: pytest.FixtureRequest) -> Configuration:
 
 
 def test_json_rebuilds_an_equal_configuration(configuration):
-    again = Configuration.from_json(configuration.to_json())
+    again = parse_stored(configuration.to_json())
     assert again == configuration
     assert again.to_json() == configuration.to_json()
 
 
 def test_choices_keep_their_types(configuration):
-    again = Configuration.from_json(configuration.to_json())
+    again = parse_stored(configuration.to_json())
     for name, parameter in configuration.search_space.parameters.items():
         if parameter.type == "categorical":
             other = again.search_space.parameters[name]
             assert other.type == "categorical"
             assert [type(c) for c in other.choices] == [type(c) for c in parameter.choices]
-
-
-def test_json_that_is_no_configuration_is_a_value_error():
-    for text in ("", "{}", "[]", '{"api": 1}'):
-        with pytest.raises(ValueError, match=r"\S"):
-            Configuration.from_json(text)
 
 
 def test_parameters_keep_the_order_they_were_written_in():
@@ -40,7 +34,7 @@ api: {name: a, function: "m:f"}
 search_space: {parameters: {z: {type: boolean}, a: {type: boolean}, m: {type: boolean}}}
 evaluation: {test_cases: [{input: 1, expected: 1}], metrics: {exact_match: {}}}
 """
-    again = Configuration.from_json(parse_configuration(text).to_json())
+    again = parse_stored(parse_configuration(text).to_json())
     assert list(again.search_space.parameters) == ["z", "a", "m"]
 
 
