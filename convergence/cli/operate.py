@@ -37,11 +37,11 @@ def up(  # noqa: PLR0917 - Typer's options
     from deployments.nightly import pages, services  # noqa: PLC0415 - only where it is needed
 
     home = services.home()
-    started = services.up(home, host=host, port=port, pool=pool, working_dir=Path.cwd())
+    started = services.up(home, host=host, port=port, pool=pool)
     address = None
     if show_ui:
         path = locations.store_path(store, config).absolute()
-        address = pages.up(home, store=path, port=ui_port, working_dir=Path.cwd())
+        address = pages.up(home, store=path, port=ui_port)
 
     def show() -> None:
         console.say(f"Prefect's page   {started.url}", style="bold")
@@ -49,7 +49,7 @@ def up(  # noqa: PLR0917 - Typer's options
         if address is not None:
             typer.echo(f"runs and answers {address}")  # holds a token, which messages do not show
         elif show_ui:
-            console.say(f"The web application did not start: read {pages.log_of(home)}", "yellow")
+            console.say(f"The web application did not start: read {home / pages.LOG}", "yellow")
         console.say("For Prefect's own commands in this terminal:")
         typer.echo(f"export PREFECT_API_URL={started.api_url}")
         console.say("Next: `convergence deploy`. `convergence down` stops them.")
@@ -122,7 +122,9 @@ def deploy(  # noqa: PLR0917 - Typer's options
         fix = "Write `feedback: {training: {}}`, or remove the option."
         raise ConfigurationError.of("--training-pool", rule, fix, value=training_pool)
     with _server():
-        from deployments.nightly import deploy  # noqa: PLC0415 - only where it is needed
+        import asyncio  # noqa: PLC0415 - only where it is needed
+
+        from deployments.nightly import deploy  # noqa: PLC0415 - as above
         from deployments.nightly.plan import plan  # noqa: PLC0415 - as above
 
         suffix = "" if name is None else f"-{name}"
@@ -141,7 +143,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
             slack_env=notify_slack,
             suffix=suffix,
         )
-        automations = deploy.deploy(
+        work = deploy.deploy(
             planned,
             pool=pool,
             timezone=timezone,
@@ -149,6 +151,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
             system=loaded.configuration.api.name,
             suffix=suffix,
         )
+        automations = asyncio.run(work)
     lines = []
     for deployment in planned:
         when = "by hand" if deployment.cron is None else f"{deployment.cron} {timezone}"

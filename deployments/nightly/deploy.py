@@ -3,7 +3,6 @@
 Every object is found by name and updated, so a repetition has no further effect.
 """
 
-import asyncio
 import contextlib
 import importlib
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from deployments.nightly.automations import crash_zombies, notice_names, notices
 from deployments.nightly.plan import ALERTS, JOB_ENVIRONMENT, Planned
 
 
-def deploy(
+async def deploy(
     planned: Sequence[Planned],
     *,
     pool: str,
@@ -50,12 +49,6 @@ def deploy(
     Raises:
         ValueError: the time zone or a schedule is invalid.
     """
-    return asyncio.run(_deploy(planned, pool, timezone, folder, system, suffix))
-
-
-async def _deploy(  # noqa: PLR0917 - as above
-    planned: Sequence[Planned], pool: str, timezone: str, folder: Path, system: str, suffix: str
-) -> tuple[str, ...]:
     async with get_client() as client:
         for name in dict.fromkeys((pool, *(deployment.pool or pool for deployment in planned))):
             await _have_pool(client, name)

@@ -19,37 +19,34 @@ START_S: Final = 60.0
 """Maximum seconds until it logs its address."""
 _LOOK_S: Final = 0.1
 _FILE: Final = "convergence-ui.json"
-_LOG: Final = "convergence-ui.log"
+LOG: Final = "convergence-ui.log"
+"""Log of the pages, in Prefect's home."""
 _ADDRESS: Final = re.compile(r"http://\S+/ui/\?token=\S+")
 
 
-def up(folder: Path, *, store: Path, port: int, working_dir: Path) -> str | None:
+def up(folder: Path, *, store: Path, port: int) -> str | None:
     """Start the web application unless it runs; return a one-time address of it.
 
     Args:
         folder: Prefect's home.
         store: store of the pages.
         port: local port.
-        working_dir: working directory of its process.
 
     Returns:
         The address; ``None`` if it did not start, for which its log gives the reason.
     """
     mark = _running(folder)
     if mark is None:
-        (folder / _LOG).unlink(missing_ok=True)  # addresses of an ended process are useless
+        (folder / LOG).unlink(missing_ok=True)  # addresses of an ended process are useless
         command = ["ui", "--store", str(store), "--port", str(port), "--no-open"]
         started = start_detached(
-            ["-u", "-m", "convergence", *command],
-            {"PYTHONUNBUFFERED": "1"},
-            folder / _LOG,
-            working_dir,
+            ["-u", "-m", "convergence", *command], {"PYTHONUNBUFFERED": "1"}, folder / LOG
         )
         mark = process(started.pid)
         write_file(folder / _FILE, json.dumps(asdict(mark)))
     deadline = time.monotonic() + START_S
     while not is_dead(mark) and time.monotonic() < deadline:
-        addresses = _ADDRESS.findall((folder / _LOG).read_text("utf-8"))
+        addresses = _ADDRESS.findall((folder / LOG).read_text("utf-8"))
         if addresses:
             return str(addresses[-1])
         time.sleep(_LOOK_S)
@@ -62,13 +59,8 @@ def down(folder: Path) -> bool:
     if mark is not None:
         end(mark)
     (folder / _FILE).unlink(missing_ok=True)
-    (folder / _LOG).unlink(missing_ok=True)
+    (folder / LOG).unlink(missing_ok=True)
     return mark is not None
-
-
-def log_of(folder: Path) -> Path:
-    """Return the path of the web application's log."""
-    return folder / _LOG
 
 
 def _running(folder: Path) -> ProcessMark | None:

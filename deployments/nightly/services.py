@@ -107,7 +107,7 @@ def release(flow_run_id: str) -> Release:
             return "unreachable"
 
 
-def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> Services:
+def up(folder: Path, *, host: str, port: int, pool: str) -> Services:
     """Start a server and a worker, and return when the server answers.
 
     If one of the two is running, e.g. after a crash of the other, only the missing one is started.
@@ -118,7 +118,6 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
         host: address that the server listens on.
         port: port of the server.
         pool: work pool of the worker, created if missing.
-        working_dir: working directory of the worker.
 
     Raises:
         PrefectServerError: something else answers at that address, or the server does not start.
@@ -134,10 +133,10 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
     server, worker = (None, None) if before is None else (before.server, before.worker)
     started = None
     if server is None or is_dead(server):
-        server = started = _start_server(url, host, port, folder, working_dir)
+        server = started = _start_server(url, host, port, folder)
     if worker is None or is_dead(worker):
         try:
-            worker = _start_worker(url, pool, folder, working_dir)
+            worker = _start_worker(url, pool, folder)
         except BaseException:
             if started is not None:
                 end(started)
@@ -147,7 +146,7 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
     return services
 
 
-def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Path) -> ProcessMark:
+def _start_server(url: str, host: str, port: int, folder: Path) -> ProcessMark:
     """Start a server and return when it answers."""
     if _answers(url):
         raise PrefectServerError(
@@ -159,7 +158,6 @@ def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Pat
         [*_PREFECT, "server", "start", "--host", host, "--port", str(port)],
         {**SERVER_PROFILE, **NO_TELEMETRY, **_PAGE},
         log,
-        working_dir,
     )
     mark = process(started.pid)
     try:
@@ -170,12 +168,11 @@ def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Pat
     return mark
 
 
-def _start_worker(url: str, pool: str, folder: Path, working_dir: Path) -> ProcessMark:
+def _start_worker(url: str, pool: str, folder: Path) -> ProcessMark:
     started = start_detached(
         [*_PREFECT, "worker", "start", "--pool", pool, "--type", "process"],
         {**NO_TELEMETRY, "PREFECT_API_URL": f"{url}/api"},
         folder / "convergence-worker.log",
-        working_dir,
     )
     return process(started.pid)
 
@@ -205,7 +202,7 @@ _PREFECT: Final = ("-m", "tasks.prefect_support.program", "prefect")
 
 
 def start_detached(
-    arguments: Sequence[str], environment: Mapping[str, str], log: Path, working_dir: Path
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> "subprocess.Popen[bytes]":
     """Start this interpreter in a new session, with its output appended to a log."""
     make_folder(log.parent)
@@ -214,7 +211,6 @@ def start_detached(
     with log.open("ab") as out:
         return subprocess.Popen(  # noqa: S603 - this interpreter and our own arguments
             [sys.executable, *arguments],
-            cwd=working_dir,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=out,

@@ -173,8 +173,8 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
         "pool": "twice", "folder": tmp_path, "system": "s", "suffix": "-twice"
     }  # fmt: skip
     loud = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice", slack_env="ALERTS_URL")
-    one = deploy(loud, timezone="Europe/Berlin", **place)
-    two = deploy(loud, timezone="UTC", **place)
+    one = asyncio.run(deploy(loud, timezone="Europe/Berlin", **place))
+    two = asyncio.run(deploy(loud, timezone="UTC", **place))
     assert one == two
     assert len(one) == 5
     assert asyncio.run(automations("convergence-twice: ")) == sorted(one[1:])
@@ -188,7 +188,7 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
         trains=True,
         training_pool="gpu",
     )
-    deploy(planned, timezone="UTC", **place)
+    asyncio.run(deploy(planned, timezone="UTC", **place))
     assert asyncio.run(automations("convergence-twice: ")) == [], (
         "nobody is to be notified any more"
     )
@@ -237,9 +237,7 @@ def test_up_refuses_an_address_where_something_else_answers(tmp_path: Path):
         found = re.search(r":(\d+)", other.url.removeprefix("http://"))
         assert found is not None
         with pytest.raises(PrefectServerError, match="--port"):
-            services.up(
-                tmp_path, host="127.0.0.1", port=int(found[1]), pool="p", working_dir=tmp_path
-            )
+            services.up(tmp_path, host="127.0.0.1", port=int(found[1]), pool="p")
     assert services.running(tmp_path) is None
     assert services.down(tmp_path) is None
 
