@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING, Any
 from convergence_core.packages import check_packages
 
 if TYPE_CHECKING:
-    from convergence.api import (
-        OptimizationResult,
-        load_result,
-        run_optimization,
-        run_optimization_sync,
-    )
+    from convergence.api import load_result, run_optimization, run_optimization_sync
     from convergence.runtime.functions import (
         configure_runtime,
         configure_runtime_sync,
@@ -46,6 +41,7 @@ if TYPE_CHECKING:
         runtime_update,
         runtime_update_sync,
     )
+    from convergence.types import OptimizationResult
 
     __version__: str
 

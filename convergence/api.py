@@ -16,24 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from convergence.types import Config, Evaluator, OptimizationResult, TestCases
+from convergence.types import Config, OptimizationResult, TestCases
 from convergence_core.errors import ConfigurationError, NoRewardError, Problem, RunInterruptedError
 from convergence_core.events import CellEvaluated, Event, Listener
 
 if TYPE_CHECKING:
     from convergence_core.result import RunResult
     from tasks.run.run import Run
-
-__all__ = [
-    "Config",
-    "Evaluator",
-    "OptimizationResult",
-    "RunOptions",
-    "TestCases",
-    "load_result",
-    "run_optimization",
-    "run_optimization_sync",
-]
 
 LoggingMode = Literal["silent", "summary", "verbose"]
 
@@ -178,18 +167,10 @@ class _Job:
         from tasks.functions.user_functions import refuse_while_importing  # noqa: PLC0415 - as the parts below
 
         refuse_while_importing()
-        done: concurrent.futures.Future[OptimizationResult] = concurrent.futures.Future()
-        done.set_running_or_notify_cancel()
-
-        def work() -> None:
-            try:
-                done.set_result(self._work())
-            except BaseException as error:  # noqa: BLE001 - the future re-raises it
-                done.set_exception(error)
-
+        pool = concurrent.futures.ThreadPoolExecutor(1, "run_optimization")
         # The context carries the caller's surrounding flow, if any.
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(work,), name="run_optimization").start()
+        done = pool.submit(contextvars.copy_context().run, self._work)
+        pool.shutdown(wait=False)
         return done
 
     def stop(self) -> None:

@@ -72,6 +72,8 @@ def mean_and_most(amounts: Sequence[Amount]) -> Amount:
 class CallQuote:
     """Quote of one call."""
 
+    model: str
+    """Provider's name of the model; empty for other targets."""
     tokens: Amount
     usd: Amount
     answer: Amount
@@ -102,6 +104,7 @@ class CallQuote:
             if worst is None:
                 unknown = "the longest answer is unknown. Set `max_tokens` of the request."
         return cls(
+            model=model or "",
             tokens=prompt + answer,
             usd=Amount(None if price is None else price.cost(usage), worst),
             answer=answer,

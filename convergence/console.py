@@ -190,10 +190,9 @@ def fail(error: ConvergenceError) -> None:
             console.print(_without_secrets(str(problem)), markup=False)
         n = len(error.problems)
         console.print(f"{n} problem{'' if n == 1 else 's'} found.", style="bold red")
-    elif isinstance(error, RunInterruptedError):
-        console.print(_without_secrets(str(error)), markup=False)
     else:
-        console.print("Error:", style="bold red", end=" ")
+        if not isinstance(error, RunInterruptedError):
+            console.print("Error:", style="bold red", end=" ")
         console.print(_without_secrets(str(error)), markup=False)
 
 

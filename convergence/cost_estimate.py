@@ -11,7 +11,7 @@ estimate makes no call and writes nothing.
 import asyncio
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 from typing import TYPE_CHECKING, Final, Literal
@@ -319,6 +319,7 @@ class _Estimator:
                 )
                 quotes.append(
                     CallQuote(
+                        model="",
                         tokens=UNKNOWN,
                         usd=Amount(worst.usd, worst.usd),
                         answer=UNKNOWN,
@@ -349,26 +350,16 @@ class _Estimator:
 
     # -- language models
 
-    def _model(
-        self, llm: LlmConfig, name: str | None = None
-    ) -> tuple[str, Callable[[Amount, Amount, float], CallQuote]]:
-        """Return a model and what quotes its call, given prompt, answer and the reserved prompt."""
+    def _quote(self, llm: LlmConfig, prompt: Amount, answer: Amount, reserved: float) -> CallQuote:
+        """Return the quote of a model's call, whose reservation is for ``reserved`` tokens of prompt."""
         from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
 
-        if name is not None:
-            llm = llm.model_copy(update={"model": name})
         seller, model = billing_provider(llm)
         price = self._world.prices.find(seller, model)
-
-        def quote(prompt: Amount, answer: Amount, reserved: float) -> CallQuote:
-            call = CallQuote.of(model, price, prompt, answer)
-            if price is None or answer.high is None:
-                return call
-            return replace(
-                call, reserved_usd=price.worst_case(round(reserved), round(answer.high))
-            )
-
-        return model, quote
+        call = CallQuote.of(model, price, prompt, answer)
+        if price is None or answer.high is None:
+            return call
+        return replace(call, reserved_usd=price.worst_case(round(reserved), round(answer.high)))
 
     def _judge(self, name: str, metric: JudgeMetric, cells: Amount) -> RoleEstimate:
         """Return the cost of one judge's calls; the judged answers are as long as the target allows."""
@@ -378,7 +369,6 @@ class _Estimator:
 
         llm = self._configuration.judge_of(metric)
         assert llm is not None  # noqa: S101 - ``check_judges`` was called
-        _, quote = self._model(llm)
         rubric = self._loaded.rubrics.get(name, metric.rubric or "")
         n_shown = 2 if metric.mode == "pairwise" else 1
         answers = mean_and_most([call.answer for call in self._quotes])
@@ -392,7 +382,8 @@ class _Estimator:
             messages = judge_messages(metric.mode, rubric=rubric, blocks=blocks)
             bound = prompt_bound([*messages]) or 0
             quotes.append(
-                quote(
+                self._quote(
+                    llm,
                     Amount(bound / BYTES, bound) + shown,
                     Amount(min(llm.max_tokens, USUAL_ANSWER), llm.max_tokens),
                     bound + BYTES * (shown.expected or 0),
@@ -409,10 +400,9 @@ class _Estimator:
         steers = configuration.optimization.algorithm in RACING
         n = self._schedule.n_generations if steers else 0
         bound = _thought_bound(self._loaded)
-        model, quote = self._model(configuration.llm)
         answer = Amount(min(rlp.thought_length, USUAL_THOUGHT), rlp.thought_length)
-        call = quote(Amount(bound / BYTES, bound), answer, bound)
-        yield self._role("thought", model, Amount(n, 2 * n), [call], share=rlp.max_share_usd,
+        call = self._quote(configuration.llm, Amount(bound / BYTES, bound), answer, bound)
+        yield self._role("thought", call.model, Amount(n, 2 * n), [call], share=rlp.max_share_usd,
                          lowered_by="society.rlp.thought_length")  # fmt: skip
 
     def _texts(self) -> Iterator[RoleEstimate]:
@@ -428,12 +418,11 @@ class _Estimator:
         n = prompts.n_texts * -(-(self._schedule.n_generations - 1) // prompts.every)
         share, longest = prompts.max_share_usd, prompts.max_length
         if configuration.writes_prompts and prompts.writer == "llm":
-            model, quote = self._model(configuration.llm)
             likely = FRAME + N_FAILURES * USUAL_ANSWER * BYTES
             prompt = Amount(likely / BYTES, likely + N_FAILURES * 2 * LONGEST_SHOWN + 2 * longest)
             answer = Amount(min(prompts.max_tokens, USUAL_ANSWER), prompts.max_tokens)
-            call = quote(prompt, answer, likely)
-            yield self._role("writing", model, Amount(n, N_REQUESTS * n), [call], share=share,
+            call = self._quote(configuration.llm, prompt, answer, likely)
+            yield self._role("writing", call.model, Amount(n, N_REQUESTS * n), [call], share=share,
                              lowered_by="prompts.max_tokens")  # fmt: skip
         if configuration.society.prefers:
             yield self._preferences(configuration.llm, len(parameters))
@@ -446,15 +435,15 @@ class _Estimator:
         judged = sao.n_samples * comb(sao.response_pairs, 2) + sao.audit_items
         n_calls = n_rounds * (2 * judged + sao.n_samples + n_texts)  # a pair in both orders
         n = Amount(n_calls, n_calls)
-        model, quote = self._model(llm)
         longest = BYTES * LONGEST_PROMPT
         prompt = FRAME + longest
-        call = quote(
+        call = self._quote(
+            llm,
             Amount(prompt / BYTES + USUAL_ANSWER, prompt + 2 * LONGEST_ANSWER),
             Amount(min(USUAL_ANSWER, longest), longest),
             prompt + BYTES * USUAL_ANSWER,
         )
-        role = self._role("sao", model, n, [call], share=sao.max_share_usd)
+        role = self._role("sao", call.model, n, [call], share=sao.max_share_usd)
         n_answers = n_rounds * sao.n_samples * sao.response_pairs
         answers = Amount(n_answers, n_answers)
         return replace(

@@ -196,18 +196,6 @@ class EvaluationConfig(_Section):
         Raises:
             ConfigurationError: a weight has no metric to belong to.
         """
-        self._check_names()
-        metrics: dict[str, dict[str, Any]] = {}
-        for name in self.required_metrics:
-            metric: dict[str, Any] = {"weight": self.weights.get(name, 1.0)}
-            if name not in SELF_MEASURED:
-                metric["type"] = "function"
-                if not has_evaluator:
-                    metric["function"] = REPORTED
-            metrics[name] = metric
-        return metrics
-
-    def _check_names(self) -> None:
         problems = [
             Problem(
                 key=f"evaluation.weights.{name}",
@@ -220,6 +208,15 @@ class EvaluationConfig(_Section):
         ]
         if problems:
             raise ConfigurationError(problems)
+        metrics: dict[str, dict[str, Any]] = {}
+        for name in self.required_metrics:
+            metric: dict[str, Any] = {"weight": self.weights.get(name, 1.0)}
+            if name not in SELF_MEASURED:
+                metric["type"] = "function"
+                if not has_evaluator:
+                    metric["function"] = REPORTED
+            metrics[name] = metric
+        return metrics
 
 
 class StorageConfig(_Section):

@@ -125,12 +125,7 @@ def _assess(
     advice = "The same command continues; paid answers are kept."
     try:
         _announce(progress, run)
-        with stops_cleanly(
-            run.stop,
-            lambda text: progress.say(text, "yellow"),
-            advice,
-            has_begun=lambda: run.has_begun,
-        ):
+        with stops_cleanly(run, progress, advice):
             return assess(run, against_champion=against_champion)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first call.") from None
@@ -215,10 +210,9 @@ def _show_low(assessment: "Assessment") -> None:
     if low:
         shown = low[:MOST_CASES]
         more = "" if len(shown) == len(low) else f", {len(shown)} of {len(low)}"
-        if assessment.difference is None:
-            console.answer(f"\nCases below 1, lowest first{more}")
-        else:
-            console.answer(f"\nCases below 1, largest loss against the champion first{more}")
+        compared = assessment.difference is not None
+        first = "largest loss against the champion" if compared else "lowest"
+        console.answer(f"\nCases below 1, {first} first{more}")
         console.show_block(table(shown, columns, numeric=("reward",)))
 
 

@@ -14,6 +14,7 @@ from convergence_core.errors import ConfigurationError, run_checks
 
 if TYPE_CHECKING:
     from convergence.cost_estimate import RunEstimate
+    from convergence_core.config import ApiConfig
     from tasks.inputs.environment import Environment
     from tasks.inputs.loader import Loaded
 
@@ -159,17 +160,13 @@ def write_files(folder: Path, files: dict[str, str], *, force: bool) -> None:
         raise ConfigurationError.of("", rule, fix, value=f"{folder}: {why}") from error
     existing = [name for name in files if (folder / name).exists()]
     if existing and not force:
-        value, fix = f"{', '.join(existing)} in {folder}", "Choose another folder"
-        raise _exists(value, fix)
+        value = f"{', '.join(existing)} in {folder}"
+        fix = "Choose another folder, or overwrite with --force."
+        raise ConfigurationError.of("", "files must not exist yet", fix, value=value)
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-
-
-def _exists(value: str, fix: str) -> ConfigurationError:
-    fix += ", or overwrite with --force."
-    return ConfigurationError.of("", "files must not exist yet", fix, value=value)
 
 
 def validate(
@@ -273,15 +270,11 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
     from convergence_core.config.evaluation_rules import judge_note  # noqa: PLC0415 - as above
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
+    from convergence_core.sao.round_plan import outlook  # noqa: PLC0415 - brings NumPy
+    from tasks.models.text_embedder import NAME, is_installed  # noqa: PLC0415 - with its only user
 
     configuration, calls, schedule = loaded.configuration, cost.total.calls, cost.schedule
     api, metrics = configuration.api, configuration.evaluation.metrics
-    where = api.function or api.plugin or api.endpoint
-    if api.models:
-        where = plural(len(api.models), "endpoint")
-    if api.kind == "local":
-        where = str(api.request.options.get("model", "parameter `model`"))
-    kind = ": ".join(filter(None, (api.kind, where)))
     size = "" if cost.space_size is None else f" ({plural(cost.space_size, 'combination')})"
     parameters = ", ".join(configuration.search_space.parameters)
     held_out = f"{schedule.n_holdout_cases:,}" if schedule.n_holdout_cases else "none"
@@ -301,18 +294,20 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
         else f"at most {calls.high:,.0f}, {cost.calls_with_retries:,.0f} with every retry{limit}"
     )
     likely = "" if calls.expected in (None, calls.high) else f"{calls.expected:,.0f} expected, "
-    return [
-        ("system", f"{api.name} ({kind})"),
+    rounds = outlook(configuration, len(loaded.search_cases))
+    texts = f"of cases and requests, embedded by {NAME}" if is_installed() else None
+    lines: list[tuple[str, str | None]] = [
+        ("system", f"{api.name} ({_target_text(api)})"),
         ("parameters", f"{parameters}{size}"),
         ("cases", f"{schedule.n_search_cases:,} for the search, {held_out} held out"),
         ("reward", ", ".join(f"{name} {metric.weight:g}" for name, metric in metrics.items())),
-        *((("judge:", judge),) if (judge := judge_note(configuration)) else ()),
+        ("judge:", judge_note(configuration)),
         ("search", search),
         ("at the end", f"nothing: {shortage}" if shortage else final),
         ("calls", likely + bound),
-        *((("money", cost.unaffordable),) if cost.unaffordable else ()),
-        *((("preferences", rounds),) if (rounds := _rounds_of_preferences(loaded)) else ()),
-        *((("texts", embedding),) if (embedding := _embedding()) else ()),
+        ("money", cost.unaffordable),
+        ("preferences", rounds),
+        ("texts", texts),
         ("store", str(loaded.base_dir / configuration.storage.folder)),
         *(("no effect", sentence) for sentence in without_effect(configuration)),
         *(
@@ -320,18 +315,19 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
             for name, is_set in _environment(loaded).items()
         ),
     ]
+    return [(name, text) for name, text in lines if text]
 
 
-def _embedding() -> str | None:
-    from tasks.models.text_embedder import NAME, is_installed  # noqa: PLC0415 - with its only user
+def _target_text(api: "ApiConfig") -> str:
+    """Return kind and place of a target, in words."""
+    from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
-    return f"of cases and requests, embedded by {NAME}" if is_installed() else None
-
-
-def _rounds_of_preferences(loaded: "Loaded") -> str | None:
-    from convergence_core.sao.round_plan import outlook  # noqa: PLC0415 - brings NumPy
-
-    return outlook(loaded.configuration, len(loaded.search_cases))
+    where = api.function or api.plugin or api.endpoint
+    if api.models:
+        where = plural(len(api.models), "endpoint")
+    if api.kind == "local":
+        where = str(api.request.options.get("model", "parameter `model`"))
+    return ": ".join(filter(None, (api.kind, where)))
 
 
 def _described(loaded: "Loaded", cost: "RunEstimate") -> dict[str, Any]:

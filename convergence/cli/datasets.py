@@ -12,20 +12,8 @@ from convergence.cli.learn import preferences
 from convergence.cli.options import EXIT_NO, format_option, output_option
 from convergence_core.errors import ConfigurationError
 
-exporting = typer.Typer(no_args_is_help=True, help="Write datasets out of a store.")
-importing = typer.Typer(no_args_is_help=True, help="Read files of other tools.")
-
-
-@exporting.callback()
-def export() -> None:
-    """Write datasets out of a store."""
-
-
-@importing.callback()
-def import_() -> None:
-    """Read files of other tools."""
-
-
+exporting = options.command_group("export", "Write datasets out of a store.")
+importing = options.command_group("import", "Read files of other tools.")
 exporting.command("preferences")(preferences.export_preferences)
 
 

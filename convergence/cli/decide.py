@@ -174,13 +174,9 @@ def rollback(
     console.emit(restored, f"{name} is the champion of {system} again.")
 
 
-def _evidence_of(look: Any) -> str:
+def _look_columns(names: CandidateNames) -> dict[str, Callable[[Any], str]]:
     from convergence_core.result.number_text import evidence  # noqa: PLC0415 - its package brings NumPy
 
-    return evidence(look.log_e, look.log_threshold)
-
-
-def _look_columns(names: CandidateNames) -> dict[str, Callable[[Any], str]]:
     return {
         "when": lambda look: _minute(look.created_us),
         "system": lambda look: look.system,
@@ -189,7 +185,7 @@ def _look_columns(names: CandidateNames) -> dict[str, Callable[[Any], str]]:
         "against": lambda look: names(look.champion_id),
         "verdict": lambda look: look.decision,
         "observations": lambda look: f"{look.n:,}",
-        "evidence (of needed)": _evidence_of,
+        "evidence (of needed)": lambda look: evidence(look.log_e, look.log_threshold),
     }
 
 

@@ -9,10 +9,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from convergence_core.errors import ProcessEnding
+
+if TYPE_CHECKING:
+    from convergence.optimize.progress import ProgressDisplay
+    from tasks.run.run import Run
 
 EXIT_INTERRUPTED = 130
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
@@ -53,16 +58,10 @@ def _raise(_signum: int, _frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def stops_cleanly(
-    stop: Callable[[], None],
-    say: Callable[[str], None],
-    farewell: str,
-    *,
-    has_begun: Callable[[], bool] = lambda: True,
-) -> Iterator[None]:
+def stops_cleanly(run: "Run", progress: "ProgressDisplay", farewell: str) -> Iterator[None]:
     """While the body runs, let the first Ctrl-C and each SIGTERM or SIGHUP end it cleanly.
 
-    Ctrl-C calls ``stop``, and a second one ends the process. SIGTERM and SIGHUP leave the body by an
+    Ctrl-C stops the run, and a second one ends the process. SIGTERM and SIGHUP leave the body by an
     exception: Prefect's within a flow run, which then sends the signal again, and `Terminated` outside
     of one. SIGHUP reaches Prefect as SIGTERM, the one that it knows.
 
@@ -72,10 +71,9 @@ def stops_cleanly(
     Outside the main thread, where Python allows no signal handlers, nothing is changed.
 
     Args:
-        stop: asks the run to end; may be called in any thread.
-        say: writes a line for people.
-        farewell: what is written before the process ends at once.
-        has_begun: whether there is work to end cleanly.
+        run: the run, which the body executes.
+        progress: shows that the run stops.
+        farewell: line to write before the process ends at once.
 
     Raises:
         Interrupt: Ctrl-C before the run has begun.
@@ -84,7 +82,7 @@ def stops_cleanly(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handlers = _Handlers(stop, say, farewell, has_begun)
+    handlers = _Handlers(run, progress, farewell)
     # One that is ignored stays so, as SIGHUP under nohup.
     numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handlers.on_end) for number in numbers}
@@ -92,7 +90,7 @@ def stops_cleanly(
     try:
         yield
     except Exception:
-        if handlers.early is not None and not has_begun():
+        if handlers.early is not None and not run.has_begun:
             raise handlers.early from None
         raise
     finally:
@@ -103,14 +101,8 @@ def stops_cleanly(
 class _Handlers:
     """What a process does at its signals while a run lasts."""
 
-    def __init__(
-        self,
-        stop: Callable[[], None],
-        say: Callable[[str], None],
-        farewell: str,
-        has_begun: Callable[[], bool],
-    ) -> None:
-        self._stop, self._say, self._farewell, self._has_begun = stop, say, farewell, has_begun
+    def __init__(self, run: "Run", progress: "ProgressDisplay", farewell: str) -> None:
+        self._run, self._progress, self._farewell = run, progress, farewell
         self._n_interrupts = 0
         self._ended_by: int | None = None
         self._terminals = [number for number in (1, 2) if os.isatty(number)]
@@ -120,7 +112,7 @@ class _Handlers:
     def on_interrupt(self, _signum: int, _frame: FrameType | None) -> None:
         """Take a Ctrl-C."""
         self._n_interrupts += 1
-        if self._n_interrupts == 1 and not self._has_begun():
+        if self._n_interrupts == 1 and not self._run.has_begun:
             self.early = Interrupt()
             raise self.early
         if self._n_interrupts == 1:
@@ -146,10 +138,11 @@ class _Handlers:
             signal.raise_signal(signal.SIGTERM)  # to Prefect, whose flow run is in progress
             return
         ended = Terminated(self._ended_by)
-        if not self._has_begun():
+        if not self._run.has_begun:
             self.early = ended
         raise ended
 
     def _stop_and_say(self) -> None:
-        self._say("Stopping: no new calls, waiting for running ones. Ctrl-C again stops at once.")
-        self._stop()
+        text = "Stopping: no new calls, waiting for running ones. Ctrl-C again stops at once."
+        self._progress.say(text, "yellow")
+        self._run.stop()

@@ -10,6 +10,7 @@ from convergence import console
 from convergence.cli import locations, options
 from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
+from convergence_core.records import fields_of
 
 if TYPE_CHECKING:
     from convergence_core.bandit.off_policy import Log, OffPolicyEstimate
@@ -51,7 +52,9 @@ def ope(  # noqa: PLR0917 - Typer's options
     named = _log(log, column or [], store, config)
     target = target_of(policy, named.arms)
     result = estimate(named, target, level=level, least_ess=least_ess)
-    console.emit(_plain(result, named), lambda: _show(result, named))
+    console.emit(
+        {**fields_of(named, "n_left_out", "arms"), **asdict(result)}, lambda: _show(result, named)
+    )
     for alarm in result.alarms:
         console.say(f"Alarm: {alarm}", "bold red")
     if result.alarms:
@@ -70,10 +73,6 @@ def _log(name: str, columns: list[str], store: Path | None, config: Path | None)
         return read_log(Path(name), {key: value for key, _, value in pairs})
     with locations.open_runtime(store, config) as state:
         return stored_log(state, name)
-
-
-def _plain(result: "OffPolicyEstimate", named: "Log") -> dict[str, object]:
-    return {"n_left_out": named.n_left_out, "arms": named.arms, **asdict(result)}
 
 
 def _show(result: "OffPolicyEstimate", named: "Log") -> None:

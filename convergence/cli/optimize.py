@@ -178,12 +178,7 @@ def _run(
         progress.waiting("starting Prefect's server (some seconds)")
         advice = f"Continue with: convergence resume {running.label}{where}"
         try:
-            with stops_cleanly(
-                running.stop,
-                lambda text: progress.say(text, "yellow"),
-                advice,
-                has_begun=lambda: running.has_begun,
-            ):
+            with stops_cleanly(running, progress, advice):
                 result = execute(running, verbose=console.settings.debug)
         except KeyboardInterrupt:
             raise RunInterruptedError("interrupted before the first call.") from None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from convergence.service.policy import PolicyMount
     from tasks.chat.logged_chat import LoggedChat
+    from tasks.inputs.loader import Loaded
     from tasks.store.feedback.feedback_store import FeedbackStore
     from tasks.store.runtime.runtime_store import RuntimeStore
 
@@ -85,6 +86,8 @@ def serve(  # noqa: PLR0917 - Typer's options
     from convergence.ui.server import announce, guarded  # noqa: PLC0415 - as above
     from convergence.ui.sessions import BrowserSessions  # noqa: PLC0415 - as above
     from tasks.http.environment import is_loopback  # noqa: PLC0415 - with its only user
+    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
+    from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
@@ -103,8 +106,9 @@ def serve(  # noqa: PLR0917 - Typer's options
         connections=connections,
         has_docs=docs,
     )
-    if chat and store is None:
-        _bind(config)
+    loaded = load(config or options.CONFIG_FILE) if chat else None
+    if loaded is not None and store is None:
+        bound_folder(loaded)  # to its address, so that adapters can be fetched
     with (
         mock_server(wanted=offline) as mock_url,
         RuntimeStore(locations.store_path(store, config)) as opened,
@@ -114,11 +118,13 @@ def serve(  # noqa: PLR0917 - Typer's options
         FeedbackStore(opened.root) as feedback,
         _policy(opened.root, config, is_wanted=policy, mock_url=mock_url) as mount,
     ):
-        talk = None
-        if chat:
-            talk = _chat(
-                config, feedback, opened, mock_url, max_usd=max_usd, judge_share=judge_share
+        talk = (
+            None
+            if loaded is None
+            else _chat(
+                loaded, feedback, opened, mock_url, max_usd=max_usd, judge_share=judge_share
             )
+        )
         sessions = BrowserSessions()
         note = MOCK_ANSWERS if offline else None
         served = (
@@ -183,16 +189,8 @@ def _policy(
         yield mount
 
 
-def _bind(config: Path | None) -> None:
-    """Bind the store's folder to its address, so that adapters can be fetched."""
-    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
-    from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
-
-    bound_folder(load(config or options.CONFIG_FILE))
-
-
 def _chat(
-    config: Path | None,
+    loaded: "Loaded",
     feedback: "FeedbackStore",
     runtime: "RuntimeStore",
     mock_url: str | None,
@@ -203,9 +201,7 @@ def _chat(
     from tasks.chat.logged_chat import LoggedChat  # noqa: PLC0415 - brings httpx and NumPy
     from tasks.chat.paid_answers import PaidAnswers  # noqa: PLC0415 - as above
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
-    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
 
-    loaded = load(config or options.CONFIG_FILE)
     environment = Environment.of(loaded.configuration, mock_url=mock_url)
     paid = None if mock_url else PaidAnswers.of(loaded, runtime.root, max_usd=max_usd)
     return LoggedChat(loaded, environment, feedback, runtime, paid, judge_share=judge_share)

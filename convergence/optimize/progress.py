@@ -27,7 +27,7 @@ from convergence_core.result.number_text import plural
 from tasks.report.phrases import clean
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
 MOST_LOST_CALLS = 10
 """Most calls of unknown fate to list."""
@@ -79,14 +79,20 @@ class LiveScreen(Screen):
     """Lines above a status with a bar."""
 
     def __init__(self, console: "Console") -> None:
-        from rich.live import Live  # noqa: PLC0415 - only for terminals
+        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - only for terminals
+        from rich.table import Column  # noqa: PLC0415 - as above
 
-        self._console = console
-        self._text, self._done, self._total = "", 0, 0
-        self._live = Live(
-            console=console, get_renderable=self._render, refresh_per_second=8, transient=True
+        text = TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(overflow="ellipsis", no_wrap=True),
         )
-        self._live.start()
+        self._console = console
+        self._bar = Progress(
+            BarColumn(8), text, console=console, refresh_per_second=8, transient=True
+        )
+        self._task = self._bar.add_task("", total=None)
+        self._bar.start()
 
     def line(self, text: str, style: str = "") -> None:
         """Write the line above the status."""
@@ -97,37 +103,11 @@ class LiveScreen(Screen):
 
     def status(self, text: str, done: int, total: int) -> None:
         """Replace the status."""
-        self._text, self._done, self._total = clean(text), done, total
+        self._bar.update(self._task, description=clean(text), completed=done, total=total or None)
 
     def close(self) -> None:
         """Remove the status."""
-        self._live.stop()
-
-    def _render(self) -> "RenderableType":
-        from rich.progress_bar import ProgressBar  # noqa: PLC0415 - only for terminals
-        from rich.table import Table  # noqa: PLC0415 - as above
-        from rich.text import Text  # noqa: PLC0415 - as above
-
-        grid = Table.grid(padding=(0, 1))
-        bar = ProgressBar(
-            total=self._total or None, completed=self._done, width=8, pulse=not self._total
-        )
-        grid.add_row(bar, Text(self._text, overflow="ellipsis", no_wrap=True))
-        return grid
-
-
-class NewTexts:
-    """Recognizes new texts; texts that differ only in numbers count as one."""
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-
-    def __call__(self, text: str) -> bool:
-        """Return whether a text is new, and remember it."""
-        words = re.sub(r"\d[\d.,]*", "", text)
-        is_new = words not in self._seen
-        self._seen.add(words)
-        return is_new
+        self._bar.stop()
 
 
 class ProgressDisplay:
@@ -148,7 +128,8 @@ class ProgressDisplay:
         self._n_calls = 0
         self._cost_usd: float | None = None
         self._traffic = ""
-        self._is_new = NewTexts()
+        self._notices: set[str] = set()
+        """Notices of traffic so far, without their numbers."""
 
     def __enter__(self) -> Self:
         """Show that the run starts."""
@@ -226,7 +207,9 @@ class ProgressDisplay:
             self._screen.line(event.text, style="yellow")
             return
         self._traffic = event.text
-        if self._is_new(event.text):
+        words = re.sub(r"\d[\d.,]*", "", event.text)
+        if words not in self._notices:
+            self._notices.add(words)
             self._screen.detail(event.text, style="yellow")
 
     def _on_plan(self, event: GenerationStarted) -> None:

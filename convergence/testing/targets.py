@@ -3,9 +3,9 @@
 import asyncio
 import copy
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from convergence.testing.contract import (
     HOSTILE_TEXTS,
@@ -22,8 +22,6 @@ from convergence_core.ports import Target, WorstCase
 from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.plugins.entry_points import PluginContext, find_plugin
 from tasks.targets.plugin import PluginTarget, make_plugin_target
-
-T = TypeVar("T")
 
 _N_AT_ONCE = 8
 
@@ -132,7 +130,7 @@ class TargetContract(PluginContract):
             finally:
                 await target.aclose()
 
-        values = [reply.value for reply in self._run(go)]
+        values = [reply.value for reply in asyncio.run(go())]
         if self.is_deterministic:
             require(all(value == values[0] for value in values), f"the answers differ: {values}")
 
@@ -196,7 +194,7 @@ class TargetContract(PluginContract):
                 await target.aclose()
             raise AssertionError("the call of `slow_input` ended within 0.1 s")
 
-        took_s = self._run(go)
+        took_s = asyncio.run(go())
         require(
             took_s < 0.9, f"a call that was given up after 0.1 s held its loop for {took_s:.1f} s"
         )
@@ -209,7 +207,7 @@ class TargetContract(PluginContract):
             await target.aclose()
             await target.aclose()
 
-        self._run(go)
+        asyncio.run(go())
 
     # -- how the tests ask
 
@@ -243,7 +241,7 @@ class TargetContract(PluginContract):
             finally:
                 await target.aclose()
 
-        return self._run(go)
+        return asyncio.run(go())
 
     def _answered_or_refused(
         self, target: Target, case: Case, name: str
@@ -263,14 +261,7 @@ class TargetContract(PluginContract):
             for target in targets:
                 await target.aclose()
 
-        self._run(go)
-
-    @staticmethod
-    def _run(work: Callable[[], Awaitable[T]]) -> T:
-        async def go() -> T:
-            return await work()
-
-        return asyncio.run(go())
+        asyncio.run(go())
 
 
 _SHOWN = "the key of `secret()` is in its {}"

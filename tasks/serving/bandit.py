@@ -102,12 +102,7 @@ class Bandit:
         self.system, self.agent_type = system, agent_type
         self.settings = settings or read_settings(system, store.settings_text(system))
         self.store = store
-        self._evidence = EvidenceFold(
-            store,
-            alpha=self.settings.alpha,
-            min_effect=self.settings.min_effect,
-            missing_reward=self.settings.missing_reward,
-        )
+        self._evidence = EvidenceFold(store, self.settings)
         self._rng = np.random.default_rng(seed)
         self._mutex = threading.Lock()
         self._version: PolicyVersion | None = None

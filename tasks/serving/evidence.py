@@ -9,6 +9,7 @@ from convergence_core.caveats import TRAFFIC
 from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedRequests, n_to_verdict
 from convergence_core.gate.betting import Floats
 from convergence_core.records import Json
+from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.rows import StoredArm, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 
@@ -50,17 +51,9 @@ class TrafficEvidence:
 class EvidenceFold:
     """Fold of stored rewards into a best-arm test, recomputing only versions with new rewards."""
 
-    def __init__(
-        self,
-        store: RuntimeStore,
-        *,
-        alpha: float,
-        min_effect: float,
-        missing_reward: float | None = None,
-    ) -> None:
-        """Set the parameters of the test."""
-        self._store, self._missing = store, missing_reward
-        self._alpha, self._min_effect = alpha, min_effect
+    def __init__(self, store: RuntimeStore, settings: RuntimeConfig) -> None:
+        """Take the parameters of the test from a system's settings."""
+        self._store, self._settings = store, settings
         self._done: dict[tuple[int, int], tuple[Rows, Floats]] = {}
         """(number of arms, version) → the rows and their gains."""
 
@@ -75,9 +68,10 @@ class EvidenceFold:
         if len(arms) < 2:
             return None
         index = {arm.arm_id: position for position, arm in enumerate(arms)}
-        test = BestArmTest.begin(len(arms), alpha=self._alpha, min_effect=self._min_effect)
+        chosen = self._settings
+        test = BestArmTest.begin(len(arms), alpha=chosen.alpha, min_effect=chosen.min_effect)
         by_version: dict[int, list[tuple[int, float | None, int]]] = {}
-        for tally in self._store.tallies(group_id, self._missing):
+        for tally in self._store.tallies(group_id, chosen.missing_reward):
             row = (index[tally.arm_id], tally.reward, tally.n)
             by_version.setdefault(tally.version, []).append(row)
         was_out = np.zeros(len(arms), dtype=bool)

@@ -12,8 +12,6 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.store.runtime.runtime_store import RuntimeStore
 
-Target = np.ndarray
-
 COLUMNS = ("action", "reward", "propensity")
 _RUNTIME_REWARDS = (
     "SELECT d.arm_id, r.reward, d.propensity FROM decisions d "
@@ -91,7 +89,7 @@ def _named(rows: Sequence[tuple[Any, ...]]) -> Log:
         raise _refused("LOG", f"must be a log: {error}", "", "") from error
 
 
-def target_of(policy: str, arms: Sequence[str]) -> Target:
+def target_of(policy: str, arms: Sequence[str]) -> np.ndarray:
     """Return the probabilities of a policy that ignores the request, (n_arms,).
 
     Args:

@@ -6,7 +6,6 @@ many per commit.
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, TypeAlias, cast
 
 from convergence_core.bandit.priors import TRUST, nightly_prior
@@ -197,10 +196,10 @@ class Systems:
                 continue  # a single arm has no comparison
         return {
             "evidence": evidence,
-            "guards": [asdict(guard) for guard in guards_of(self.store, system)],
-            "alarms": [as_dict(alarm) for alarm in alarms(self.store, system)],
-            "looks": [as_dict(look) for look in gate_looks],
-            "champion": None if champion is None else as_dict(champion),
+            "guards": guards_of(self.store, system),
+            "alarms": alarms(self.store, system),
+            "looks": gate_looks,
+            "champion": champion,
         }
 
     def _agent_types(self, system: str) -> list[str]:

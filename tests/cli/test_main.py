@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -117,14 +118,10 @@ def test_ctrl_c_outside_a_run_is_130(cli: Runner, monkeypatch: pytest.MonkeyPatc
     assert cli("version").code == 130
 
 
-def never(*_: object) -> None:
-    raise AssertionError
-
-
 def test_ctrl_c_before_a_run_has_begun_raises_what_the_interpreter_takes_no_note_of():
     with (
         pytest.raises(KeyboardInterrupt) as caught,
-        stops_cleanly(never, never, "", has_begun=lambda: False),
+        stops_cleanly(Mock(has_begun=False), Mock(), ""),
     ):
         signal.raise_signal(signal.SIGINT)
     assert caught.type is Interrupt
@@ -132,7 +129,7 @@ def test_ctrl_c_before_a_run_has_begun_raises_what_the_interpreter_takes_no_note
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_request_to_end_outside_of_a_flow_leaves_the_block(number: signal.Signals):
-    with pytest.raises(Terminated, match=number.name), stops_cleanly(never, never, ""):
+    with pytest.raises(Terminated, match=number.name), stops_cleanly(Mock(), Mock(), ""):
         signal.raise_signal(number)
     assert signal.getsignal(number) is signal.SIG_DFL
 

@@ -99,11 +99,10 @@ def policy_settings(
     Raises:
         ConfigurationError: an assignment names no setting of PPO, or breaks its rule.
     """
-    import yaml  # noqa: PLC0415 - where a key is set
-
-    from convergence_core.judges.text_features import HASHED_NGRAMS  # noqa: PLC0415 - as above
-    from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS  # noqa: PLC0415 - brings NumPy
-    from convergence_core.policy.settings import PPOConfig  # noqa: PLC0415 - brings NumPy
+    from convergence_core.config.source import read_yaml  # noqa: PLC0415 - brings pydantic
+    from convergence_core.judges.text_features import HASHED_NGRAMS  # noqa: PLC0415 - brings NumPy
+    from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS  # noqa: PLC0415 - as above
+    from convergence_core.policy.settings import PPOConfig  # noqa: PLC0415 - as above
     from tasks.policy.records import PolicySettings  # noqa: PLC0415 - as above
 
     fixed = {"input_dim": dim + N_PROGRESS, "action_dim": len(PROMPT_ACTIONS)}
@@ -116,22 +115,12 @@ def policy_settings(
                 "--set", f"must set one of {', '.join(names)}", "Write e.g. `learning_rate=0.0001`.",
                 value=assignment,
             )  # fmt: skip
-        value = yaml.safe_load(text)
-        values[key] = float(value) if _is_number(text) and not isinstance(value, int) else value
+        values[key] = read_yaml(text, None).data
     try:
         ppo = PPOConfig(**fixed, **values)
     except (ValueError, TypeError) as error:
         raise ConfigurationError.of("--set", str(error), "Give a value of that kind.") from error
     return PolicySettings.of(embedding or HASHED_NGRAMS, dim, ppo=ppo)
-
-
-def _is_number(text: str) -> bool:
-    """Whether a text is a number; YAML takes `1e-4` for a word."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 @contextlib.contextmanager
