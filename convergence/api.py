@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from convergence_core.result import RunResult
     from tasks.run.run import Run
 
-LoggingMode = Literal["silent", "summary", "verbose"]
-
 
 class RunOptions(TypedDict, total=False):
     """Options of ``run_optimization``."""
@@ -49,7 +47,7 @@ class RunOptions(TypedDict, total=False):
     """Overrides ``budget.max_calls``."""
     max_usd: float | None
     """Overrides ``budget.max_usd``, US dollars."""
-    logging_mode: LoggingMode
+    logging_mode: Literal["silent", "summary", "verbose"]
     """``silent`` (default), ``summary`` (progress on standard error) or ``verbose`` (also
     Prefect's logs)."""
     resume: str | None

@@ -45,7 +45,6 @@ __all__ = [
     "Json",
     "Listener",
     "OptimizationResult",
-    "OptimizationRunResult",
     "Params",
     "RunFinished",
     "RunStarted",
@@ -111,10 +110,6 @@ class OptimizationResult(NotebookView):
         if name not in self.__slots__:
             raise KeyError(name)
         return getattr(self, name)
-
-
-OptimizationRunResult = OptimizationResult
-"""Alias of ``OptimizationResult``."""
 
 
 SELF_MEASURED = frozenset({"latency_ms", "cost_usd", "success_rate", "accuracy"})

@@ -29,7 +29,7 @@ _MOST_OPENAI = 8 * 1024 * 1024
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _LOCAL = Token("local", frozenset(SCOPES))
 """Bearer of a request to a service without tokens."""
-_KEPT = "/v1/"
+_GUARDED_PATHS = "/v1/"
 """Paths that a service without tokens does not serve: arms, answers and ratings."""
 
 
@@ -138,8 +138,8 @@ class AuthMiddleware:
             if isinstance(body, bytes):
                 scope[TOKEN] = token
                 # Every body here is JSON; `curl -d` calls it a form.
-                kept = [header for header in scope["headers"] if header[0] != b"content-type"]
-                scope["headers"] = [*kept, (b"content-type", b"application/json")]
+                others = [header for header in scope["headers"] if header[0] != b"content-type"]
+                scope["headers"] = [*others, (b"content-type", b"application/json")]
                 await self._app(scope, _replayed(body, receive), send)
                 return
             refusal = body
@@ -150,7 +150,7 @@ class AuthMiddleware:
     ) -> Token | ProblemResponse | None:
         if self._tokens is not None:
             return self._tokens.of(headers.get(b"authorization"))
-        if scope["path"].startswith(_KEPT):
+        if scope["path"].startswith(_GUARDED_PATHS):
             return None
         fix = "Behind a proxy, serve with --token."
         return site_refusal(headers, self._hosts, fix) or _LOCAL

@@ -10,7 +10,8 @@ import math
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -194,12 +195,12 @@ class CompletionBody(BaseModel):
                     "`user` and `conversation_id` must be printable, without leading or trailing blanks"
                 )
         check_secret("conversation_id", self.conversation_id)
-        given: list[Json] = [[message.sent for message in self.messages], self._extra]
-        if is_deeper(given, DEEPEST):
+        sent: list[Json] = [[message.sent for message in self.messages], self._extra]
+        if is_deeper(sent, DEEPEST):
             raise ValueError(
                 f"`messages` and `tools` must be nested at most {DEEPEST} levels deep"
             )
-        if SURROGATE.search(json.dumps(given, ensure_ascii=False, allow_nan=False)):
+        if SURROGATE.search(json.dumps(sent, ensure_ascii=False, allow_nan=False)):
             raise ValueError("`messages` must be Unicode text, without halves of surrogate pairs")
         if self.messages[-1].role not in ("user", "tool", "function"):
             raise ValueError("`messages` must end with a message of role `user` or `tool`")
@@ -208,8 +209,8 @@ class CompletionBody(BaseModel):
     @property
     def _extra(self) -> dict[str, Json]:
         """Fields beyond those above that change the answer."""
-        given = (self.model_extra or {}).items()
-        return {k: v for k, v in given if v is not None and v != _NEUTRAL.get(k)}
+        extras = (self.model_extra or {}).items()
+        return {k: v for k, v in extras if v is not None and v != _NEUTRAL.get(k)}
 
     @property
     def conversation_id(self) -> Any:
@@ -219,8 +220,8 @@ class CompletionBody(BaseModel):
     @property
     def settings(self) -> dict[str, Json]:
         """Fields for the provider."""
-        given = {name: v for name, v in fields_of(self, *_SETTINGS).items() if v is not None}
-        return {**given, **self._extra}
+        settings = {name: v for name, v in fields_of(self, *_SETTINGS).items() if v is not None}
+        return {**settings, **self._extra}
 
 
 class ListedModel(BaseModel):
@@ -329,7 +330,10 @@ class _Handlers:
 
 
 class EventStream(Response):
-    """An answer as server-sent events; what fails before its first piece is refused as any request."""
+    """Answer as server-sent events; a failure before the first event refuses the request."""
+
+    closing = b""
+    """Last bytes of an answer that came whole."""
 
     def __init__(self) -> None:
         super().__init__(media_type="text/event-stream")
@@ -349,65 +353,60 @@ class EventStream(Response):
                 await self._fail(send, refusal)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _begin(self, send: Send) -> None:
-        self._has_begun = True
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+    async def _stream(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        async with aclosing(self._events()) as events:
+            try:
+                async for event in events:
+                    if not self._has_begun:
+                        self._has_begun = True
+                        await send(start)
+                    await send_event(send, event)
+            except EvaluationFault as fault:
+                raise refusal_of(fault) from None
+        await send({"type": "http.response.body", "body": self.closing, "more_body": False})
 
     async def _fail(self, send: Send, refusal: RequestRefusedError) -> None:
         error = openai_error(refusal.status, refusal.detail, refusal.code)
         await send_event(send, {"error": error})
 
     @abstractmethod
-    async def _stream(self, send: Send) -> None:
-        """Begin and send the events."""
+    def _events(self) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Yield the events; the first begins the answer."""
 
 
 class _CompletionStream(EventStream):
     """A completion in pieces."""
+
+    closing = b"data: [DONE]\n\n"
 
     def __init__(self, chat: LoggedChat, prepared: PreparedPrompt, *, has_usage: bool) -> None:
         super().__init__()
         self._chat, self._used, self._has_usage = chat, [prepared], has_usage
         self._frame: dict[str, Json] = {}
 
-    async def _stream(self, send: Send) -> None:
+    async def _events(self) -> AsyncGenerator[Mapping[str, Any], None]:
         write = partial(self._chat.write, self._used[0], on_fallback=self._used.append)
         async with AnswerStream(write) as stream:
-            try:
-                first = await anext(stream, None)
-            except EvaluationFault as fault:
-                raise refusal_of(fault) from None
+            first = await anext(stream, None)
             self._frame = _frame(self._used[-1], "chat.completion.chunk", int(time.time()))
             self.headers.update(_id_headers(self._used[-1]))
-            await self._begin(send)
-            try:
-                await self._send(send, {"role": "assistant", "content": first or ""})
-                async for piece in stream:
-                    await self._send(send, {"content": piece})
-                await self._end(send, stream.ending)
-            except Exception as error:
-                if not isinstance(error, EvaluationFault):
-                    raise
-                await self._fail(send, refusal_of(error))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _send(
-        self, send: Send, delta: Mapping[str, Json], reason: str | None = None
-    ) -> None:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        more = {"usage": None} if self._has_usage else {}
-        await send_event(send, {**self._frame, "choices": [choice], **more})
-
-    async def _end(self, send: Send, answer: LoggedAnswer) -> None:
+            yield self._chunk({"role": "assistant", "content": first or ""})
+            async for piece in stream:
+                yield self._chunk({"content": piece})
+            answer = stream.ending
         self._frame["system_fingerprint"] = answer.interaction.adapter_version
         if answer.tool_calls:
             calls: list[Json] = [{"index": i, **call} for i, call in enumerate(answer.tool_calls)]
-            await self._send(send, {"tool_calls": calls})
-        await self._send(send, {}, end_reason(answer))
+            yield self._chunk({"tool_calls": calls})
+        yield self._chunk({}, end_reason(answer))
         if self._has_usage:
-            usage = _usage(answer.usage)
-            await send_event(send, {**self._frame, "choices": [], "usage": usage})
-        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": True})
+            yield {**self._frame, "choices": [], "usage": _usage(answer.usage)}
+
+    def _chunk(self, delta: Mapping[str, Json], reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        more = {"usage": None} if self._has_usage else {}
+        return {**self._frame, "choices": [choice], **more}
 
 
 async def send_event(send: Send, value: Mapping[str, Any]) -> None:

@@ -95,9 +95,9 @@ class _Handlers:
 
     async def log(self, body: AnswerBody) -> Response:
         """Log an answer; durable when this answers. Scope: update."""
-        given = as_dict(body) | {"event_id": body.event_id or new_interaction_id()}
+        fields = as_dict(body) | {"event_id": body.event_id or new_interaction_id()}
         interaction = Interaction(
-            **given, interaction_id=new_interaction_id(), created_us=self._feedback.now_us()
+            **fields, interaction_id=new_interaction_id(), created_us=self._feedback.now_us()
         )
         await asyncio.to_thread(self._check_decision, interaction)
         stored = await asyncio.to_thread(self._feedback.log, interaction)
@@ -159,10 +159,12 @@ class _Handlers:
         )
         if pending is None:
             return None
-        answer_id, system, given = pending
-        outcome = await self._committer.perform(self._systems.update(system, given))
+        answer_id, system, reward = pending
+        outcome = await self._committer.perform(self._systems.update(system, reward))
         self._metrics.rewarded(system, outcome)
-        await asyncio.to_thread(mark_sent, self._feedback, answer_id, given.reward, outcome.status)
+        await asyncio.to_thread(
+            mark_sent, self._feedback, answer_id, reward.reward, outcome.status
+        )
         return outcome
 
     def _check_decision(self, interaction: Interaction) -> None:

@@ -4,7 +4,7 @@ The calls are in the ledger and under the limits of a chat's; their answers are 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,6 @@ from convergence.service.chat import (
     EventStream,
     is_deeper,
     refusal_of,
-    send_event,
     while_connected,
 )
 from convergence.service.problems import RequestRefusedError
@@ -73,22 +72,13 @@ class _ForwardedStream(EventStream):
         self._send_on = partial(chat.forward, path, body)
         self._has_failed = False
 
-    async def _stream(self, send: Send) -> None:
+    async def _events(self) -> AsyncGenerator[Mapping[str, Any], None]:
         async with AnswerStream(self._send_on) as stream:
-            try:
-                async for event in stream:
-                    if not self._has_begun:
-                        await self._begin(send)
-                    await send_event(send, without_keys(event))
-                    self._has_failed = self._has_failed or _is_error(event)
-                if not self._has_begun:  # it came whole
-                    await self._begin(send)
-                    await send_event(send, without_keys(stream.ending))
-            except EvaluationFault as fault:
-                if not self._has_begun:
-                    raise refusal_of(fault) from None
-                await self._fail(send, refusal_of(fault))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            async for event in stream:
+                self._has_failed = self._has_failed or _is_error(event)
+                yield without_keys(event)
+            if not self._has_begun:  # it came whole
+                yield without_keys(stream.ending)
 
     async def _fail(self, send: Send, refusal: RequestRefusedError) -> None:
         if not self._has_failed:  # else the provider's own error has been passed on

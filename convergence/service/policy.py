@@ -272,16 +272,20 @@ class PolicyRoutes:
         )
         return replace(question, embedding=embedding.tolist())
 
-    def _report_of(self, given: TransitionBody) -> ExperienceReport:
+    def _report_of(self, transition: TransitionBody) -> ExperienceReport:
         """Return the outcome of the decision to which a transition belongs."""
-        action = given.action if isinstance(given.action, str) else PROMPT_ACTIONS[given.action]
-        decision = self._policy.claim(PolicyQuestion(embedding=given.state), action)
+        action = (
+            transition.action
+            if isinstance(transition.action, str)
+            else PROMPT_ACTIONS[transition.action]
+        )
+        decision = self._policy.claim(PolicyQuestion(embedding=transition.state), action)
         return ExperienceReport(
             **fields_of(decision, "decision_id", "episode_id", "step"),
-            reward=given.reward,
-            terminated=given.done,
-            truncated=not given.done,
-            final=None if given.done else PolicyQuestion(embedding=given.next_state),
+            reward=transition.reward,
+            terminated=transition.done,
+            truncated=not transition.done,
+            final=None if transition.done else PolicyQuestion(embedding=transition.next_state),
         )
 
     async def _learn(self) -> None:

@@ -57,12 +57,12 @@ class LoopbackService:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         """Path, headers by lower-case name, and body of each request, in order."""
 
-        def kept(method: str, path: str, headers: Message, body: bytes) -> HostileAnswer:  # noqa: ARG001
+        def recorded(method: str, path: str, headers: Message, body: bytes) -> HostileAnswer:  # noqa: ARG001
             listed = {name.lower(): value for name, value in headers.items()}
             self.requests.append((path, listed, body))
             return answer(path, body)
 
-        self._server = _server(kept)
+        self._server = _server(recorded)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), daemon=True
         )

@@ -220,7 +220,7 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
     if api.auth.type == "api_key":
         sent = api.auth.header_name.lower()
     sends_body = api.request.body is not None or api.request.method not in BODILESS
-    seen: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, value in api.request.headers.items():
         path, lowered = ("api", "request", "headers", name), name.lower()
         if _HEADER_NAME.fullmatch(name) is None:
@@ -233,8 +233,8 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
             )
             text = "" if has_known_secret(value) else shown(value, name)
             report.add(path, rule, fix, value=text)
-        if lowered in seen:
-            rule = f"must be written once, but `{seen[lowered]}` is the same header"
+        if lowered in names:
+            rule = f"must be written once, but `{names[lowered]}` is the same header"
             report.add(path, rule, "Remove one of them.", of_key=True)
         elif lowered == sent:
             rule = f"cannot be combined with `api.auth`, whose type `{api.auth.type}` sets it"
@@ -243,7 +243,7 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
             rule = "cannot name another format, because bodies are sent as JSON"
             fix = "Remove it, or call the endpoint from an `api.function` that sends its format."
             report.add(path, rule, fix, value=shown(value, name))
-        seen[lowered] = name
+        names[lowered] = name
 
 
 # -- URLs, wherever one is written

@@ -228,10 +228,10 @@ def _json(text: str, report: Reporter) -> RawCases:
 
 def _places(text: str, starts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
     """Yield rising places of a text, each with its line and column."""
-    line, seen = 1, 0
+    line, place = 1, 0
     for start in starts:
-        line += text.count("\n", seen, start)
-        seen = start
+        line += text.count("\n", place, start)
+        place = start
         yield start, line, start - text.rfind("\n", 0, start)
 
 

@@ -73,14 +73,14 @@ def _without_repeats(problems: list[Problem], n_cases: int) -> list[Problem]:
         end = problem.key.rpartition("]")[2]
         places.setdefault((end, problem.rule, problem.fix), []).append(problem)
     least = min(n_cases, _MAX_PROBLEMS)
-    kept: list[Problem] = []
+    shortened: list[Problem] = []
     for same in places.values():
         if len(same) < max(least, _LEAST_ALIKE):
-            kept += same
+            shortened += same
             continue
         rule = f"{same[0].rule} (so in all {n_cases} cases)"
-        kept.append(replace(same[0], rule=rule))
-    return sorted(kept, key=problems.index) if len(kept) == len(problems) else kept
+        shortened.append(replace(same[0], rule=rule))
+    return sorted(shortened, key=problems.index) if len(shortened) == len(problems) else shortened
 
 
 def split_holdout(

@@ -421,13 +421,13 @@ class _Loader:
             text = re.sub(r"\$\{[^{}]*\}", "", value)  # of the environment
             self._check_unfilled((*at, "headers", header), "headers", text, fix)
 
-    def _check_unfilled(self, path: KeyPath, what: str, text: str, fix: str) -> None:
+    def _check_unfilled(self, path: KeyPath, place: str, text: str, fix: str) -> None:
         """Refuse placeholders in a text that is sent as it is."""
         known = {"input", *self.configuration.search_space.parameters}
-        for found in placeholders(text):
-            if found.name in known:
-                rule = f"must hold no placeholders in {what}, which are sent as they are written"
-                self._problem(path, rule, fix, value=shown(found.text))
+        for placeholder in placeholders(text):
+            if placeholder.name in known:
+                rule = f"must hold no placeholders in {place}, which are sent as they are written"
+                self._problem(path, rule, fix, value=shown(placeholder.text))
 
     def _refuse_placeholder(self, path: KeyPath, placeholder: Placeholder) -> None:
         name = placeholder.name

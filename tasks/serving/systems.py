@@ -119,14 +119,14 @@ class Systems:
         request = ArmRequest(user_id=user_id, context=context, text=text, key=request_key)
         return ArmSelection(lambda: self.bandit(system, agent_type), request)
 
-    def update(self, system: str, given: Reward) -> RewardUpdate:
+    def update(self, system: str, reward: Reward) -> RewardUpdate:
         """Return the operation that stores a reward.
 
         Raises, when performed:
             ValueError: the reward or a signal is not in [0, 1].
             WrongUserError: the decision served another user.
         """
-        return RewardUpdate(self.store, system, given, lambda: self.config(system).reward_metrics)
+        return RewardUpdate(self.store, system, reward, lambda: self.config(system).reward_metrics)
 
     def arms(self, system: str, agent_type: str | None = None) -> list[Arm]:
         """Return all arms with their posteriors, including retired ones.
