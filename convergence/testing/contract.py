@@ -1,8 +1,7 @@
 """Base class of the contract suites, and their checks."""
 
-import unittest
 from collections.abc import Mapping
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json
@@ -37,15 +36,6 @@ def require(condition: object, message: str) -> None:
     """
     if not condition:
         raise AssertionError(message)
-
-
-def skip(reason: str) -> NoReturn:
-    """Skip a test; pytest and unittest both show the reason.
-
-    Raises:
-        SkipTest: always.
-    """
-    raise unittest.SkipTest(reason)
 
 
 class PluginContract:

@@ -3,18 +3,12 @@
 import asyncio
 import copy
 import time
+import unittest
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
-from convergence.testing.contract import (
-    HOSTILE_TEXTS,
-    SECRET,
-    PluginContract,
-    brief,
-    require,
-    skip,
-)
+from convergence.testing.contract import HOSTILE_TEXTS, SECRET, PluginContract, brief, require
 from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer
 from convergence_core.config.api import ApiConfig
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
@@ -58,7 +52,9 @@ class TargetContract(PluginContract):
         Raises:
             SkipTest: it is not overridden.
         """
-        skip("no service behind it: override `answering` to test hostile answers")
+        raise unittest.SkipTest(
+            "no service behind it: override `answering` to test hostile answers"
+        )
 
     # -- the entry point
 
@@ -83,7 +79,7 @@ class TargetContract(PluginContract):
     def test_other_parameters_make_another_request(self) -> None:
         """Tuned parameters are in the request; otherwise stored answers would be mixed up."""
         if self.other_params is None:
-            skip("`other_params` is None")
+            raise unittest.SkipTest("`other_params` is None")
         target = self._made()
         requests = [
             target.request(params, self._case()) for params in (self.params, self.other_params)
@@ -115,7 +111,7 @@ class TargetContract(PluginContract):
     def test_the_same_question_gets_the_same_answer(self) -> None:
         """If it is promised; also with another instance."""
         if not self.is_deterministic:
-            skip("`is_deterministic` is False")
+            raise unittest.SkipTest("`is_deterministic` is False")
         values = [self._call(self._made(), self._case()).value for _ in range(2)]
         require(values[0] == values[1], f"the answers differ: {values}")
 
@@ -178,7 +174,7 @@ class TargetContract(PluginContract):
     def test_a_call_that_is_given_up_ends_and_the_next_one_works(self) -> None:
         """A cancelled call ends soon and blocks no loop; the target stays usable."""
         if self.slow_input is None:
-            skip("`slow_input` is None")
+            raise unittest.SkipTest("`slow_input` is None")
         target = self._raw()
 
         async def go() -> float:
@@ -265,27 +261,11 @@ class TargetContract(PluginContract):
 
 
 _SHOWN = "the key of `secret()` is in its {}"
-BUGS = frozenset(
-    {
-        *(
-            "AttributeError",
-            "IndexError",
-            "KeyError",
-            "NameError",
-            "TypeError",
-            "UnboundLocalError",
-        ),
-        *("JSONDecodeError", "RecursionError", "UnicodeDecodeError", "UnicodeEncodeError"),
-        *(
-            "AssertionError",
-            "ZeroDivisionError",
-            "not_json",
-            "not_finite",
-            "bad_bill",
-            "bad_result",
-        ),
-    }
-)
+BUGS = frozenset({
+    "AssertionError", "AttributeError", "IndexError", "JSONDecodeError", "KeyError", "NameError",
+    "RecursionError", "TypeError", "UnboundLocalError", "UnicodeDecodeError", "UnicodeEncodeError",
+    "ZeroDivisionError", "bad_bill", "bad_result", "not_finite", "not_json",
+})  # fmt: skip
 """Exceptions and results that a plugin must not produce: it should raise a named fault."""
 
 

@@ -171,7 +171,9 @@ def _below(node: ast.expr) -> list[tuple[ast.expr, Use | None]]:
         case ast.Compare():
             return _sides(node)
         case _:
-            raise _refusal(node.op if isinstance(node, ast.BinOp) else node)
+            part = node.op if isinstance(node, ast.BinOp) else node
+            noun = _NAMES_OF_NODES.get(type(part), f"a {type(part).__name__}")
+            raise ValueError(f"it uses {noun}; {_ALLOWED}")
 
 
 def _sides(node: ast.Compare) -> list[tuple[ast.expr, Use | None]]:
@@ -201,11 +203,6 @@ def _check_comparison(op: ast.cmpop, right: ast.expr) -> None:
     is_list = isinstance(right, ast.Tuple | ast.List)
     if isinstance(op, ast.In | ast.NotIn) != is_list:
         raise ValueError("`in` needs a list on its right, as in `x in [1, 2]`, and only `in` does")
-
-
-def _refusal(node: ast.AST) -> ValueError:
-    noun = _NAMES_OF_NODES.get(type(node), f"a {type(node).__name__}")
-    return ValueError(f"it uses {noun}; {_ALLOWED}")
 
 
 def _value(node: ast.expr, params: Params) -> Any:  # noqa: PLR0911 - one arm per kind
