@@ -24,8 +24,6 @@ _STOP: Final = "stop"
 
 Score = Callable[[str], float]
 """Prompt → its mean score on the same cases each time, in [0, 1]."""
-Embed = Callable[[str], Sequence[float]]
-"""Prompt → its embedding, by the model that the policy's embedding names."""
 _Answer = TypeVar("_Answer")
 
 
@@ -78,7 +76,6 @@ class PolicyClient:
         *,
         token: str | None = None,
         token_env: str = DEFAULT_TOKEN,
-        embed: Embed | None = None,
         retries: int = 3,
         timeout_s: float = 120.0,
     ) -> None:
@@ -88,12 +85,10 @@ class PolicyClient:
             url: root of the policy's paths; where it is mounted, with ``/policy``.
             token: the bearer token.
             token_env: environment variable that holds it.
-            embed: makes the embeddings of prompts; ``None`` if the service does.
             retries: most repeats of a request after a lost connection, 429 or 503.
             timeout_s: longest wait for one answer.
         """
         self._url, self._token, self._token_env = url, token, token_env
-        self._embed = embed
         self._settings: dict[str, Any] = {"retries": retries, "timeout_s": timeout_s}
         self._client: Client | None = None
         self._server: tuple[subprocess.Popen[str], str, str] | None = None
@@ -180,7 +175,7 @@ class PolicyClient:
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
         """
-        body = self._state(prompt, embedding, state)
+        body = _state_body(prompt, embedding, state)
         body |= {"episode_id": episode_id, "deterministic": deterministic}
         return self._post("select_action", body, reads(ChosenAction))
 
@@ -198,7 +193,7 @@ class PolicyClient:
 
         Args:
             prompt: as it is now.
-            embedding: of it; by default that of ``embed``, and without one the service's.
+            embedding: embedding of the prompt; by default the service makes one.
             episode_id: the episode; ``None`` means a new one.
             deterministic: whether to take the most likely action.
             failures: cases that it got wrong: ``input``, ``answer``, and perhaps ``expected``, ``reason``.
@@ -207,7 +202,7 @@ class PolicyClient:
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
         """
-        body = self._state(prompt, embedding, state)
+        body = _state_body(prompt, embedding, state)
         body |= {"prompt": prompt, "episode_id": episode_id, "deterministic": deterministic}
         body["failures"] = [dict(failure) for failure in failures]
         return self._post("select_mutation", body, reads(MutatedAction))
@@ -263,7 +258,7 @@ class PolicyClient:
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
         """
-        body = self._state(prompt, embedding, state)
+        body = _state_body(prompt, embedding, state)
         return self._post("get_distribution", body, lambda answer: dict(answer["probabilities"]))
 
     def stats(self) -> dict[str, Any]:
@@ -326,7 +321,7 @@ class PolicyClient:
             is_last = step == n_steps - 1
             is_cut = is_last and n_steps < whole
             now: PromptStateOptions = {"history": history, "score": scores[-1]}
-            final = self._state(prompt, None, now) if is_cut else None
+            final = _state_body(prompt, None, now) if is_cut else None
             self.store_experience(
                 chosen,
                 scores[-1] - scores[-2],
@@ -395,18 +390,6 @@ class PolicyClient:
         if client is not None:
             client.close()
 
-    def _state(
-        self,
-        prompt: str | None,
-        embedding: Sequence[float] | None,
-        state: PromptStateOptions,
-    ) -> dict[str, Any]:
-        if embedding is None and prompt is not None and self._embed is not None:
-            embedding = self._embed(prompt)
-        if embedding is not None:
-            return {**state, "embedding": [float(number) for number in embedding]}
-        return {**state, "prompt": prompt}
-
     def _post(
         self, path: str, body: Mapping[str, Any], read: Callable[[dict[str, Any]], _Answer]
     ) -> _Answer:
@@ -421,3 +404,11 @@ class PolicyClient:
                 return False
             raise
         return True
+
+
+def _state_body(
+    prompt: str | None, embedding: Sequence[float] | None, state: PromptStateOptions
+) -> dict[str, Any]:
+    if embedding is not None:
+        return {**state, "embedding": [float(number) for number in embedding]}
+    return {**state, "prompt": prompt}
