@@ -1,11 +1,10 @@
 """Environment of a run: secrets, prices, and the mock server."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import yaml
@@ -39,13 +38,17 @@ N_PROBES = 64
 _NAME = "prices/prices.yaml"
 
 
+@cache
 def shipped_prices() -> PriceTable:
     """Return the table that comes with this version.
 
     Raises:
         FileNotFoundError: the installation is incomplete.
     """
-    return PriceTable.from_mapping(_read())
+    # The C loader, if it is installed, takes 50 ms instead of half a second.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = shipped(_NAME).read_text(encoding="utf-8")
+    return PriceTable.from_mapping(yaml.load(text, loader))  # noqa: S506 - both are safe
 
 
 def prices_of(configuration: Configuration) -> PriceTable:
@@ -111,14 +114,6 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
         f"The price of {names} is unknown before a call: these calls count, and their dollars only if "
         "an answer reports them."
     )
-
-
-@cache
-def _read() -> Mapping[str, Any]:
-    # The C loader, if it is installed, takes 50 ms instead of half a second.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    prices: Mapping[str, Any] = yaml.load(shipped(_NAME).read_text(encoding="utf-8"), loader)  # noqa: S506 - both are safe
-    return prices
 
 
 _PLACEHOLDER = "offline"
