@@ -68,7 +68,8 @@ def allocation(source: PageSource, record: RunRecord) -> Page:
     """Return the cells of the search as columns, with candidates best first."""
     order = standings(source, record)
     ids = [row["candidate_id"] for row in order]
-    cells = source.columns(_CELLS, run=record.run_id, candidates=ids) if ids else {}
+    known = {"run": record.run_id, "candidates": ids}
+    cells = source.store.columns(_CELLS, known) if ids else {}
     cases = [row["case_id"] for row in source.rows(_CASES, run=record.run_id)]
     reward = np.ma.filled(cells.get("reward", np.zeros(0)), np.nan)
     return {

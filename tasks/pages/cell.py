@@ -1,6 +1,5 @@
 """One cell with its prompts, answers, metrics, judges' reasons and attempts."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,19 +68,14 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
         attempts.setdefault(row.pop("eval_id"), []).append(row)
     configuration = source.configuration(record)
     reasons = judges_reasons(source.store, record.run_id, configuration, names)
-    params = source.rows(
-        "SELECT params_json FROM candidates WHERE run_id = $run AND candidate_id = $candidate",
-        run=record.run_id,
-        candidate=candidate_id,
-    )
-    given = json.loads(params[0]["params_json"]) if params else {}
+    params = source.params(record, candidate_id) or {}
     case = source.cases(record).get(case_id)
     keeps = configuration.storage.keep_text
     return {
         "candidate": {
             "candidate_id": candidate_id,
-            "name": source.names(record, {candidate_id: given})[candidate_id],
-            "params": given,
+            "name": source.names(record, {candidate_id: params})[candidate_id],
+            "params": params,
         },
         "case_id": case_id,
         "role": repeats[0]["role"],

@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -52,19 +52,15 @@ class StoreMark:
             now_s: clock in seconds; ``None`` means the wall clock. Changes of a shared database
                 are invisible, so it counts as changed every few seconds.
         """
+        production, feedback = (_written(root / file) for file in (RUNTIME_FILE, FEEDBACK_FILE))
         if os.environ.get(VARIABLE):
-            shared = (int((time.time() if now_s is None else now_s) / _SHARED_S), 0)
-            return replace(cls._of_files(root), production=shared, feedback=shared)
-        return cls._of_files(root)
-
-    @classmethod
-    def _of_files(cls, root: Path) -> "StoreMark":
+            production = feedback = (int((now_s or time.time()) / _SHARED_S), 0)
         return cls(
             live=dict(_live(root)),
             final=frozenset(runs_in(root / "final" / "runs")),
             call=_last_call(root / JOURNAL_FILE),
-            production=_written(root / RUNTIME_FILE),
-            feedback=_written(root / FEEDBACK_FILE),
+            production=production,
+            feedback=feedback,
         )
 
     def changes_to(self, now: "StoreMark") -> list[StoreChange]:
@@ -82,10 +78,12 @@ class StoreMark:
                 changes.append(StoreChange(kind="ended", run_id=run))
         if now.call != self.call and now.call[1]:
             changes.append(StoreChange(kind="cells", run_id=now.call[1]))
-        if now.production != self.production:
-            changes.append(StoreChange(kind="production", run_id=None))
-        if now.feedback != self.feedback:
-            changes.append(StoreChange(kind="feedback", run_id=None))
+        shared: tuple[ChangeKind, ...] = ("production", "feedback")
+        changes += [
+            StoreChange(kind=kind, run_id=None)
+            for kind in shared
+            if getattr(now, kind) != getattr(self, kind)
+        ]
         return changes
 
 

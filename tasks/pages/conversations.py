@@ -8,6 +8,7 @@ from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.schema import COMPARISONS, INTERACTIONS
 
 MOST: Final = 50
 """Maximum conversations in the list, latest first."""
@@ -20,22 +21,18 @@ _LATEST = (
     "FROM interactions WHERE conversation_id IS NOT NULL AND (? = '' OR user_id = ?) "
     "GROUP BY conversation_id, user_id ORDER BY max(seq) DESC LIMIT ?"
 )
-_FIRST = "SELECT interaction_id FROM interactions WHERE seq = ?"
-_ANSWERS = (
-    "SELECT interaction_id FROM interactions WHERE conversation_id = ? AND user_id = ? "
-    "ORDER BY seq DESC LIMIT ?"
-)
 _BETTER = (
-    "SELECT c.chosen_id FROM comparisons c WHERE c.user_id = ? AND c.chosen_id IS NOT NULL "
-    "AND c.seq = (SELECT max(l.seq) FROM comparisons l WHERE l.low_id = c.low_id "
-    "AND l.high_id = c.high_id AND l.user_id = c.user_id)"
+    "SELECT c.chosen_id FROM comparisons c "  # noqa: S608 - declared names
+    f"WHERE c.user_id = ? AND c.chosen_id IS NOT NULL AND {COMPARISONS.is_last('c')}"
 )
 
 
 def conversations(source: PageSource, user: str) -> Page:
     """Return the latest conversations of a user, or of all users if ``user`` is empty."""
     feedback = source.feedback()
-    rows = [] if feedback is None else feedback.fetch(_LATEST, (user, user, MOST))
+    if feedback is None:
+        return {"conversations": []}
+    rows = feedback.fetch(_LATEST, (user, user, MOST))
     return {
         "conversations": [
             {
@@ -44,7 +41,7 @@ def conversations(source: PageSource, user: str) -> Page:
                 "role": role,
                 "n_answers": n,
                 "at": time_of(at_us),
-                "title": "" if feedback is None else _title(feedback, first),
+                "title": _title(feedback, first),
             }
             for conversation, owner, role, n, first, at_us in rows
         ]
@@ -57,14 +54,12 @@ def conversation(source: PageSource, conversation_id: str, user: str) -> Page:
     Raises:
         RunNotFoundError: the user has no conversation of that id.
     """
-    feedback = source.feedback()
-    rows = (
-        [] if feedback is None else feedback.fetch(_ANSWERS, (conversation_id, user, MOST_ANSWERS))
+    feedback, latest = source.feedback(), f"ORDER BY seq DESC LIMIT {MOST_ANSWERS}"
+    answers = (
+        []
+        if feedback is None
+        else feedback.find(INTERACTIONS, latest, conversation_id=conversation_id, user_id=user)
     )
-    interactions = (
-        [] if feedback is None else [feedback.interaction(name) for (name,) in rows][::-1]
-    )
-    answers = [interaction for interaction in interactions if interaction is not None]
     if feedback is None or not answers:
         raise RunNotFoundError(
             f"`conversation` must belong to {line_of(user)}, but got {line_of(conversation_id)}. "
@@ -74,21 +69,20 @@ def conversation(source: PageSource, conversation_id: str, user: str) -> Page:
     return {
         "conversation_id": conversation_id,
         "user_id": user,
-        "role": answers[-1].role,
+        "role": answers[0].role,
         "answers": [
             {
                 **_answer(answer, feedback.ratings(answer.interaction_id)),
                 "is_better": answer.interaction_id in better,
             }
-            for answer in answers
+            for answer in reversed(answers)
         ],
     }
 
 
 def _title(feedback: FeedbackStore, seq: int) -> str | None:
-    rows = feedback.fetch(_FIRST, (seq,))
-    interaction = feedback.interaction(rows[0][0]) if rows else None
-    return None if interaction is None else line_of(interaction.messages[-1].content)
+    questions = [answer.messages[-1].content for answer in feedback.find(INTERACTIONS, seq=seq)]
+    return line_of(questions[0]) if questions else None
 
 
 def _answer(interaction: Interaction, marks: list[Rating]) -> Page:

@@ -17,7 +17,7 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.tables.csv_cells import csv_writer
 from tasks.store.tables.tables import TABLES
-from tasks.store.tables.views import DERIVED, VIEW_NAMES
+from tasks.store.tables.views import DERIVED
 
 MOST_ROWS = 10_000
 MOST_CSV = 200_000
@@ -52,10 +52,9 @@ QUESTIONS: Mapping[str, str] = {
 def questions(source: PageSource) -> Page:
     """Return the documented questions, and the tables with their columns."""
     tables = {name: [column.name for column in table.columns] for name, table in TABLES.items()}
-    for name in VIEW_NAMES:
-        if name in DERIVED:
-            empty = f"SELECT * FROM {name} LIMIT 0"  # noqa: S608 - one of our names
-            tables[name] = list(source.store.query(empty).columns)
+    for name in DERIVED:
+        empty = f"SELECT * FROM {name} LIMIT 0"  # noqa: S608 - one of our names
+        tables[name] = list(source.store.query(empty).columns)
     return {
         "questions": [{"title": title, "sql": sql} for title, sql in QUESTIONS.items()],
         "tables": tables,

@@ -44,7 +44,10 @@ def _nodes(source: PageSource, record: RunRecord, parameter: str) -> list[Page]:
     holders: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         holders.setdefault(str(row["params"][parameter]), []).append(row)
-    written = _written(source, record, parameter)
+    written = {
+        row["text_id"]: row
+        for row in source.rows(_MUTATIONS, run=record.run_id, parameter=parameter)
+    }
     tags = tags_of(source, record)
     space = source.space(record)
     shown = None if space is None else space.parameters.get(parameter)
@@ -111,9 +114,3 @@ def _effect(mutation: Mapping[str, Any] | None) -> Page | None:
         "text": effect_text(mutation["effect"], mutation["effect_se"]),
         **{name: mutation[name] for name in same},
     }
-
-
-def _written(source: PageSource, record: RunRecord, parameter: str) -> dict[str, dict[str, Any]]:
-    """Return text id → its mutation and effect, without the user's prompts."""
-    rows = source.rows(_MUTATIONS, run=record.run_id, parameter=parameter)
-    return {row["text_id"]: row for row in rows}

@@ -1,6 +1,5 @@
 """Comparison of two candidates, of one run or two, as blocks of a report."""
 
-import json
 from dataclasses import replace
 
 from convergence_core.errors import RunNotFoundError
@@ -13,8 +12,6 @@ from tasks.report.comparison import (
     recommended_of,
 )
 from tasks.report.phrases import ROLES, clean, gate_sentence
-
-_CANDIDATE = "SELECT params_json FROM candidates WHERE run_id = $run AND candidate_id = $candidate"
 
 
 def side_by_side(source: PageSource, first: str, second: str) -> Page:
@@ -78,9 +75,8 @@ def _named(source: PageSource, name: str) -> Subject:
     has_result = source.result(record) is not None
     if candidate:
         subject = candidate_named(candidate, record, source.store) if has_result else None
-        rows = source.rows(_CANDIDATE, run=record.run_id, candidate=candidate)
-        if subject is None and rows:
-            params = json.loads(rows[0]["params_json"])
+        params = source.params(record, candidate)
+        if subject is None and params is not None:
             subject = Subject.of(candidate, record, candidate, params)
         if subject is None:
             raise RunNotFoundError(f"{clean(candidate)!r} is not a candidate of {record.label}.")

@@ -4,14 +4,13 @@ All access is read-only: DuckDB reads tables, and the journal's connection canno
 runs never change, so a few results and loaded configurations are cached.
 """
 
+import json
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from convergence_core.config import Configuration, parse_stored, stored_mapping
 from convergence_core.errors import ConfigurationError, RunNotFoundError
@@ -38,11 +37,11 @@ Page = dict[str, Any]
 LONGEST_LINE = 200
 """Maximum characters of a string in a list."""
 _MOST_KEPT = 8
+_CANDIDATE = "SELECT params_json FROM candidates WHERE run_id = $run AND candidate_id = $candidate"
 _WRITTEN = """
 SELECT parameter, text FROM mutation_effects WHERE run_id = $run AND verdict = 'kept'
 ORDER BY generation, position
 """
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +66,15 @@ class PageSource:
         """
         self.store, self.config = store, config
         self._mutex = threading.Lock()
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._results = lru_cache(_MOST_KEPT)(RunResult.from_json)
+        self._configurations = lru_cache(_MOST_KEPT)(parse_stored)
+        self._inputs = lru_cache(_MOST_KEPT)(_inputs)
         self._runtime: RuntimeStore | None = None
         self._feedback: FeedbackStore | None = None
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """Return the rows of a query."""
         return self.store.rows(sql, parameters)
-
-    def columns(self, sql: str, **parameters: object) -> dict[str, np.ndarray]:
-        """Return the columns of a query as arrays."""
-        return self.store.columns(sql, parameters)
 
     def runs(self) -> list[RunRecord]:
         """Return all runs, latest first; those without a process are ``interrupted``."""
@@ -97,22 +94,14 @@ class PageSource:
         text = record.summary_json
         if text is None or record.tags.get("test"):
             return None
-        result = self.kept(
-            (record.run_id, "result", hash(text)), lambda: RunResult.from_json(text)
-        )
-        runtime = self.runtime()
-        return (
-            result
-            if runtime is None
-            else with_champion(result, champion_of(runtime, result.system))
-        )
+        result, runtime = self._results(text), self.runtime()
+        if runtime is None:
+            return result
+        return with_champion(result, champion_of(runtime, result.system))
 
     def configuration(self, record: RunRecord) -> Configuration:
         """Return a run's configuration."""
-        return self.kept(
-            (record.run_id, "configuration"),
-            lambda: parse_stored(record.config_json),
-        )
+        return self._configurations(record.config_json)
 
     def present_configuration(self) -> Configuration | None:
         """Return the configuration of the store, else of its latest run, or ``None``."""
@@ -126,22 +115,24 @@ class PageSource:
 
     def cases(self, record: RunRecord) -> Mapping[str, Case]:
         """Return a run's test cases by id; empty if they have changed or are gone."""
-        return self._loaded(record)[1]
+        return self._inputs_of(record).cases
 
     def case_name(self, record: RunRecord, case_id: str) -> str:
         """Return the display name of a test case: its id, or its row if the id is a hash."""
-        names = self.kept(
-            (record.run_id, "cases"), lambda: case_names(self.cases(record).values())
-        )
-        return clean(names.get(case_id, case_id))
+        return clean(self._inputs_of(record).case_names.get(case_id, case_id))
 
     def space(self, record: RunRecord) -> Space | None:
         """Return a run's space with the prompts written so far; ``None`` if its files are gone."""
-        space = self._loaded(record)[0]
+        space = self._inputs_of(record).space
         texts: dict[str, list[str]] = {}
         for row in self.rows(_WRITTEN, run=record.run_id):
             texts.setdefault(row["parameter"], []).append(row["text"])
         return None if space is None else widened(space, texts)
+
+    def params(self, record: RunRecord, candidate_id: str) -> dict[str, Any] | None:
+        """Return a candidate's parameters; ``None`` if the run has no such candidate."""
+        rows = self.rows(_CANDIDATE, run=record.run_id, candidate=candidate_id)
+        return json.loads(rows[0]["params_json"]) if rows else None
 
     def names(self, record: RunRecord, params: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Return candidate → display name as in the report, else its values."""
@@ -188,31 +179,26 @@ class PageSource:
             self._runtime = self._feedback = None
         self.store.close()
 
-    def kept(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return a cached value, or make it."""
-        with self._mutex:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                value: _T = self._kept[key]
-                return value
-        made = make()
-        with self._mutex:
-            self._kept[key] = made
-            while len(self._kept) > _MOST_KEPT * 3:
-                self._kept.popitem(last=False)
-        return made
+    def _inputs_of(self, record: RunRecord) -> "_Inputs":
+        return self._inputs(record.config_json, record.base_dir, record.cases_sha256)
 
-    def _loaded(self, record: RunRecord) -> tuple[Space | None, Mapping[str, Case]]:
-        def load() -> tuple[Space | None, Mapping[str, Case]]:
-            try:
-                stored = stored_mapping(record.config_json)
-                loaded = load_mapping(stored, Path(record.base_dir), allow_callable=True)
-            except ConfigurationError:  # its files are gone
-                return None, {}
-            same = loaded.cases_sha256 == record.cases_sha256
-            return loaded.space, {case.case_id: case for case in loaded.cases} if same else {}
 
-        return self.kept((record.run_id, "loaded"), load)
+class _Inputs(NamedTuple):
+    """Space and test cases of a run."""
+
+    space: Space | None
+    cases: Mapping[str, Case]
+    """By id; empty if they changed since the run."""
+    case_names: Mapping[str, str]
+
+
+def _inputs(config_json: str, base_dir: str, cases_sha256: str) -> _Inputs:
+    try:
+        loaded = load_mapping(stored_mapping(config_json), Path(base_dir), allow_callable=True)
+    except ConfigurationError:  # its files are gone
+        return _Inputs(None, {}, {})
+    cases = loaded.cases if loaded.cases_sha256 == cases_sha256 else ()
+    return _Inputs(loaded.space, {case.case_id: case for case in cases}, case_names(cases))
 
 
 def time_of(time_us: int | None) -> str | None:
