@@ -27,6 +27,7 @@ from tasks.games.reasoning_tasks import (
     why_missing,
 )
 from tasks.store.clock import wall_clock_us
+from tasks.store.tables.learner_tables import TASK_AUDITS
 from tasks.store.tables.parquet_store import ParquetStore
 
 N_SEEDS: Final = 3
@@ -142,7 +143,7 @@ def _save(
         for generator, reason in tried.items()
     ]
     with closing(ParquetStore(path)) as store:
-        store.add_rows("task_audits", rows, now)
+        store.add_rows(TASK_AUDITS, rows, now)
 
 
 def check_real_task(name: str) -> None:

@@ -268,7 +268,7 @@ def open_resources(
     configuration = deps.loaded.configuration
     lease = Lease(store.path, record.name)
     lease.acquire()
-    held.callback(lease.release)
+    held.callback(lease.close)
     held.callback(store.close)
     _sweep(held, record, deps, mark_interrupted(store, record))
     journal = open_journal(store.path, journal_url(configuration))

@@ -29,6 +29,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from convergence_core.errors import StoreFormatError, StoreWriteError
@@ -169,6 +170,11 @@ def generation_file(generation: int) -> str:
 def folder_of(root: Path, stage: str, table: str, run_id: str) -> Path:
     """Return the folder of one run's files of one table; ``stage`` is ``live`` or ``final``."""
     return root / stage / table / f"{_RUN}{run_id}"
+
+
+def day_folder(root: Path, table: str, at_us: int) -> Path:
+    """Return the folder of a table's rows of a UTC day, which belong to no run."""
+    return root / "final" / table / f"day={datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d}"
 
 
 def live_row(root: Path, run_id: str) -> Path:

@@ -52,7 +52,7 @@ def test_a_killed_run_is_interrupted_and_the_command_to_go_on_is_printed(store: 
     offline = record(4, status="running", reason=None, tags={"offline": "true"})
     written.save_run(offline)
     written.close()
-    Lease(store, "bot").acquire().release()
+    Lease(store, "bot").acquire().close()
     rows = cli("runs", "--json").json
     assert [row["status"] for row in rows] == ["interrupted", "interrupted", "stopped", "stopped"]
     done = cli("runs", "--store", store)
@@ -66,7 +66,7 @@ def test_a_query_shows_a_killed_run_as_interrupted(store: Path, cli: Runner):
     written = ParquetStore(store)
     written.save_run(record(3, status="running", reason=None, ended_us=None))
     written.close()
-    Lease(store, "bot").acquire().release()
+    Lease(store, "bot").acquire().close()
     sql = "select status, reason from runs where label = 'bot-0003'"
     (row,) = cli("query", sql, "--json").json
     assert row["status"] == "interrupted"

@@ -104,7 +104,7 @@ def test_second_run_of_one_system_is_refused(project: Path, cli: Runner):
     try:
         done = cli("optimize")
     finally:
-        lease.release()
+        lease.close()
     assert done.code == 1
     assert "bot" in done.err
     assert calls(project) == []

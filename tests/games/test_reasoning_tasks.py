@@ -34,6 +34,7 @@ from tasks.games.reasoning_tasks import (
 from tasks.games.round_rows import plays_of_run
 from tasks.inputs.loader import load
 from tasks.run.games_opener import listed_games
+from tasks.store.tables.learner_tables import TASK_AUDITS
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.games.game_worlds import NIM, Gamer, play_round, write_games
 from tests.support.stepped_runs import STORE
@@ -191,7 +192,7 @@ def remembered(path: Path, **reasons: str) -> None:
         }
         for name, reason in reasons.items()
     ]  # fmt: skip
-    ParquetStore(path).add_rows("task_audits", rows, 1)
+    ParquetStore(path).add_rows(TASK_AUDITS, rows, 1)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_a_killed_run_is_found_through_the_log_it_left(store: ParquetStore):
 
 
 def test_a_lease_is_read_where_nothing_can_be_written(store: ParquetStore):
-    Lease(store.path, "bot").acquire().release()
+    Lease(store.path, "bot").acquire().close()
     before = {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()}
     store.path.chmod(0o500)
     try:
@@ -115,7 +115,7 @@ def test_a_lease_that_was_taken_since_we_looked_is_respected(
 
 def test_another_machines_run_of_the_same_address_is_left_as_it_is(store: ParquetStore):
     bind(store.path, "s3://results/nightly")
-    Lease(store.path, "third").acquire().release()
+    Lease(store.path, "third").acquire().close()
     mirrored = ParquetStore(store.path)
     settle_interrupted(mirrored)
     assert rows_of(mirrored)["other-0002"] == "running"

@@ -46,7 +46,7 @@ def test_a_holder_on_another_machine_is_replaced_only_after_the_expiry(tmp_path)
     with second.acquire():
         assert not first.renew()
         assert first.lost
-        first.release()
+        first.close()
         with pytest.raises(LeaseHeldError):
             Lease(tmp_path, "bot", now_us=clock).acquire()
 
@@ -59,7 +59,7 @@ def test_a_thread_renews_a_lease(tmp_path):
         while len(expiries) < 4:
             with journal._database.reading() as connection:
                 expiries |= set(connection.execute(query).fetchall())
-    lease.release()
+    lease.close()
 
 
 def test_a_renewal_that_fails_for_a_moment_is_tried_again(tmp_path, monkeypatch):
@@ -86,7 +86,7 @@ def test_a_thread_stops_renewing_what_another_took(tmp_path):
             connection.execute("UPDATE leases SET owner = 'another'")
         while not lease.lost:
             time.sleep(0.001)
-        lease.release()
+        lease.close()
         with journal._database.reading() as connection:
             assert connection.execute("SELECT owner FROM leases").fetchall() == [("another",)]
 
@@ -100,8 +100,8 @@ def test_a_killed_holder_is_replaced_at_once(tmp_path):
         child.send_signal(signal.SIGKILL)
         child.stdout.read()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie from now on
-        Lease(tmp_path, "bot").acquire().release()
-    Lease(tmp_path, "bot").acquire().release()
+        Lease(tmp_path, "bot").acquire().close()
+    Lease(tmp_path, "bot").acquire().close()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

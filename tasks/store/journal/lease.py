@@ -61,12 +61,8 @@ class Lease(Closing):
         self._database: SqliteDatabase | None = None
         self._renewer: threading.Thread | None = None
         self._released = threading.Event()
-        self._lost = False
-
-    @property
-    def lost(self) -> bool:
+        self.lost = False
         """Whether another process took the lease, e.g. after a sleep longer than its expiry."""
-        return self._lost
 
     def acquire(self) -> "Lease":
         """Acquire the lease, start renewing it and return this object.
@@ -90,7 +86,7 @@ class Lease(Closing):
         self._renewer.start()
         return self
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Release the lease; safe to call twice."""
         self._released.set()
         if self._renewer is not None:
@@ -108,10 +104,6 @@ class Lease(Closing):
             self._database.close()
             self._database = None
 
-    def close(self) -> None:
-        """Release the lease."""
-        self.release()
-
     def renew(self) -> bool:
         """Extend the expiry; return whether this process still holds the lease.
 
@@ -124,8 +116,8 @@ class Lease(Closing):
                 "UPDATE leases SET expires_us = ? WHERE system = ? AND owner = ?",
                 (self._now_us() + self._lease_us, self._system, self._owner),
             )
-            self._lost = connection.changes() == 0
-        return not self._lost
+            self.lost = connection.changes() == 0
+        return not self.lost
 
     def _take(self, database: SqliteDatabase) -> None:
         mark = self._mark or this_process()
@@ -145,7 +137,7 @@ class Lease(Closing):
                 (self._system, self._owner, mark.pid, mark.host, mark.machine, mark.started, now,
                  now + self._lease_us),
             )  # fmt: skip
-        self._lost = False
+        self.lost = False
 
     def _renew_until_released(self) -> None:
         while not self._released.wait(self._lease_us / 3e6):

@@ -83,17 +83,15 @@ class Journal(Closing):
         if not intents:
             return []
 
-        def lock(connection: Any) -> Callable[[], tuple[dict[str, Call], int]]:
-            fetch, clock = self._load_claimed(connection, intents), self._clock(connection)
-            return lambda: (fetch(), clock())
-
         def change(connection: Any, state: tuple[dict[str, Call], int]) -> list[Claim]:
-            (calls, now), writer = state, self._writer(connection)
+            (calls, now), writer = state, CallWriter(connection.execute, self.statements)
             claims = [claim(calls[i.call_key], i, owner, now, writer) for i in intents]
             _note_activity(connection, {(intent.run_id, owner) for intent in intents}, now)
             return claims
 
-        return self._database.write(lock, change)
+        return self._database.write(
+            lambda c: self._timed(self._load_claimed(c, intents), c), change
+        )
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record the ends of attempts in one durable transaction.
@@ -108,12 +106,8 @@ class Journal(Closing):
         if not settlements:
             return
 
-        def lock(connection: Any) -> Callable[[], tuple[dict[str, Call], int]]:
-            fetch, clock = self._load_settled(connection, settlements), self._clock(connection)
-            return lambda: (fetch(), clock())
-
         def change(connection: Any, state: tuple[dict[str, Call], int]) -> None:
-            (calls, now), writer = state, self._writer(connection)
+            (calls, now), writer = state, CallWriter(connection.execute, self.statements)
             for settlement in settlements:
                 calls.setdefault(settlement.call_key, Call(key=settlement.call_key))
             workers = {
@@ -122,7 +116,11 @@ class Journal(Closing):
             }
             _note_activity(connection, {worker for worker in workers if worker is not None}, now)
 
-        self._database.write(lock, change, is_idempotent=True)
+        self._database.write(
+            lambda c: self._timed(self._load_settled(c, settlements), c),
+            change,
+            is_idempotent=True,
+        )
 
     @abstractmethod
     def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
@@ -202,13 +200,8 @@ class Journal(Closing):
             "SELECT run_id, count(*), sum(CASE WHEN state = 'started' THEN 1 ELSE 0 END) "
             "FROM attempts WHERE run_id LIKE ? GROUP BY run_id ORDER BY run_id"
         )
-
-        def read(connection: Connection) -> list[tuple[Any, ...]]:
-            return list(connection.execute(sql, (f"{ANSWERS}%",)).fetchall())
-
-        return {
-            str(run_id): (int(n), int(n_begun)) for run_id, n, n_begun in self._database.read(read)
-        }
+        rows: Any = self._database.read(lambda c: c.execute(sql, (f"{ANSWERS}%",)).fetchall())
+        return {run_id: (int(n), int(n_begun)) for run_id, n, n_begun in rows}
 
     def close(self) -> None:
         """Close the file or the connection; safe to call twice."""
@@ -217,6 +210,11 @@ class Journal(Closing):
     def _check(self, connection: Any, where: str, values: Sequence[Any]) -> None:
         if damaged := self._damaged(connection, where, values):
             raise damaged_error(damaged)
+
+    def _timed(self, fetch: Loaded, connection: Any) -> Callable[[], tuple[dict[str, Call], int]]:
+        """Return what fetches the calls and the time, once both are asked for."""
+        clock = self._clock(connection)
+        return lambda: (fetch(), clock())
 
     @abstractmethod
     def _clock(self, connection: Any) -> Callable[[], int]:
@@ -233,9 +231,6 @@ class Journal(Closing):
     @abstractmethod
     def _load_settled(self, connection: Any, settlements: Sequence[Settlement]) -> Loaded:
         """Lock the calls of these settlements and read their attempts."""
-
-    def _writer(self, connection: Connection) -> CallWriter:
-        return CallWriter(connection.execute, self.statements)
 
 
 def _note_activity(connection: Connection, workers: Iterable[tuple[str, str]], now: int) -> None:

@@ -8,13 +8,12 @@ appear whole, so a repetition has no effect. Rows of a range are split by UTC da
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from convergence_core.ports import Row
 from tasks.store.database import Database
-from tasks.store.layout import writing
+from tasks.store.layout import day_folder, writing
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.columns import Table
 from tasks.store.tables.object_storage import mirror_of
@@ -124,14 +123,12 @@ def _next_range(database: Database, source: ExportSource) -> tuple[int, int] | N
         ).fetchone()
         if begun is not None:
             return int(begun[0]), int(begun[1])
-        last: Any = connection.execute(
-            f"SELECT coalesce(max(hi), 0) FROM {ranges} WHERE table_name = ?",  # noqa: S608 - a constant
+        bounds: Any = connection.execute(
+            f"SELECT (SELECT coalesce(max(hi), 0) FROM {ranges} WHERE table_name = ?), "  # noqa: S608 - a registry's name
+            f"(SELECT coalesce(max(seq), 0) FROM {table})",
             (table,),
         ).fetchone()
-        newest: Any = connection.execute(
-            f"SELECT coalesce(max(seq), 0) FROM {table}"  # noqa: S608 - a registry's name
-        ).fetchone()
-        lo, hi = last[0] + 1, min(newest[0], last[0] + MOST_ROWS)
+        lo, hi = bounds[0] + 1, min(bounds[1], bounds[0] + MOST_ROWS)
         if hi < lo:
             return None
         connection.execute(
@@ -152,17 +149,13 @@ def _write(
         rows: Any = connection.execute(source.sql, span).fetchall()
     names = [column.name for column in source.table.columns]
     flags = [column.name for column in source.table.columns if column.type == "bool"]
-    by_day: dict[str, list[Row]] = defaultdict(list)
+    by_folder: dict[Path, list[Row]] = defaultdict(list)
     for values in rows:
         row = dict(zip(names, values, strict=True))
         row |= {name: bool(row[name]) for name in flags}
-        at = datetime.fromtimestamp(row[source.time] / 1e6, UTC)
-        by_day[f"{at:%Y-%m-%d}"].append(row)
-    for day, day_rows in by_day.items():
-        name = f"seq-{span[0]:012d}-{span[1]:012d}.parquet"
-        files.write(
-            source.table, day_rows, root / "final" / source.table.name / f"day={day}" / name
-        )
+        by_folder[day_folder(root, source.table.name, row[source.time])].append(row)
+    for folder, day_rows in by_folder.items():
+        files.write(source.table, day_rows, folder / f"seq-{span[0]:012d}-{span[1]:012d}.parquet")
     return len(rows)
 
 

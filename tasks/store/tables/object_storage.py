@@ -212,28 +212,28 @@ class Mirror:
         Raises:
             StoreWriteError: a different object exists.
         """
-        import obstore.exceptions  # noqa: PLC0415 - an extra
-
-        try:
-            self._store.put(key, data, mode="create", use_multipart=False)
-        except obstore.exceptions.AlreadyExistsError as error:
-            if self._get(key) != data:
-                raise _outrun(f"{self.url}/{key}") from error
+        if self._put_new(key, data) != data:
+            raise _outrun(f"{self.url}/{key}")
 
     def _put_final(self, path: Path, data: bytes) -> None:
         """Publish a file of a finished run."""
+        key = self._key(path)
+        if self._put_new(key, data) == data:
+            return
+        if self._is_marker(path) or self._has_ended(path):
+            raise _outrun(f"{self.url}/{key}")
+        # Left unread by an earlier attempt that did not reach the run's row.
+        self._store.put(key, data, use_multipart=False)
+
+    def _put_new(self, key: str, data: bytes) -> bytes:
+        """Publish an object where none is; return the content that the address has then."""
         import obstore.exceptions  # noqa: PLC0415 - an extra
 
-        key = self._key(path)
         try:
             self._store.put(key, data, mode="create", use_multipart=False)
-        except obstore.exceptions.AlreadyExistsError as error:
-            if self._get(key) == data:
-                return
-            if self._is_marker(path) or self._has_ended(path):
-                raise _outrun(f"{self.url}/{key}") from error
-            # Left unread by an earlier attempt that did not reach the run's row.
-            self._store.put(key, data, use_multipart=False)
+        except obstore.exceptions.AlreadyExistsError:
+            return self._get(key)
+        return data
 
     def _has_ended(self, path: Path) -> bool:
         """Return whether the run of a file in ``final`` is finished at the address."""
@@ -248,14 +248,8 @@ class Mirror:
 
     def _greet(self) -> None:
         """Check that this version can read the store at the address, or create one there."""
-        import obstore.exceptions  # noqa: PLC0415 - an extra
-
-        marker = (self._root / MARKER_FILE).read_bytes()
-        try:
-            self._store.put(MARKER_FILE, marker, mode="create", use_multipart=False)
-        except obstore.exceptions.AlreadyExistsError:
-            there = self._get(MARKER_FILE).decode("utf-8", "replace")
-            check_marker(there, f"{self.url}/{MARKER_FILE}")
+        stored = self._put_new(MARKER_FILE, (self._root / MARKER_FILE).read_bytes())
+        check_marker(stored.decode("utf-8", "replace"), f"{self.url}/{MARKER_FILE}")
 
     @property
     def _store(self) -> Any:

@@ -13,7 +13,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tasks.store.layout import (
     PART_FILE,
     check_format,
     check_run_id,
+    day_folder,
     ensure_store,
     final_row,
     folder_of,
@@ -40,7 +40,6 @@ from tasks.store.tables.query import Reader
 from tasks.store.tables.resolver import committed_files, committed_generations, resolve
 from tasks.store.tables.retention import GRACE_US, sweep
 from tasks.store.tables.tables import (
-    ADDED_TABLES,
     AHEAD_TABLES,
     ATTEMPTS,
     GENERATION_TABLES,
@@ -157,7 +156,7 @@ class ParquetStore(Reader):
         if is_new or record.status != "running":
             self._tidy(record)
 
-    def add_rows(self, table: str, rows: Sequence[Row], now_us: int) -> None:
+    def add_rows(self, table: Table, rows: Sequence[Row], now_us: int) -> None:
         """Add rows that belong to no run, all or none; they never change.
 
         Args:
@@ -166,16 +165,13 @@ class ParquetStore(Reader):
             now_us: current time, in microseconds since the epoch.
 
         Raises:
-            KeyError: the table is not in ``ADDED_TABLES``.
             StoreWriteError: the write failed; nothing is added.
         """
-        added = {added.name: added for added in ADDED_TABLES}[table]
         if not rows:
             return
         self._ensure()
-        day = f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%d}"
         name = f"seq-{now_us:016d}-{uuid.uuid4().hex[:8]}.parquet"
-        self._files.write(added, rows, self.path / "final" / table / f"day={day}" / name)
+        self._files.write(table, rows, day_folder(self.path, table.name, now_us) / name)
 
     def finish_run(self, record: RunRecord) -> None:
         """Save a ``done`` run's row and compact its generations into one file per table.

@@ -133,12 +133,11 @@ def _delete_live(root: Path, table: str, run_id: str, mirror: Mirror | None) -> 
     folder = folder_of(root, "live", table, run_id)
     if not folder.is_dir():
         return 0
-    n_deleted = 0
     if mirror is not None:
         mirror.drop_folder(folder)  # first, since the local folder triggers a retry
-    for file in folder.iterdir():
+    files = [*folder.iterdir()]
+    for file in files:
         file.unlink(missing_ok=True)
-        n_deleted += 1
     with contextlib.suppress(FileNotFoundError):  # another process may sweep, too
         folder.rmdir()
-    return n_deleted
+    return len(files)

@@ -354,20 +354,6 @@ policy_versions (seq): One version of the edit policy.
 8 | created_at      | ts   |  |
 """)
 
-TABLES: Mapping[str, Table] = {
-    table.name: table
-    for table in (
-        *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS, PAYLOADS),
-        *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES, MUTATIONS),
-        *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS),
-        *(GAME_ROUNDS, GAME_COINS, GAME_PLAYS),
-        *(TASK_AUDITS,),
-        *(DECISIONS, REWARDS, INTERACTIONS, RATINGS, COMPARISONS),
-        *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS),
-        *(POLICY_EXPERIENCES, POLICY_VERSIONS),
-    )
-}
-
 FEEDBACK_TABLES: tuple[Table, ...] = (
     *(INTERACTIONS, RATINGS, COMPARISONS),
     *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS),
@@ -380,14 +366,11 @@ POLICY_TABLES: tuple[Table, ...] = (POLICY_EXPERIENCES, POLICY_VERSIONS)
 ADDED_TABLES: tuple[Table, ...] = (TASK_AUDITS,)
 """Tables to which commands add rows, one file per command."""
 
-RUNTIME_TABLES: tuple[Table, ...] = (
-    *(DECISIONS, REWARDS),
-    *(*FEEDBACK_TABLES, *POLICY_TABLES, *ADDED_TABLES),
-)
+RUNTIME_TABLES = (*ADDED_TABLES, DECISIONS, REWARDS, *FEEDBACK_TABLES, *POLICY_TABLES)
 """Tables of a fold or a command, which belong to no run."""
 
 GENERATION_TABLES: tuple[Table, ...] = (
-    *(PAYLOADS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS),
+    *(CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS, PAYLOADS),
     *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES, MUTATIONS),
     *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS),
     *(GAME_ROUNDS, GAME_COINS, GAME_PLAYS),
@@ -397,3 +380,8 @@ GENERATION_TABLES: tuple[Table, ...] = (
 
 AHEAD_TABLES: tuple[Table, ...] = (COMMITMENTS,)
 """Tables of these that are written before the evaluation, and not again with the generation."""
+
+TABLES: Mapping[str, Table] = {
+    table.name: table for table in (RUNS, GENERATIONS, *GENERATION_TABLES[:-1], *RUNTIME_TABLES)
+}
+"""All tables by name, in the order of the documents."""
