@@ -125,7 +125,7 @@ def _places(axes: "Axes", xs: np.ndarray, drawn: np.ndarray, n_known: int) -> No
 
 def main() -> None:
     """Write the picture."""
-    PICTURE.write_bytes(figures.png(draw, width=10.4, height=3.1, dpi=110))
+    PICTURE.write_bytes(figures.png(figures.figure(draw, width=10.4, height=3.1), dpi=110))
 
 
 if __name__ == "__main__":

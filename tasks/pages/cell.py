@@ -8,29 +8,24 @@ from convergence_core.ports import RunRecord
 from tasks.json_values import as_text
 from tasks.pages.source import Page, PageFile, PageSource
 from tasks.report.answers import judges_reasons
-from tasks.report.evidence import parsed_text
+from tasks.report.evidence import TEXTS, WITH_TEXTS, parsed_text
 from tasks.report.phrases import ROLES
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
 LONGEST = 100_000
 """Maximum characters of a string on a page; the full string is offered as a file."""
-_REPEATS = """
+_REPEATS = f"""
 WITH e AS (
   SELECT * FROM evaluations
   WHERE run_id = $run AND candidate_id = $candidate AND case_id = $case AND status <> 'skipped'),
-texts AS (
-  SELECT payload_sha256, min(text) AS text FROM payloads
-  WHERE run_id = $run AND payload_sha256 IN (
-    SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL)
+{TEXTS}
 SELECT e.eval_id, e.replicate, e.generation, e.role, e.status, e.reward, e.error, e.error_type,
        e.fault, e.cached, e.metrics, e.latency_ms, e.cost_usd, e.tokens_in, e.tokens_out,
        e.recording_url, p.text AS prompt, r.text AS answer, t.text AS thinking
-FROM e LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
-     LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
-     LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
+FROM e {WITH_TEXTS}
 ORDER BY e.role, e.replicate, e.generation NULLS LAST
-"""
+"""  # noqa: S608 - constants
 _ATTEMPTS = """
 SELECT eval_id, attempt, purpose, state, model, error_type, cost_usd, tokens_in, tokens_out,
        strftime(started_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%gZ') AS started_at,

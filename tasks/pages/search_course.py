@@ -9,7 +9,7 @@ from convergence_core.result.number_text import percent
 from tasks.pages.allocation import standings, tags_of
 from tasks.pages.source import Page, PageSource
 from tasks.report.blocks import Block
-from tasks.report.document import course_blocks, page_sections
+from tasks.report.document import course_blocks, document
 from tasks.report.evidence import OUTCOMES, costs_of, curve_of
 from tasks.report.rlp_section import thinking_blocks, thinking_report
 from tasks.report.sao_section import preference_blocks, preference_report
@@ -76,7 +76,7 @@ def report_sections(source: PageSource, record: RunRecord) -> list[Block]:
     """Return the sections of a run's report, without a result those available so far."""
     result = source.result(record)
     if result is not None:
-        return page_sections(result)
+        return document(result, is_whole=False)
     store, run_id = source.store, record.run_id
     level = source.configuration(record).optimization.mab.confidence_level
     space = source.space(record)

@@ -17,7 +17,7 @@ from tasks.json_values import as_text
 from tasks.metrics.judge.judge import PURPOSE
 from tasks.metrics.judge.verdicts import read_reasoning
 from tasks.report.answers_section import MOST_GAINED
-from tasks.report.evidence import mean_of_known, parsed_text, said
+from tasks.report.evidence import TEXTS, WITH_TEXTS, mean_of_known, metric_or, parsed_text
 from tasks.report.phrases import failure_example
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import journal_url, shortened
@@ -39,10 +39,7 @@ _ANSWERS = f"""
 WITH e AS (
   SELECT * FROM evaluations
   WHERE run_id = $run AND candidate_id = $candidate AND status <> 'skipped' {LAST_OF_CELL}),
-texts AS (
-  SELECT payload_sha256, min(text) AS text FROM payloads
-  WHERE run_id = $run AND payload_sha256 IN (
-    SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL),
+{TEXTS},
 prices AS (  -- of rows that earlier versions wrote
   SELECT call_key, max(cost_usd) AS usd FROM attempts
   WHERE state = 'done' AND call_key IN (SELECT call_key FROM e WHERE price_usd IS NULL) GROUP BY ALL)
@@ -51,10 +48,7 @@ SELECT e.eval_id, e.case_id, e.role, e.replicate, e.error_type, e.error, e.rewar
        coalesce(e.price_usd, CASE WHEN e.status = 'ok' OR prices.usd > 0 THEN prices.usd END)
          AS price_usd,
        p.text AS request, r.text AS response, t.text AS thinking
-FROM e LEFT JOIN prices USING (call_key)
-     LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
-     LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
-     LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
+FROM e LEFT JOIN prices USING (call_key) {WITH_TEXTS}
 ORDER BY e.case_id, e.role, e.replicate, e.generation
 """  # noqa: S608 - constants
 
@@ -106,9 +100,11 @@ def _evaluated_case(rows: Sequence[Mapping[str, Any]]) -> EvaluatedCase:
             is not None
         },
         latency_ms=mean_of_known(
-            said("latency_ms", row["metrics"], row["latency_ms"]) for row in rows
+            metric_or("latency_ms", row["metrics"], row["latency_ms"]) for row in rows
         ),
-        cost_usd=mean_of_known(said("cost_usd", row["metrics"], row["price_usd"]) for row in rows),
+        cost_usd=mean_of_known(
+            metric_or("cost_usd", row["metrics"], row["price_usd"]) for row in rows
+        ),
         n_repeats=len(rows),
         error=None
         if failed is None
@@ -183,8 +179,6 @@ def answers_of(
     store: ParquetStore,
     configuration: Configuration,
     cases: Iterable[Case] | None,
-    *,
-    with_reasons: bool = True,
 ) -> tuple[CaseAnswers, ...]:
     """Return the answers of the defaults and of the configuration found, worst cases first.
 
@@ -193,20 +187,19 @@ def answers_of(
         store: store with the run.
         configuration: configuration of the run.
         cases: test cases; ``None`` if they are unknown.
-        with_reasons: whether to include the judges' reasons.
     """
     if result.best is None:
         return ()
     baseline = None if result.best_is_baseline else result.baseline
-    first = evaluated_cases(
-        store, result.run_id, None if baseline is None else baseline.candidate_id
-    )
-    second = evaluated_cases(store, result.run_id, result.best.candidate_id)
-    if with_reasons:
-        first, second = (
-            with_judges_reasons(store, result.run_id, configuration, cases)
-            for cases in (first, second)
+    first, second = (
+        with_judges_reasons(
+            store,
+            result.run_id,
+            configuration,
+            evaluated_cases(store, result.run_id, None if report is None else report.candidate_id),
         )
+        for report in (baseline, result.best)
+    )
     by_id = None if cases is None else {case.case_id: case for case in cases}
     keep_text = configuration.storage.keep_text
     return worst_first(paired_cases(first, second, by_id, keep_text=keep_text))

@@ -79,9 +79,8 @@ def answer_blocks(cases: Sequence[CaseAnswers], first: str, second: str) -> list
 
 
 def _is_without_text(case: CaseAnswers) -> bool:
-    texts = [answer.text for answer in (case.first, case.second) if answer is not None]
-    failed = [answer.error for answer in (case.first, case.second) if answer is not None]
-    return case.input is None and not any(texts) and not any(failed)
+    answers = [answer for answer in (case.first, case.second) if answer is not None]
+    return case.input is None and not any(answer.text or answer.error for answer in answers)
 
 
 def _title(case: CaseAnswers, first: str, second: str) -> str:
@@ -135,7 +134,8 @@ def _scores(case: CaseAnswers) -> Iterator[str]:
     for name in sorted({name for answer in pair for name in answer.metrics}):
         values = _values(phrases.number(answer.metrics.get(name)) for answer in pair)
         yield f"{clean(name)} {values}"
-    if any(answer.latency_ms is not None for answer in pair) and not _measures_latency(pair):
+    is_metric = any("latency_ms" in answer.metrics for answer in pair)
+    if any(answer.latency_ms is not None for answer in pair) and not is_metric:
         yield f"latency {_values(milliseconds(answer.latency_ms) for answer in pair)}"
     if any(answer.cost_usd is not None for answer in pair):
         yield f"price {_values(number_text.usd(answer.cost_usd) for answer in pair)}"
@@ -144,10 +144,6 @@ def _scores(case: CaseAnswers) -> Iterator[str]:
 def _values(texts: Iterable[str]) -> str:
     """Return both values, or one if they are equal."""
     return ARROW.join(dict.fromkeys(texts))
-
-
-def _measures_latency(pair: Sequence[CaseAnswer]) -> bool:
-    return any("latency_ms" in answer.metrics for answer in pair)
 
 
 # -- differences of strings

@@ -10,7 +10,7 @@ from convergence_core.search.recommend import mean_interval, paired_difference
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
 from tasks.inputs.cases import groups_of
-from tasks.report.evidence import Metrics, mean_of_known, said
+from tasks.report.evidence import Metrics, mean_of_known, metric_or
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +50,14 @@ class Final:
         Billed failures count, and so do answers that another evaluation paid for.
         """
         return self._mean(
-            (evaluation, said("cost_usd", evaluation.metrics, evaluation.price_usd))
+            (evaluation, metric_or("cost_usd", evaluation.metrics, evaluation.price_usd))
             for evaluation in self._evaluations(candidate_id)
         )
 
     def answer_ms(self, candidate_id: str) -> float | None:
         """Return a candidate's mean latency per answer by case weight; ``None`` if unknown."""
         return self._mean(
-            (evaluation, said("latency_ms", evaluation.metrics, evaluation.latency_ms))
+            (evaluation, metric_or("latency_ms", evaluation.metrics, evaluation.latency_ms))
             for evaluation in self._evaluations(candidate_id)
         )
 

@@ -39,7 +39,7 @@ from tasks.report.blocks import (
 from tasks.report.explanation import explanation_blocks
 from tasks.report.phrases import clean, short
 from tasks.report.plots import has_points, holdout_of, learning_curve, plots_of, tradeoff_metrics
-from tasks.report.tables import costs, leaderboard_grid
+from tasks.report.tables import cost_blocks, leaderboard_grid
 
 DETAILS = Heading("Details")
 """Heading after which the page folds everything."""
@@ -65,18 +65,16 @@ _KINDS: Mapping[Role, str] = {
 _METRIC_KINDS: Mapping[Role, str] = {**_KINDS, "search": "adjusted for the cases"}
 
 
-def document(result: RunResult) -> list[Block]:
-    """Return the report of a run."""
-    return [*_first_page(result), DETAILS, *_details(result)]
+def document(result: RunResult, *, is_whole: bool = True) -> list[Block]:
+    """Return the report of a run.
 
-
-def page_sections(result: RunResult) -> list[Block]:
-    """Return the report without the answers and the leaderboard, which pages show separately."""
-    return [*_first_page(result), DETAILS, *_details(result, is_whole=False)]
-
-
-def _details(result: RunResult, *, is_whole: bool = True) -> list[Block]:
+    Args:
+        result: the result of the run.
+        is_whole: whether it contains the answers and the leaderboard, which pages show elsewhere.
+    """
     return [
+        *_first_page(result),
+        DETAILS,
         *_evidence(result),
         *_configuration(result),
         *(report_blocks(result) if is_whole else ()),
@@ -89,7 +87,7 @@ def _details(result: RunResult, *, is_whole: bool = True) -> list[Block]:
         *_sources(result),
         *itertools.chain.from_iterable(learner_blocks(result).values()),
         *(_leaderboard(result) if is_whole else ()),
-        *costs(result),
+        *cost_blocks(result.costs, is_offline=bool(result.facts.get("offline"))),
         *_not_done(result),
         *_facts(result),
     ]

@@ -37,6 +37,17 @@ SELECT candidate_id, count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS 
 FROM {OUTCOMES} WHERE role = 'search' GROUP BY candidate_id
 """  # noqa: S608 - constants
 
+TEXTS = """texts AS (
+  SELECT payload_sha256, min(text) AS text FROM payloads
+  WHERE run_id = $run AND payload_sha256 IN (
+    SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL)"""
+"""Texts of the evaluations ``e``, which ``WITH_TEXTS`` joins to them."""
+WITH_TEXTS = """
+     LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
+     LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
+     LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256"""
+"""Joins of the prompt ``p``, the response ``r`` and the thinking ``t`` of each evaluation ``e``."""
+
 METRICS_BY_CASE = """by_case AS (
   SELECT m.candidate_id, m.role, m.metric, m.case_id, avg(m.value) AS value,
          coalesce(max(e.weight), 1.0) AS w
@@ -161,7 +172,9 @@ def mean_of_known(
     return sum(value * w for value, w in known) / sum(w for _, w in known) if known else None
 
 
-def said(name: str, metrics: Mapping[str, float] | None, measured: float | None) -> float | None:
+def metric_or(
+    name: str, metrics: Mapping[str, float] | None, measured: float | None
+) -> float | None:
     """Return an answer's price or latency, from the metric ``name`` if there is one."""
     return (metrics or {}).get(name, measured)
 

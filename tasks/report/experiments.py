@@ -12,7 +12,7 @@ from typing import Any, TextIO, TypeAlias
 
 from convergence_core.records import Case, Json
 from tasks.report import phrases
-from tasks.report.evidence import METRICS_BY_CASE, WEIGHTED_MEAN, parsed_text
+from tasks.report.evidence import METRICS_BY_CASE, TEXTS, WEIGHTED_MEAN, WITH_TEXTS, parsed_text
 from tasks.store.tables.csv_cells import csv_writer
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -39,20 +39,18 @@ WHERE c.run_id = $run
 ORDER BY c.generation, l.rank NULLS LAST, c.candidate_id
 """  # noqa: S608 - constants
 
-_EVALUATIONS = """
-WITH texts AS (
-  SELECT payload_sha256, min(text) AS text FROM payloads WHERE run_id = $run GROUP BY ALL)
+_EVALUATIONS = f"""
+WITH e AS (
+  SELECT * FROM evaluations
+  WHERE run_id = $run AND candidate_id IN (SELECT unnest($candidates))),
+{TEXTS}
 SELECT e.candidate_id, e.case_id AS test_case_id, e.replicate AS repeat, e.role, e.generation,
        e.status, e.error_type, e.error, e.reward AS score, e.metrics, e.latency_ms, e.cost_usd,
        e.status = 'ok' AS success, epoch_us(e.started_at) AS started_us,
        p.text AS request, r.text AS response, t.text AS thinking
-FROM evaluations e
-     LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
-     LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
-     LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
-WHERE e.run_id = $run AND e.candidate_id IN (SELECT unnest($candidates))
+FROM e {WITH_TEXTS}
 ORDER BY e.candidate_id, e.role <> 'search', e.role, e.generation, e.case_id, e.replicate
-"""
+"""  # noqa: S608 - constants
 
 
 Experiment: TypeAlias = Mapping[str, Any]

@@ -75,13 +75,11 @@ def import_matplotlib() -> None:
         pass
 
 
-def png(draw: Draw, *, width: float, height: float, dpi: int) -> bytes:
-    """Return a figure as a PNG file; ``draw`` fills it, sizes are in inches."""
+def png(drawn: "Figure", *, dpi: int = 100) -> bytes:
+    """Return a figure as a PNG file."""
     out = io.BytesIO()
-    with _settings() as figure_class:
-        drawn = figure_class(figsize=(width, height), dpi=dpi, layout="constrained")
-        draw(drawn)
-        drawn.savefig(out, format="png", metadata={"Software": None})
+    with _settings():
+        drawn.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
     return out.getvalue()
 
 
@@ -100,9 +98,7 @@ def _shown_figure() -> "type[Figure]":
 
     class ShownFigure(Figure):
         def _repr_png_(self) -> bytes:
-            out = io.BytesIO()
-            self.savefig(out, format="png")
-            return out.getvalue()
+            return png(self)
 
     return ShownFigure
 

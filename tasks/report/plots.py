@@ -9,7 +9,7 @@ from convergence_core.records import Role
 from convergence_core.result import CurvePoint, Estimate, FrontPoint, RunResult
 from convergence_core.result.number_text import interval, percent
 from tasks.report.blocks import Axis, Layer, Plot, Point
-from tasks.report.phrases import best_label, clean, named_label, short
+from tasks.report.phrases import best_label, clean, estimate, named_label, short
 
 PlotName: TypeAlias = Literal["estimates", "learning_curve", "tradeoffs", "front", "shares"]
 
@@ -62,7 +62,7 @@ def _estimates(result: RunResult) -> Plot | None:
                 x=value.mean,
                 y=y + shift,
                 x_ends=(value.low, value.high),
-                tip=f"{label}, {' '.join(_ROLES[role].split())}: {_interval(value)}",
+                tip=f"{label}, {' '.join(_ROLES[role].split())}: {estimate(value)}",
             )
             for y, role in enumerate(roles)
             if report is not None and (value := report.estimate(role)) is not None
@@ -129,7 +129,7 @@ def learning_curve(curve: Sequence[CurvePoint], holdout: Estimate | None = None)
             x=last + 0.05 * max(last, 8),
             y=holdout.mean,
             y_ends=(holdout.low, holdout.high),
-            tip=f"held-out cases: {_interval(holdout)}",
+            tip=f"held-out cases: {estimate(holdout)}",
         )
         label = "recommended, held-out cases"
         layers.append(Layer(points=(end,), colour="ink", shape="diamond", label=label))
@@ -397,7 +397,3 @@ def _extremes(points: Sequence[EffectPoint]) -> list[EffectPoint]:
 
 def _colour(effect: Effect) -> Literal["winner", "dot"]:
     return "winner" if effect.is_sure else "dot"
-
-
-def _interval(value: Estimate) -> str:
-    return interval(value.mean, value.low, value.high)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -64,8 +65,8 @@ def parameter_figure(result: RunResult, parameter: str) -> "Figure":
 
 def learning_curve_png(result: RunResult) -> bytes:
     """Return the learning curve as a small PNG file (at most 40 kB), for Prefect's artifacts."""
-    draw = partial(_draw, plot=learning_curve(result.curve, holdout_of(result)))
-    return figures.png(draw, width=_PNG_SIZE[0], height=_PNG_SIZE[1], dpi=100)
+    plot = learning_curve(result.curve, holdout_of(result))
+    return figures.png(figure(replace(plot, height=_PNG_SIZE[1])))
 
 
 def _draw(figure: "Figure", plot: Plot) -> None:

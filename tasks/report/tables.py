@@ -58,11 +58,6 @@ def _named(result: RunResult, row: LeaderboardRow) -> str:
 # -- costs and spending
 
 
-def costs(result: RunResult) -> list[Block]:
-    """Return the section on costs; empty if the run has none."""
-    return cost_blocks(result.costs, is_offline=bool(result.facts.get("offline")))
-
-
 def cost_blocks(costs: Sequence[RoleCost], *, is_offline: bool) -> list[Block]:
     """Return the section on each role's costs; empty if there are none."""
     if not any(_has_numbers(cost) for cost in costs):
@@ -152,4 +147,5 @@ def spending(result: RunResult, limits: "BudgetConfig", spent: Spent) -> list[Bl
     if spent.n_unpriced:
         unknown = plural(spent.n_unpriced, "call")
         blocks.append(Paragraph((f"The price of {unknown} is unknown: the worst case counts.",)))
-    return [*blocks, *costs(result)]
+    is_offline = bool(result.facts.get("offline"))
+    return [*blocks, *cost_blocks(result.costs, is_offline=is_offline)]

@@ -31,27 +31,21 @@ class RequestsInFlight:
     @contextlib.contextmanager
     def request(self) -> Iterator[None]:
         """Count one request for the duration of the block."""
-        self._begin()
-        try:
-            yield
-        finally:
-            self._end()
-
-    def _begin(self) -> None:
         with self._lock:
             if self._descriptor is None:
                 descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
                 self._descriptor = descriptor
             self._n += 1
-
-    def _end(self) -> None:
-        with self._lock:
-            self._n -= 1
-            if self._n == 0 and self._descriptor is not None:
-                os.utime(self._descriptor)
-                os.close(self._descriptor)
-                self._descriptor = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n -= 1
+                if self._n == 0:
+                    os.utime(self._descriptor)
+                    os.close(self._descriptor)
+                    self._descriptor = None
 
 
 def is_answering(root: Path) -> bool:

@@ -274,16 +274,3 @@ def rows_read_only(path: Path, sql: str, bindings: tuple[Any, ...] = ()) -> list
         return connection.execute(sql, bindings).fetchall()
     finally:
         connection.close()
-
-
-def integrity_problem(path: Path) -> str | None:
-    """Return what is wrong with an SQLite file; ``None`` if it is intact."""
-    try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
-        finally:
-            connection.close()
-    except apsw.Error as error:
-        return str(error)
-    return None if problems == [("ok",)] else str(problems[0][0])

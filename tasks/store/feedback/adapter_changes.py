@@ -63,18 +63,10 @@ def active_adapter(connection: Connection, role: str) -> AdapterRecord | None:
 
 def answering_versions(connection: Connection) -> frozenset[str]:
     """Return the adapters that answer for any role, including controls of live tests."""
-    rows = connection.execute(
-        "SELECT role, version FROM adapters WHERE status = 'active'"
-    ).fetchall()
-    controls = [running_test(connection, role) for role, _ in rows]
-    return frozenset(
-        [version for _, version in rows]
-        + [
-            control.control
-            for control in controls
-            if control is not None and control.control is not None
-        ]
-    )
+    active = ADAPTERS.find(connection, status="active")
+    tests = [running_test(connection, adapter.role) for adapter in active]
+    controls = {test.control for test in tests if test is not None and test.control is not None}
+    return frozenset(controls) | {adapter.version for adapter in active}
 
 
 def previous_version(connection: Connection, role: str) -> str | None:

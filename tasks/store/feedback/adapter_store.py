@@ -230,14 +230,7 @@ class AdapterStore:
             if live_rule is not None:
                 # If the previous adapter changes another model, the control is the base model.
                 is_alike = before is not None and before.base_model == adapter.base_model
-                begin_test(
-                    connection,
-                    live_rule,
-                    version=version,
-                    control=before.version if before is not None and is_alike else None,
-                    role=adapter.role,
-                    at_us=now,
-                )
+                begin_test(connection, live_rule, adapter, before if is_alike else None, at_us=now)
 
     def reject(self, version: str, reason: str, by: str) -> None:
         """Reject an adapter permanently, durably; if it is active, the previous one answers again.
@@ -247,12 +240,9 @@ class AdapterStore:
             AdapterRefusedError: its status does not allow it.
         """
         adapter = self.record(version)
-        if (
-            adapter.status == "active"
-            and self._take_back(adapter.role, "rejected", reason, by) == version
-        ):
-            return
-        self._decide(version, "rejected", reason, by)
+        is_active = adapter.status == "active"
+        if not is_active or self._take_back(adapter.role, "rejected", reason, by) != version:
+            self._decide(version, "rejected", reason, by)
 
     def defer(self, version: str, reason: str, by: str) -> None:
         """Keep an adapter undecided, durably, because only ratings are missing.

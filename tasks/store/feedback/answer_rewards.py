@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from convergence_core.feedback.records import Interaction, Rating
+from convergence_core.feedback.records import Interaction
 from convergence_core.feedback.safety import UNSAFE_REWARD, SafetyRule, safety_flags
 from tasks.store.feedback.counts import comparable_raters, store_consensus
-from tasks.store.feedback.dataset import interactions_of
+from tasks.store.feedback.dataset import interactions_of, mean_mark
 from tasks.store.feedback.feedback_store import FeedbackStore
 
 
@@ -45,11 +45,7 @@ def answer_rewards(
         yield (
             interaction,
             AnswerReward(
-                rating=_mean(marks) if reward is None else reward.reward,
+                rating=mean_mark(marks) if reward is None else reward.reward,
                 flags=safety_flags(prompt, interaction.response),
             ),
         )
-
-
-def _mean(marks: list[Rating]) -> float | None:
-    return sum(mark.reward for mark in marks) / len(marks) if marks else None

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from convergence_core.feedback.rater_consensus import RaterConsensus, RaterProfile, rater_consensus
 from convergence_core.feedback.records import LABELS, Rating
@@ -134,8 +134,12 @@ def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
     active = dict(store.fetch(_ACTIVE))
     tests = {test.role: test.words for test in live_tests(store.database)}
     roles = {
-        role: _of_role(
-            n, rated.get(role, 0), marks.get(role, Counter()), active.get(role), tests.get(role)
+        role: RoleCounts(
+            n_interactions=n,
+            n_rated=rated.get(role, 0),
+            **_numbers(marks.get(role, Counter())),
+            adapter_version=active.get(role),
+            live_test=tests.get(role),
         )
         for role, n in store.fetch(_ANSWERS)
     }
@@ -144,28 +148,17 @@ def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
     return FeedbackCounts(roles=roles, n_comparisons=compared[0], rewards=dict(sent))
 
 
-def _of_role(
-    n_interactions: int,
-    n_rated: int,
-    marks: "Counter[Rating]",
-    adapter_version: str | None,
-    live_test: str | None,
-) -> RoleCounts:
+def _numbers(marks: "Counter[Rating]") -> dict[str, Any]:
+    """Return the fields of ``RoleCounts`` that marks determine."""
     mean = mean_reward(marks)
+    ends = (None, None, None) if mean is None else (mean.mean, mean.low, mean.high)
     by_rating = {mark.rating: k for mark, k in marks.items() if mark.rating is not None}
     by_thumbs = {mark.thumbs: k for mark, k in marks.items() if mark.thumbs is not None}
-    return RoleCounts(
-        n_interactions=n_interactions,
-        n_rated=n_rated,
-        ratings={label: by_rating.get(rating, 0) for rating, label in LABELS.items()},
-        thumbs_up=by_thumbs.get("up", 0),
-        thumbs_down=by_thumbs.get("down", 0),
-        mean_reward=None if mean is None else mean.mean,
-        mean_reward_low=None if mean is None else mean.low,
-        mean_reward_high=None if mean is None else mean.high,
-        adapter_version=adapter_version,
-        live_test=live_test,
-    )
+    return {
+        "ratings": {label: by_rating.get(rating, 0) for rating, label in LABELS.items()},
+        **{f"thumbs_{side}": by_thumbs.get(side, 0) for side in ("up", "down")},
+        **dict(zip(("mean_reward", "mean_reward_low", "mean_reward_high"), ends, strict=True)),
+    }
 
 
 FEWEST: Final = 10

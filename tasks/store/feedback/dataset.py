@@ -66,7 +66,7 @@ def interaction_row(
         "interaction_id": interaction.interaction_id,
         "prompt": messages if has_messages else interaction.messages[-1].content,
         "response": interaction.response,
-        "reward": _mean(store.ratings(interaction.interaction_id)),
+        "reward": mean_mark(store.ratings(interaction.interaction_id)),
     }
 
 
@@ -138,7 +138,7 @@ def _take_in(
     if known is not None and _is_of_export(row, answer):
         given = store.ratings(known.interaction_id)
         is_of_others = bool(given) and all(mark.user_id != IMPORTER for mark in given)
-        if is_of_others or _mean(given) == row["reward"]:
+        if is_of_others or mean_mark(given) == row["reward"]:
             n["duplicate"] += 1
             return
     mark = read_mark(row, answer)
@@ -170,7 +170,8 @@ def _texts(store: FeedbackStore, answer: Interaction) -> list[str]:
     return [store.clean(text) for text in (answer.messages[-1].content, answer.response)]
 
 
-def _mean(marks: Sequence[Rating]) -> float | None:
+def mean_mark(marks: Sequence[Rating]) -> float | None:
+    """Return the mean reward of marks; ``None`` without any."""
     return sum(mark.reward for mark in marks) / len(marks) if marks else None
 
 

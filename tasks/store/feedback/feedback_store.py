@@ -100,10 +100,8 @@ class FeedbackStore(SharedStore):
                 (stored.source, stored.event_id, stored.interaction_id),
             ).fetchone()
         known = INTERACTIONS.record(row)
-        same = (known.source, known.event_id, known.user_id, known.messages, known.response)
-        if same != (
-            stored.source, stored.event_id, stored.user_id, stored.messages, stored.response
-        ):  # fmt: skip
+        same = ("source", "event_id", "user_id", "messages", "response")
+        if fields_of(known, *same) != fields_of(stored, *same):
             raise RequestReusedError(
                 "`event_id` must stand for one answer of its source, but another answer was logged "
                 f"under {stored.event_id!r} of {stored.source!r} or under the id "

@@ -8,8 +8,10 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from convergence_core.feedback.adapter_records import AdapterRecord
 from convergence_core.feedback.live_test_records import LiveAnswer, LiveStatus, LiveTest
 from convergence_core.feedback.records import Rating
+from convergence_core.records import fields_of
 from tasks.store.database import Connection, Database
 from tasks.store.feedback.schema import CURRENT_RATINGS, LIVE_TESTS
 
@@ -26,34 +28,29 @@ _IS_LAST: Final = (
 def begin_test(
     connection: Connection,
     rule: "LiveTestConfig",
+    adapter: AdapterRecord,
+    control: AdapterRecord | None,
     *,
-    version: str,
-    control: str | None,
-    role: str,
     at_us: int,
-) -> LiveTest:
+) -> None:
     """Record the start of a live test.
 
     Args:
         connection: transaction that activates the adapter.
         rule: settings of the test.
-        version: version of the adapter under test.
-        control: version that answered before; ``None`` means the base model.
-        role: role of both.
+        adapter: adapter under test.
+        control: adapter that answered before; ``None`` means the base model.
         at_us: current time, in microseconds.
     """
     test = LiveTest(
         test_id=uuid.uuid4().hex,
-        version=version,
-        control=control,
-        role=role,
-        share=rule.share,
-        max_ratings=rule.max_ratings,
+        control=None if control is None else control.version,
+        **fields_of(adapter, "version", "role"),
+        **fields_of(rule, "share", "max_ratings"),
         status="running",
         started_us=at_us,
     )
     LIVE_TESTS.add(connection, test, at_us)
-    return test
 
 
 def end_test(

@@ -68,9 +68,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
             state.database.scrub()
             anonymize_rows(state.root, user_id, FORGOTTEN_USER)
     return RemovalReport(
-        n_interactions=counts["interactions"],
-        n_ratings=counts["ratings"],
-        n_comparisons=counts["comparisons"],
+        **{f"n_{table}": n for table, n in counts.items()},
         n_decisions=n_decisions,
         n_adapters=n_adapters,
     )

@@ -14,7 +14,6 @@ from convergence_core.feedback.adapter_records import (
 )
 from convergence_core.feedback.records import AnswerComparison, Rating
 from convergence_core.records import Json
-from tasks.store.database import Connection
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.schema import MARKS, ROUNDS
@@ -49,7 +48,7 @@ class TrainingRounds:
             started_us=now, ended_us=None, n_rows=n_rows, settings=settings, metrics={}, reason=None,
         )  # fmt: skip
         with self._database.transaction() as connection:
-            self._add_round(connection, record, now)
+            ROUNDS.add(connection, record, now, clean=self._feedback.clean)
         return record.round_id
 
     def end(
@@ -83,15 +82,12 @@ class TrainingRounds:
                 metrics=metrics or {},
                 reason=reason,
             )
-            self._add_round(connection, ended, now)
+            ROUNDS.add(connection, ended, now, clean=self._feedback.clean)
 
     def records(self, role: str | None = None) -> list[TrainingRoundRecord]:
         """Return the current state of the rounds of a role or of all, in order of start."""
         records = self._feedback.find(ROUNDS, "ORDER BY seq", role=role)
         return [*{record.round_id: record for record in records}.values()]
-
-    def _add_round(self, connection: Connection, record: TrainingRoundRecord, at_us: int) -> None:
-        ROUNDS.add(connection, record, at_us, clean=self._feedback.clean)
 
 
 def open_marks(

@@ -28,7 +28,7 @@ def this_process() -> ProcessMark:
 def process(pid: int) -> ProcessMark:
     """Return the mark of the process with this pid on this machine."""
     return ProcessMark(
-        pid=pid, host=socket.gethostname(), machine=_machine(), started=_started(pid)
+        pid=pid, host=socket.gethostname(), machine=_machine(), started=_stat(pid)[1]
     )
 
 
@@ -52,10 +52,6 @@ def _machine() -> str:
         return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"
     except OSError:
         return ""
-
-
-def _started(pid: int) -> str:
-    return _stat(pid)[1]
 
 
 def _stat(pid: int) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from tasks.store.journal.ledger import (
 from tasks.store.journal.schema import SQLITE_JOURNAL
 from tasks.store.journal.sql_journal import Journal, Loaded
 from tasks.store.layout import JOURNAL_FILE, ensure_store, store_root
-from tasks.store.sqlite import SqliteDatabase, integrity_problem
+from tasks.store.sqlite import SqliteDatabase
 
 _ROW = ", ".join(ROW_COLUMNS)
 _CALL = (
@@ -236,11 +236,11 @@ def damaged_attempts(
 
 def journal_damage(path: Path) -> str | None:
     """Return what is wrong with a journal's file; ``None`` if it is intact."""
-    problem = integrity_problem(path)
-    if problem is not None:
-        return problem
     try:
         with contextlib.closing(apsw.Connection(str(path))) as connection:
+            problems: Any = connection.execute("PRAGMA integrity_check(1)").fetchall()
+            if problems != [("ok",)]:
+                return str(problems[0][0])
             version = connection.pragma("user_version")
             if version != SQLITE_JOURNAL.version:
                 return f"it says that it has version {version}"

@@ -98,22 +98,17 @@ class ExperienceStore(SharedStore):
 
     def experience(self, decision_id: str) -> PolicyExperience | None:
         """Return the experience of a decision; ``None`` if none is stored."""
-        with self.database.reading() as connection:
-            row = connection.execute(f"{_READ} WHERE decision_id = ?", (decision_id,)).fetchone()
-        return None if row is None else _experience(row)
+        rows = self.fetch(f"{_READ} WHERE decision_id = ?", (decision_id,))
+        return _experience(rows[0]) if rows else None
 
     def of_version(self, version: int) -> list[PolicyExperience]:
         """Return the experiences of a policy version, in order of arrival."""
-        with self.database.reading() as connection:
-            rows = connection.execute(
-                f"{_READ} WHERE version = ? ORDER BY seq", (version,)
-            ).fetchall()
+        rows = self.fetch(f"{_READ} WHERE version = ? ORDER BY seq", (version,))
         return [_experience(row) for row in rows]
 
     def count(self) -> int:
         """Return the number of stored experiences."""
-        with self.database.reading() as connection:
-            return int(connection.execute("SELECT count(*) FROM policy_experiences").fetchone()[0])
+        return int(self.fetch("SELECT count(*) FROM policy_experiences")[0][0])
 
     def record_version(self, record: PolicyVersionRecord) -> None:
         """Record durably that a version serves from now on.
@@ -126,8 +121,7 @@ class ExperienceStore(SharedStore):
 
     def latest_version(self) -> PolicyVersionRecord | None:
         """Return the serving version; ``None`` if there is none yet."""
-        with self.database.reading() as connection:
-            return VERSIONS.first(connection, "ORDER BY version DESC")
+        return next(iter(self.find(VERSIONS, "ORDER BY version DESC LIMIT 1")), None)
 
     def versions(self) -> list[PolicyVersionRecord]:
         """Return all versions, oldest first."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from convergence_core.records import fields_of
 from convergence_core.space import same_params
 from tasks.store.runtime.rows import Champion, GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -31,12 +32,9 @@ def looks_before(store: RuntimeStore, look: GateLook) -> Counter[str]:
 
 def _is_same(look: GateLook, other: GateLook) -> bool:
     """Return whether both are a run's look at the same candidates and cases, as after a resume."""
-    return (look.run_id, look.kind, look.candidate_id, look.champion_id) == (
-        other.run_id,
-        other.kind,
-        other.candidate_id,
-        other.champion_id,
-    ) and look.details.get("cases") == other.details.get("cases")
+    same = ("run_id", "kind", "candidate_id", "champion_id")
+    is_of_pair = fields_of(look, *same) == fields_of(other, *same)
+    return is_of_pair and look.details.get("cases") == other.details.get("cases")
 
 
 def looks(store: RuntimeStore, system: str | None = None) -> list[GateLook]:

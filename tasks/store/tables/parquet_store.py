@@ -18,6 +18,7 @@ from typing import Any
 
 from convergence_core.errors import RunNotFoundError, StoreError
 from convergence_core.ports import Checkpoint, Row, RunRecord
+from tasks.store.journal.ledger import USAGE_COLUMNS
 from tasks.store.layout import (
     FINAL_GENERATION,
     PART_FILE,
@@ -37,7 +38,7 @@ from tasks.store.tables.integrity import check_store
 from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.query import Reader
-from tasks.store.tables.resolver import committed_files, committed_generations, resolve
+from tasks.store.tables.resolver import committed_files, resolve
 from tasks.store.tables.retention import GRACE_US, sweep
 from tasks.store.tables.tables import (
     AHEAD_TABLES,
@@ -270,11 +271,10 @@ class ParquetStore(Reader):
             StoreDamagedError: its file cannot be read.
         """
         final = folder_of(self.path, "final", GENERATIONS.name, check_run_id(run_id)) / PART_FILE
-        files = (
-            [str(final)]
-            if final_row(self.path, run_id).exists()
-            else committed_generations(self.path, run_id)[-1:]
-        )
+        files = [str(final)]
+        if not final_row(self.path, run_id).exists():
+            committed = committed_files(self.path, GENERATIONS.name, run_id)
+            files = [file for file in committed if not file.endswith("final.parquet")][-1:]
         rows = self._files.read(GENERATIONS, files, "ORDER BY generation DESC LIMIT 1")
         if not rows:
             return None
@@ -350,14 +350,8 @@ def _record_of(row: Mapping[str, Any]) -> RunRecord:
 
 
 _NOTHING = {
-    "tokens_in": 0,
-    "tokens_out": 0,
-    "cached_tokens": 0,
-    "cache_write_tokens": 0,
-    "reasoning_tokens": 0,
-    "cost_usd": 0.0,
-    "maybe_usd": 0.0,
-    "maybe_tokens": 0,
+    **dict.fromkeys((*USAGE_COLUMNS, "maybe_tokens"), 0),
+    **dict.fromkeys(("cost_usd", "maybe_usd"), 0.0),
 }
 """Tokens and cost of a reused answer."""
 

@@ -56,13 +56,6 @@ def resolve(root: Path) -> Resolution:
     return Resolution(files=files, stamps=tuple((s.st_ino, s.st_mtime_ns) for s in stamps))
 
 
-def committed_generations(root: Path, run_id: str) -> list[str]:
-    """Return the paths of an unfinished run's commit markers, in order of generation."""
-    folder = folder_of(root, "live", "generations", run_id)
-    paths = [f"{folder}{os.sep}{name}" for name in _names(folder) if name[0] == "g"]
-    return sorted(paths, key=_order)
-
-
 def committed_files(root: Path, table: str, run_id: str) -> list[str]:
     """Return an unfinished run's visible files of one table, the final re-estimation last."""
     names = _names(folder_of(root, "live", "generations", run_id))

@@ -22,17 +22,8 @@ MAX_ESTIMATES = 500
 """Ranks whose posterior a generation stores; the end of a run stores all."""
 _EVALUATION = (
     *("generation", "eval_id", "attempt", "status", "fault", "error_type", "error", "model"),
-    *(
-        "provider",
-        "reward",
-        "latency_ms",
-        "first_token_ms",
-        "cost_usd",
-        "price_usd",
-        "call_key",
-        "cached",
-        "recording_url",
-    ),
+    *("provider", "reward", "latency_ms", "first_token_ms", "cost_usd", "price_usd"),
+    *("call_key", "cached", "recording_url"),
 )
 """Columns of ``evaluations`` that are fields of an ``Evaluation``."""
 _INTERVAL = ("mean", "low", "high", "n_cases")
