@@ -27,10 +27,11 @@ from tasks.report.blocks import (
     page_action,
     section,
 )
-from tasks.report.phrases import clean, ledgers, moment, settings_text
+from tasks.report.phrases import clean, ledgers, settings_text
 from tasks.run.adoption import former_of
 from tasks.serving.answers import Arm
 from tasks.serving.systems import Systems
+from tasks.store.clock import moment
 from tasks.store.runtime.promotions import champion_of, champions, looks
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore

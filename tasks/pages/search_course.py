@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from convergence_core.ports import RunRecord
 from convergence_core.result.number_text import percent
@@ -10,24 +9,19 @@ from tasks.pages.allocation import standings, tags_of
 from tasks.pages.source import Page, PageSource
 from tasks.report.blocks import Block
 from tasks.report.document import course_blocks, document
-from tasks.report.evidence import OUTCOMES, costs_of, curve_of
+from tasks.report.evidence import cells_by_candidate, costs_of, curve_of
 from tasks.report.rlp_section import thinking_blocks, thinking_report
 from tasks.report.sao_section import preference_blocks, preference_report
 from tasks.report.tables import RANKED_BY, cost_blocks
 
-_CELLS = f"""
-SELECT candidate_id, count(*) FILTER (WHERE status <> 'skipped') AS n_cells,
-       count(DISTINCT case_id) AS n_cases,
-       count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed
-FROM {OUTCOMES} WHERE role = 'search' GROUP BY candidate_id
-"""  # noqa: S608 - constants
 _SHOWN = ("rank", "candidate_id", "name", "params", "mean", "low", "high", "origin", "generation")
+_NO_CELLS = {"n_cells": 0, "n_cases": 0, "n_failed": 0}
 
 
 def leaderboard(source: PageSource, record: RunRecord) -> Page:
     """Return all candidates in the search's order."""
     ranking = standings(source, record)
-    cells = {row["candidate_id"]: row for row in source.rows(_CELLS, run=record.run_id)}
+    cells = cells_by_candidate(source.store, record.run_id)
     result = source.result(record)
     metrics = (
         {} if result is None else {row.candidate_id: row.metrics for row in result.leaderboard}
@@ -37,7 +31,7 @@ def leaderboard(source: PageSource, record: RunRecord) -> Page:
     rows = [
         {
             **{name: row[name] for name in _SHOWN},
-            **_cells_of(cells.get(row["candidate_id"], {})),
+            **cells.get(row["candidate_id"], _NO_CELLS),
             "metrics": metrics.get(row["candidate_id"], {}),
             "tags": tags.get(row["candidate_id"], []),
         }
@@ -50,10 +44,6 @@ def leaderboard(source: PageSource, record: RunRecord) -> Page:
     space = source.space(record)
     names = {} if space is None else space.named_values(row["params"] for row in ranking)
     return {"rows": rows, "parameters": _parameters(record, names), "level": level, "note": note}
-
-
-def _cells_of(row: Mapping[str, Any]) -> Page:
-    return {name: row.get(name, 0) for name in ("n_cells", "n_cases", "n_failed")}
 
 
 def _parameters(record: RunRecord, names: Mapping[str, Mapping[str, str]]) -> list[Page]:

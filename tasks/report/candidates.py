@@ -106,8 +106,8 @@ class View:
     """Candidate → display name."""
     search: SearchState
     metrics: Metrics
-    n_failed: Mapping[str, int]
-    """Candidate → search cells without an ``ok`` status."""
+    cells: Mapping[str, Mapping[str, int]]
+    """Counts of ``cells_by_candidate``."""
     final: Final
     standing: Mapping[str, Ranked]
     level: float
@@ -143,7 +143,7 @@ class View:
             rank=rank,
             label=self.names[ranked.candidate_id],
             params=dict(member.candidate.params),
-            n_failed=self.n_failed.get(ranked.candidate_id, 0),
+            n_failed=self.cells.get(ranked.candidate_id, {}).get("n_failed", 0),
             metrics=self.metrics.get(ranked.candidate_id, {}).get("search", {}),
             origin=member.candidate.origin,
             generation=member.generation,

@@ -40,6 +40,7 @@ from tasks.report.explanation import explanation_blocks
 from tasks.report.phrases import clean, short
 from tasks.report.plots import has_points, holdout_of, learning_curve, plots_of, tradeoff_metrics
 from tasks.report.tables import cost_blocks, leaderboard_grid
+from tasks.store.clock import moment
 
 DETAILS = Heading("Details")
 """Heading after which the page folds everything."""
@@ -557,8 +558,8 @@ def _facts(result: RunResult) -> list[Block]:
         "label": result.label,
         "system": result.system,
         "algorithm": f"{plural(result.generations_run, 'generation')} of {result.algorithm}, seed {result.seed}",
-        "started": phrases.moment(result.started_us),
-        "ended": phrases.moment(result.ended_us),
+        "started": moment(result.started_us),
+        "ended": moment(result.ended_us),
         "took": phrases.duration(result.started_us, result.ended_us),
         "test cases": f"{result.n_search_cases:,} in the search, {result.n_holdout_cases:,} held out",
         "calls": f"{result.n_calls:,}, and {result.n_cached:,} answers from the journal",

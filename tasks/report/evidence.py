@@ -33,7 +33,9 @@ FROM {OUTCOMES}
 """  # noqa: S608 - constants
 
 _CELLS = f"""
-SELECT candidate_id, count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed
+SELECT candidate_id, count(*) FILTER (WHERE status <> 'skipped') AS n_cells,
+       count(DISTINCT case_id) AS n_cases,
+       count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed
 FROM {OUTCOMES} WHERE role = 'search' GROUP BY candidate_id
 """  # noqa: S608 - constants
 
@@ -122,9 +124,10 @@ def counts_of(store: ParquetStore, run_id: str) -> dict[str, Any]:
     return counts
 
 
-def failures_by_candidate(store: ParquetStore, run_id: str) -> dict[str, int]:
-    """Return candidate → search cells without an ``ok`` status."""
-    return {row["candidate_id"]: row["n_failed"] for row in store.rows(_CELLS, {"run": run_id})}
+def cells_by_candidate(store: ParquetStore, run_id: str) -> dict[str, dict[str, int]]:
+    """Return the search's ``n_cells``, ``n_cases`` and ``n_failed`` by candidate."""
+    rows = store.rows(_CELLS, {"run": run_id})
+    return {row.pop("candidate_id"): row for row in rows}
 
 
 def metrics_of(

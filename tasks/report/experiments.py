@@ -8,6 +8,7 @@ cases, so the plain means next to it, ``raw_mean_reward`` and the metrics under 
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 from typing import Any, TextIO, TypeAlias
 
 from convergence_core.records import Case, Json
@@ -160,20 +161,10 @@ def _with_evaluations(
 
 
 def _portions(rows: Sequence[Experiment]) -> Iterator[list[Experiment]]:
-    """Yield portions of candidates, in order.
-
-    A portion has at most ``CELLS_AT_ONCE`` evaluations, or one candidate.
-    """
-    portion: list[Experiment] = []
-    n_rows = 0
-    for row in rows:
-        if portion and n_rows + row["n_rows"] > CELLS_AT_ONCE:
-            yield portion
-            portion, n_rows = [], 0
-        portion.append(row)
-        n_rows += row["n_rows"]
-    if portion:
-        yield portion
+    """Yield candidates in order, in groups of about ``CELLS_AT_ONCE`` evaluations."""
+    ends = accumulate(row["n_rows"] for row in rows)
+    for _, portion in groupby(zip(rows, ends, strict=True), lambda pair: pair[1] // CELLS_AT_ONCE):
+        yield [row for row, _ in portion]
 
 
 def _test_result(

@@ -28,6 +28,7 @@ from tasks.report.blocks import (
 )
 from tasks.report.document import DETAILS, document
 from tasks.report.phrases import clean, short
+from tasks.store.clock import moment
 
 _WITHOUT_SCRIPT = "Without scripts no plot is drawn; the tables have its numbers."
 _INTERVAL = re.compile(r"(\[[-+\N{MINUS SIGN}]?\d\.\d+,) ")
@@ -52,7 +53,7 @@ def report_html(result: RunResult) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">\n'
         f"<title>{title}</title>\n<style>{_style()}</style>\n</head>\n<body>\n<main>\n"
         f"<header><h1>{title}</h1>\n<p>{_text(phrases.heading(result))}</p>\n"
-        f"<p>{_text(phrases.moment(result.started_us))}, "
+        f"<p>{_text(moment(result.started_us))}, "
         f"{_text(phrases.duration(result.started_us, result.ended_us))}."
         f"{_text(phrases.ending(result))}</p></header>\n"
         f"{body}\n</main>\n<script>{_script()}</script>\n</body>\n</html>\n"

@@ -4,7 +4,6 @@ No sentence here claims that a configuration is superior. Sentences state estima
 their evidence; the verdict belongs to the promotion gate, whose sentence states its error rate.
 """
 
-import datetime
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from convergence_core.result.number_text import (
     whole_percent,
 )
 from convergence_core.result.verdict import FREE, is_free, n_unpriced
+from tasks.store.clock import utc
 
 if TYPE_CHECKING:
     from convergence_core.search.recommend import Recommendation
@@ -133,18 +133,9 @@ def number(value: float | None) -> str:
     return f"{value:#.3g}".rstrip(".")
 
 
-def moment(time_us: int) -> str:
-    """Return a time in UTC to the second."""
-    return f"{_utc(time_us):%Y-%m-%d %H:%M:%S} UTC"
-
-
 def iso(time_us: int) -> str:
     """Return a time in UTC, in ISO 8601."""
-    return _utc(time_us).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _utc(time_us: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(time_us / 1e6, tz=datetime.UTC)
+    return utc(time_us).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def duration(started_us: int, ended_us: int) -> str:

@@ -26,10 +26,10 @@ from tasks.report import phrases
 from tasks.report.candidates import Final, View
 from tasks.report.evidence import (
     Metrics,
+    cells_by_candidate,
     costs_of,
     counts_of,
     curve_of,
-    failures_by_candidate,
     failures_of,
     metrics_of,
 )
@@ -107,7 +107,7 @@ def collect(
         names=names,
         search=search,
         metrics=metrics,
-        n_failed=failures_by_candidate(run.store, run.run_id),
+        cells=cells_by_candidate(run.store, run.run_id),
         final=final,
         standing={ranked.candidate_id: ranked for ranked in ranking},
         level=level,

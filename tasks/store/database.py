@@ -298,20 +298,10 @@ class Schema:
         )
 
 
-class Cursor(Protocol):
-    """Rows of a statement's result."""
-
-    def fetchone(self) -> Any:
-        """Return the next row; ``None`` after the last."""
-
-    def fetchall(self) -> Any:
-        """Return all remaining rows."""
-
-
 class Connection(Protocol):
     """Open transaction for reading or writing."""
 
-    def execute(self, statements: str, bindings: Any = (), /) -> Cursor:
+    def execute(self, statements: str, bindings: Any = (), /) -> Any:
         """Run SQL with ``?`` as the placeholder of a value."""
 
     def changes(self) -> int:

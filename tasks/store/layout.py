@@ -29,10 +29,10 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 from convergence_core.errors import StoreFormatError, StoreWriteError
+from tasks.store.clock import utc
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -174,7 +174,7 @@ def folder_of(root: Path, stage: str, table: str, run_id: str) -> Path:
 
 def day_folder(root: Path, table: str, at_us: int) -> Path:
     """Return the folder of a table's rows of a UTC day, which belong to no run."""
-    return root / "final" / table / f"day={datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d}"
+    return root / "final" / table / f"day={utc(at_us):%Y-%m-%d}"
 
 
 def live_row(root: Path, run_id: str) -> Path:

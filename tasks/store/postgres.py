@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
-from tasks.store.database import Closing, Cursor, Schema, check_usable
+from tasks.store.database import Closing, Schema, check_usable
 from tasks.version import install_command
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class PostgresConnection:
         self._tables = tables
         self._changes = 0
 
-    def execute(self, statements: str, bindings: Any = (), /) -> Cursor:
+    def execute(self, statements: str, bindings: Any = (), /) -> Any:
         """Run a statement; a locking one runs again to see concurrent commits."""
         sql = translated(statements, self._tables)
         if LOCKS in sql:

@@ -268,9 +268,7 @@ def rows_read_only(path: Path, sql: str, bindings: tuple[Any, ...] = ()) -> list
     # Without a log no process has the file open, and SQLite would create one to read.
     has_log = path.with_name(f"{path.name}-wal").exists()
     uri = path.as_uri() + ("" if has_log else "?immutable=1")
-    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    try:
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    with contextlib.closing(apsw.Connection(uri, flags=flags)) as connection:
         connection.set_busy_timeout(1_000)
         return connection.execute(sql, bindings).fetchall()
-    finally:
-        connection.close()

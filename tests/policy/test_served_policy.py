@@ -17,7 +17,7 @@ from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS, STO
 from convergence_core.policy.settings import PPOConfig
 from tasks.policy.records import ChosenAction, ExperienceReport, PolicyQuestion, PolicySettings
 from tasks.policy.served_policy import ServedPolicy
-from tasks.store.policy.experience_store import ExperienceStore
+from tasks.store.policy.experience_store import VERSIONS, ExperienceStore
 from tests.store.postgres_server import postgres_server
 
 DIM = 4
@@ -138,8 +138,11 @@ def test_it_learns_what_is_rewarded_and_each_update_is_a_version(
         assert seen.first_ratio_error < 1e-5
         assert seen.n_steps == 64 * seen.version
     assert policy.decide(question(), deterministic=True).probabilities[at] > max(0.6, before)
-    assert [(v.version, v.kind) for v in store.versions()][:2] == [(0, "begun"), (1, "updated")]
-    assert store.versions()[-1].statistics["n_steps"] == 512
+    assert [(v.version, v.kind) for v in store.find(VERSIONS, "ORDER BY version")][:2] == [
+        (0, "begun"),
+        (1, "updated"),
+    ]
+    assert store.find(VERSIONS, "ORDER BY version")[-1].statistics["n_steps"] == 512
     assert policy.update() is None
 
 
@@ -178,7 +181,10 @@ def test_a_saved_policy_is_loaded_as_a_new_version(policy: ServedPolicy, store: 
     assert policy.load("first") == 2
     loaded = policy.decide(question(), deterministic=True)
     assert loaded.probabilities == saved.probabilities
-    assert [(v.kind, v.checkpoint) for v in store.versions()][-1] == ("loaded", "first")
+    assert [(v.kind, v.checkpoint) for v in store.find(VERSIONS, "ORDER BY version")][-1] == (
+        "loaded",
+        "first",
+    )
     play(policy, 8)
     assert policy.update() is not None
 
@@ -240,4 +246,4 @@ def test_postgres_keeps_what_a_file_keeps(tmp_path: Path):
         with ServedPolicy(store, settings()) as again:
             assert (again.version, again.stats()["n_ready"]) == (1, 1)
         assert seen is not None
-        assert store.versions()[1].statistics["kl"] == seen.kl
+        assert store.find(VERSIONS, "ORDER BY version")[1].statistics["kl"] == seen.kl

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from tasks.store.policy.experience_store import ExperienceStore
+from tasks.store.policy.experience_store import VERSIONS, ExperienceStore
 
 TOKEN = secrets.token_urlsafe(32)
 DIMENSION = 32
@@ -167,7 +167,7 @@ def kill_while_collecting(
     if shared.failure is not None:
         raise shared.failure
     with ExperienceStore(store) as experiences:
-        versions = experiences.versions()
+        versions = experiences.find(VERSIONS, "ORDER BY version")
         stored = frozenset(
             one.decision.decision_id
             for version in versions

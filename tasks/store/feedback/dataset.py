@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from convergence_core.feedback.rating_rows import (
 )
 from convergence_core.feedback.records import Interaction, Rating
 from convergence_core.records import fields_of, sha256_hex
+from tasks.store.clock import utc
 from tasks.store.feedback.feedback_store import FeedbackStore
 
 
@@ -62,7 +62,7 @@ def interaction_row(
     """Return the row of one answer, as ``interaction_rows`` yields it."""
     messages = [*interaction.chat_messages]
     return {
-        "timestamp": _iso(interaction.created_us),
+        "timestamp": utc(interaction.created_us).isoformat(),
         "interaction_id": interaction.interaction_id,
         "prompt": messages if has_messages else interaction.messages[-1].content,
         "response": interaction.response,
@@ -75,7 +75,7 @@ def rating_rows(store: FeedbackStore, *, role: str | None = None) -> Iterator[di
     for interaction in interactions_of(store, role):
         for mark in store.ratings(interaction.interaction_id):
             yield {
-                "timestamp": _iso(mark.created_us),
+                "timestamp": utc(mark.created_us).isoformat(),
                 "interaction_id": mark.interaction_id,
                 "role": interaction.role,
                 **fields_of(mark, "user_id", "rating", "thumbs", "reward", "reason", "source"),
@@ -193,7 +193,3 @@ def interactions_of(store: FeedbackStore, role: str | None) -> Iterator[Interact
         interaction = store.interaction(interaction_id)
         if interaction is not None:  # it may have been forgotten meanwhile
             yield interaction
-
-
-def _iso(at_us: int) -> str:
-    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat()

@@ -192,14 +192,11 @@ class FeedbackStore(SharedStore):
 
     def ratings(self, interaction_id: str) -> list[Rating]:
         """Return the current rating of every user for an answer, in order of rating."""
-        last: dict[str, Rating | None] = {}
-        for row in self.fetch(
-            f"{RATINGS.select} WHERE interaction_id = ? ORDER BY seq", (interaction_id,)
-        ):
-            user_id = row[RATINGS.columns.index("user_id")]
-            last.pop(user_id, None)
-            last[user_id] = RATINGS.mark(row)
-        return [rating for rating in last.values() if rating is not None]
+        sql = (
+            f"{RATINGS.select} r WHERE interaction_id = ? AND {RATINGS.is_last('r')} ORDER BY seq"
+        )
+        marks = map(RATINGS.mark, self.fetch(sql, (interaction_id,)))
+        return [mark for mark in marks if mark is not None]
 
     def history(
         self,

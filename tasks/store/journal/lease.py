@@ -6,7 +6,6 @@ after the expiry.
 """
 
 import contextlib
-import datetime
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from convergence_core.errors import LeaseHeldError, StoreError
-from tasks.store.clock import wall_clock_us
+from tasks.store.clock import moment, wall_clock_us
 from tasks.store.database import Closing
 from tasks.store.journal.process_marks import ProcessMark, is_dead, this_process
 from tasks.store.journal.schema import SQLITE_JOURNAL
@@ -128,8 +127,8 @@ class Lease(Closing):
             if row is not None and holder is not None:
                 raise LeaseHeldError(
                     f"process {holder.pid} on {holder.host} has optimized {self._system!r} in the "
-                    f"store {self._root} since {_time(row[5])}; its lease expires at "
-                    f"{_time(row[4])} unless it is renewed. Wait for it or stop it, or give this "
+                    f"store {self._root} since {moment(row[5])}; its lease expires at "
+                    f"{moment(row[4])} unless it is renewed. Wait for it or stop it, or give this "
                     "system another `api.name` or `storage.path`."
                 )
             connection.execute(
@@ -202,8 +201,3 @@ def _holder(row: Sequence[Any] | None, now_us: int) -> ProcessMark | None:
     pid, host, machine, started, expires_us, _ = row
     mark = ProcessMark(pid=pid, host=host, machine=machine, started=started)
     return None if expires_us <= now_us or is_dead(mark) else mark
-
-
-def _time(at_us: int) -> str:
-    at = datetime.datetime.fromtimestamp(at_us / 1e6, tz=datetime.UTC)
-    return at.strftime("%Y-%m-%d %H:%M:%S UTC")

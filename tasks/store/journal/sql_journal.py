@@ -158,7 +158,8 @@ class Journal(Closing):
         def lock(connection: Connection) -> Callable[[], list[tuple[Any, ...]]]:
             if self.lock_run is not None:
                 connection.execute(self.lock_run, (run_id,))
-            return connection.execute(_IN_FLIGHT, (run_id,)).fetchall
+            cursor = connection.execute(_IN_FLIGHT, (run_id,))
+            return lambda: list(cursor.fetchall())
 
         def change(connection: Connection, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
             for statement in _ABANDON:

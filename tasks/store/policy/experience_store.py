@@ -123,10 +123,6 @@ class ExperienceStore(SharedStore):
         """Return the serving version; ``None`` if there is none yet."""
         return next(iter(self.find(VERSIONS, "ORDER BY version DESC LIMIT 1")), None)
 
-    def versions(self) -> list[PolicyVersionRecord]:
-        """Return all versions, oldest first."""
-        return self.find(VERSIONS, "ORDER BY version")
-
 
 def has_policy(path: Path | str) -> bool:
     """Return whether a store has a policy or shares a database."""

@@ -193,25 +193,23 @@ DERIVED: Mapping[str, tuple[str, str]] = {
                coalesce((m.rating - 3) / 2.0, CASE m.thumbs WHEN 'up' THEN 1.0 WHEN 'down' THEN -1.0 END)
                AS reward, i.created_at, m.created_at AS rated_at
         FROM interactions i LEFT JOIN (
-          SELECT * FROM (
-            SELECT * FROM ratings
-            QUALIFY row_number() OVER (PARTITION BY interaction_id, user_id ORDER BY seq DESC) = 1)
-          WHERE rating IS NOT NULL OR thumbs IS NOT NULL) m ON m.interaction_id = i.interaction_id
+          SELECT * FROM ratings
+          QUALIFY row_number() OVER (PARTITION BY interaction_id, user_id ORDER BY seq DESC) = 1
+                  AND (rating IS NOT NULL OR thumbs IS NOT NULL)) m ON m.interaction_id = i.interaction_id
         """,
     ),
     "answer_pairs": (
         "One row per pair of answers and rater, with the choice that counts.",
         """
-        SELECT c.user_id AS rater_id, b.role, c.chosen_id,
-               CASE WHEN c.chosen_id = c.low_id THEN c.high_id ELSE c.low_id END AS rejected_id,
+        SELECT c.user_id AS rater_id, b.role, c.chosen_id, c.rejected_id,
                json_extract_string(b.messages_json, '$[#-1].content') AS prompt,
                b.response AS chosen, w.response AS rejected, c.first_id, c.reason, c.created_at
         FROM (
-          SELECT * FROM comparisons
+          SELECT *, CASE WHEN chosen_id = low_id THEN high_id ELSE low_id END AS rejected_id
+          FROM comparisons
           QUALIFY row_number() OVER (PARTITION BY low_id, high_id, user_id ORDER BY seq DESC) = 1) c
         JOIN interactions b ON b.interaction_id = c.chosen_id
-        JOIN interactions w ON w.interaction_id
-             = CASE WHEN c.chosen_id = c.low_id THEN c.high_id ELSE c.low_id END
+        JOIN interactions w ON w.interaction_id = c.rejected_id
         """,
     ),
     "adapters": (
