@@ -26,10 +26,10 @@ from tasks.report.phrases import clean, iso, settings_text
 from tasks.run.adoption import with_champion
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
-from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
+from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.rows import Champion
-from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.interrupted_runs import with_current_status
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -159,14 +159,14 @@ class PageSource:
     def runtime(self) -> RuntimeStore | None:
         """Return the runtime state; ``None`` if the store has none."""
         with self._mutex:
-            if self._runtime is None and has_runtime(self.store.path):
+            if self._runtime is None and RuntimeStore.exists_in(self.store.path):
                 self._runtime = RuntimeStore(self.store.path)
             return self._runtime
 
     def feedback(self) -> FeedbackStore | None:
         """Return the human feedback; ``None`` if the store has none."""
         with self._mutex:
-            if self._feedback is None and has_feedback(self.store.path):
+            if self._feedback is None and FeedbackStore.exists_in(self.store.path):
                 self._feedback = FeedbackStore(self.store.path)
             return self._feedback
 

@@ -23,7 +23,7 @@ from tasks.serving.promotion import HOLDBACK, RAMP, offer_champion, put_on_offer
 from tasks.store.clock import wall_clock_us
 from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion
 from tasks.store.runtime.rows import Champion
-from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.parquet_store import ParquetStore
 
 Obstacle = Literal["is_champion", "changed"]
@@ -199,7 +199,7 @@ CHAMPION_TAGS = (TAG, ID_TAG, LACK_TAG)
 
 def champion_tags(path: Path, system: str, space: Space) -> dict[str, str]:
     """Return the champion's tags for a new run; empty without a champion."""
-    if not has_runtime(path):
+    if not RuntimeStore.exists_in(path):
         return {}
     with RuntimeStore(path) as store:
         champion = champion_of(store, system)
@@ -221,7 +221,7 @@ def champion_now(loaded: Loaded) -> Candidate | None:
 def stored_result(record: RunRecord, path: Path) -> RunResult:
     """Return the result of a finished run, with whether its candidate is in production now."""
     result = RunResult.from_json(record.summary_json or "")
-    if not has_runtime(path):
+    if not RuntimeStore.exists_in(path):
         return result
     with RuntimeStore(path) as store:
         return with_champion(result, champion_of(store, result.system))

@@ -9,9 +9,9 @@ from pathlib import Path
 from convergence_core.errors import StoreDamagedError
 from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.adapter_store import AdapterStore
-from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
+from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.promotions import champion_runs
-from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.retention import due, orphans, remove
 
@@ -84,14 +84,14 @@ def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = 
 
 
 def _useless_adapters(root: Path, *, dry_run: bool) -> tuple[str, ...]:
-    if not has_feedback(root):
+    if not FeedbackStore.exists_in(root):
         return ()
     with FeedbackStore(root) as feedback:
         return AdapterStore(feedback).remove_useless(dry_run=dry_run)
 
 
 def _champions(root: Path) -> frozenset[str]:
-    if not has_runtime(root):
+    if not RuntimeStore.exists_in(root):
         return frozenset()
     with RuntimeStore(root) as state:
         return champion_runs(state)

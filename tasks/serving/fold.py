@@ -16,10 +16,10 @@ from tasks.serving.settings import read_settings
 from tasks.serving.systems import Systems
 from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.export import export_feedback
-from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
+from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.journal.sqlite_journal import open_journal
 from tasks.store.layout import JOURNAL_FILE
-from tasks.store.policy.experience_store import ExperienceStore, has_policy
+from tasks.store.policy.experience_store import ExperienceStore
 from tasks.store.runtime.answers import export_answers
 from tasks.store.runtime.export import ExportSource, export, export_new
 from tasks.store.runtime.promotions import save_look
@@ -60,7 +60,7 @@ def fold_store(path: Path) -> FoldReport:
     feedback: Mapping[str, int] = {}
     n_sent = 0
     with RuntimeStore(path) as store:
-        if has_feedback(path):
+        if FeedbackStore.exists_in(path):
             with FeedbackStore(path) as ratings:
                 n_sent = len(send_rewards(ratings, Systems(store)))
                 feedback = export_feedback(ratings, ratings.root)
@@ -104,7 +104,7 @@ def fold_store(path: Path) -> FoldReport:
 
 
 def _export_policy(path: Path) -> Mapping[str, int]:
-    if not has_policy(path):
+    if not ExperienceStore.exists_in(path):
         return {}
     sources = [ExportSource(table=table, ranges="policy_exports") for table in POLICY_TABLES]
     with ExperienceStore(path) as store:

@@ -15,7 +15,7 @@ from typing import Any
 
 from convergence_core.evidence import Archive, Member
 from convergence_core.space import Space
-from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 TAG = "production"
 """Tag of a run with the number of its last production reward."""
@@ -66,7 +66,7 @@ class ProductionEvidence:
 
 def production_tag(store_path: Path, system: str, discount: float) -> dict[str, str]:
     """Return the tag of a new run; empty if it learns nothing from requests."""
-    if not discount or not has_runtime(store_path):
+    if not discount or not RuntimeStore.exists_in(store_path):
         return {}
     with RuntimeStore(store_path) as store, store.database.reading() as connection:
         (last,) = connection.execute(_LAST, (system,)).fetchone()

@@ -54,6 +54,11 @@ class SharedStore(Closing):
 
             self.database = PostgresDatabase(url, self.schema)
 
+    @classmethod
+    def exists_in(cls, path: Path | str) -> bool:
+        """Return whether a store has this database, or shares it."""
+        return bool(os.environ.get(VARIABLE)) or (store_root(path) / cls.file).is_file()
+
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a SELECT."""
         with self.database.reading() as connection:
@@ -67,8 +72,3 @@ class SharedStore(Closing):
     def close(self) -> None:
         """Close the database; safe to call twice."""
         self.database.close()
-
-
-def has_shared(path: Path | str, file: str) -> bool:
-    """Return whether a store has this file or shares a database."""
-    return bool(os.environ.get(VARIABLE)) or (store_root(path) / file).is_file()

@@ -15,7 +15,7 @@ from convergence_core.errors import (
     WrongUserError,
 )
 from convergence_core.feedback.records import AnswerComparison, ChatMessage, Interaction, Rating
-from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
+from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server
 from tests.support.children import start_child
@@ -264,9 +264,9 @@ def test_machines_share_feedback_by_the_variable_of_the_runtime_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     url = postgres_server().new_schema()
-    assert not has_feedback(tmp_path / "one")
+    assert not FeedbackStore.exists_in(tmp_path / "one")
     monkeypatch.setenv("CONVERGENCE_RUNTIME", url)
-    assert has_feedback(tmp_path / "one")
+    assert FeedbackStore.exists_in(tmp_path / "one")
     with FeedbackStore(tmp_path / "one") as one, FeedbackStore(tmp_path / "two") as two:
         one.log(answer())
         assert two.rate(rating(4)).status == "rated"

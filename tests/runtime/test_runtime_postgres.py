@@ -10,7 +10,7 @@ from convergence_core.errors import StoreError, StoreWriteError
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
 from tasks.store.postgres import translated, translated_ddl
-from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.schema import RUNTIME
 from tasks.store.tables.parquet_store import ParquetStore
 from tests.runtime.test_runtime_store import reward
@@ -37,9 +37,9 @@ def test_statements_are_translated_by_table_and_place():
 def test_machines_share_what_the_variable_names(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    assert not has_runtime(tmp_path / "one")
+    assert not RuntimeStore.exists_in(tmp_path / "one")
     monkeypatch.setenv("CONVERGENCE_RUNTIME", url)
-    assert has_runtime(tmp_path / "one")
+    assert RuntimeStore.exists_in(tmp_path / "one")
     with RuntimeStore(tmp_path / "one") as one, RuntimeStore(tmp_path / "two") as two:
         one.offer("bot", "default", [offer_of({}, "a"), offer_of({}, "b")], trust=0.5)
         chosen = Bandit(one, "bot", seed=1).select("u")

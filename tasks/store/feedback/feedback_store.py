@@ -30,7 +30,7 @@ from tasks.store.feedback.schema import (
     checked,
     clean_text,
 )
-from tasks.store.shared_database import SharedStore, has_shared
+from tasks.store.shared_database import SharedStore
 
 RateStatus = Literal["rated", "edited", "duplicate"]
 CompareStatus = Literal["compared", "edited", "duplicate"]
@@ -277,11 +277,6 @@ class FeedbackStore(SharedStore):
 def new_interaction_id() -> str:
     """Return an id for a new answer."""
     return uuid.uuid4().hex
-
-
-def has_feedback(path: Path | str) -> bool:
-    """Return whether a store has feedback or shares a database."""
-    return has_shared(path, FEEDBACK_FILE)
 
 
 def _interaction(connection: Connection, interaction_id: str) -> Interaction:

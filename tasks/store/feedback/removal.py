@@ -13,9 +13,9 @@ from tasks.store.feedback.adapter_changes import mark_forgotten
 from tasks.store.feedback.adapter_files import remove_checkpoints
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.export import export_feedback, feedback_ids_of, remove_rows
-from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
+from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.export import anonymize_rows
-from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 FORGOTTEN_USER: Final = "forgotten"
 _BATCH = 500
@@ -44,7 +44,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
     """
     counts = {"interactions": 0, "ratings": 0, "comparisons": 0}
     n_decisions = n_adapters = 0
-    if has_feedback(path):
+    if FeedbackStore.exists_in(path):
         with FeedbackStore(path) as store:
             # An unfinished export range would bring its rows back.
             export_feedback(store, store.root)
@@ -61,7 +61,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
             remove_checkpoints(store.root)
             store.database.scrub()
             remove_rows(store.root, user_id, frozenset(ids))
-    if has_runtime(path):
+    if RuntimeStore.exists_in(path):
         with RuntimeStore(path) as state:
             with state.database.transaction() as connection:
                 n_decisions = _anonymize(connection, user_id)

@@ -8,7 +8,6 @@ made it. ``policy_exports`` holds the ranges exported to parquet; a range preced
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from convergence_core.policy.prompt_state import PROMPT_ACTIONS
 from convergence_core.records import Json
 from tasks.store.database import NUMBERED, RANGES, RecordTable, Schema, SqlTable, insert_sql
 from tasks.store.runtime.schema import VARIABLE
-from tasks.store.shared_database import SharedStore, has_shared
+from tasks.store.shared_database import SharedStore
 
 POLICY_FILE = "policy.sqlite"
 
@@ -122,11 +121,6 @@ class ExperienceStore(SharedStore):
     def latest_version(self) -> PolicyVersionRecord | None:
         """Return the serving version; ``None`` if there is none yet."""
         return next(iter(self.find(VERSIONS, "ORDER BY version DESC LIMIT 1")), None)
-
-
-def has_policy(path: Path | str) -> bool:
-    """Return whether a store has a policy or shares a database."""
-    return has_shared(path, POLICY_FILE)
 
 
 def _values(experience: PolicyExperience, now_us: int) -> list[Any]:

@@ -8,7 +8,6 @@ the posterior therefore equals the base plus the acknowledged rewards, each coun
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 
 from convergence_core.errors import ArmChangedError
 from convergence_core.records import Json, canonical_json
@@ -24,7 +23,7 @@ from tasks.store.runtime.rows import (
 )
 from tasks.store.runtime.schema import ARMS, DECISIONS, GROUPS, POLICIES, RUNTIME, RUNTIME_FILE
 from tasks.store.runtime.writes import MOST_MISSING, retire, revise, reward_missing, void_decision
-from tasks.store.shared_database import SharedStore, has_shared
+from tasks.store.shared_database import SharedStore
 
 _ADD = (
     "INSERT INTO arms(group_id, arm_id, position, params_json, prior_json, base_alpha, base_beta, "
@@ -219,11 +218,6 @@ class RuntimeStore(SharedStore):
         """Void a decision whose arm did not answer the request; see ``writes``."""
         with self.database.transaction() as connection:
             void_decision(connection, decision_id)
-
-
-def has_runtime(path: Path | str) -> bool:
-    """Return whether a store has a runtime state or shares a database."""
-    return has_shared(path, RUNTIME_FILE)
 
 
 def _known(connection: Connection, system: str, agent_type: str) -> Group:
