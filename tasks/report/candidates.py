@@ -49,20 +49,17 @@ class Final:
 
         Billed failures count, and so do answers that another evaluation paid for.
         """
-        return self._mean(
-            (evaluation, metric_or("cost_usd", evaluation.metrics, evaluation.price_usd))
-            for evaluation in self._evaluations(candidate_id)
-        )
+        return self._answer_mean(candidate_id, "cost_usd", "price_usd")
 
     def answer_ms(self, candidate_id: str) -> float | None:
         """Return a candidate's mean latency per answer by case weight; ``None`` if unknown."""
-        return self._mean(
-            (evaluation, metric_or("latency_ms", evaluation.metrics, evaluation.latency_ms))
+        return self._answer_mean(candidate_id, "latency_ms", "latency_ms")
+
+    def _answer_mean(self, candidate_id: str, metric: str, field: str) -> float | None:
+        means = _by_case(
+            (evaluation, metric_or(metric, evaluation.metrics, getattr(evaluation, field)))
             for evaluation in self._evaluations(candidate_id)
         )
-
-    def _mean(self, values: "Iterable[tuple[Evaluation, float | None]]") -> float | None:
-        means = _by_case(values)
         return mean_of_known(means.values(), (self.weights.get(case, 1.0) for case in means))
 
     def _evaluations(self, candidate_id: str | None) -> Iterator[Evaluation]:

@@ -97,10 +97,8 @@ LATEST_FILES = ("best_config.json", "detailed_results.json", "report.md")
 def _copy_latest(folder: Path, files: Mapping[str, str]) -> None:
     for name in LATEST_FILES:
         if name in files:
-            with (
-                (folder / name).open(encoding="utf-8") as source,
-                atomic_text(folder.parent / name) as to,
-            ):
+            latest = folder.parent / name
+            with Path(files[name]).open(encoding="utf-8") as source, atomic_text(latest) as to:
                 shutil.copyfileobj(source, to)
 
 

@@ -21,7 +21,7 @@ from tasks.store.feedback.live_tests import (
 )
 from tasks.store.feedback.schema import ADAPTERS
 
-_ADD_EVENT = insert_sql(
+ADD_EVENT = insert_sql(
     "adapter_events", ("version", "status", "reason", "changed_by", "created_us")
 )
 _LOCK = "SELECT g.version FROM adapters g ORDER BY g.version/*lock*/"
@@ -75,16 +75,6 @@ def previous_version(connection: Connection, role: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def add_event(
-    connection: Connection, version: str, status: str, *, reason: str | None, by: str, at_us: int
-) -> None:
-    """Record an adapter's new status as an event."""
-    connection.execute(
-        _ADD_EVENT,
-        (version, status, reason, by, at_us),
-    )
-
-
 def change_status(
     connection: Connection,
     adapter: AdapterRecord,
@@ -106,7 +96,7 @@ def change_status(
         "UPDATE adapters SET status = ?, reason = ?, decided_us = ? WHERE version = ?",
         (status, reason, at_us, adapter.version),
     )
-    add_event(connection, adapter.version, status, reason=reason, by=by, at_us=at_us)
+    connection.execute(ADD_EVENT, (adapter.version, status, reason, by, at_us))
 
 
 def restore_previous(

@@ -17,9 +17,9 @@ from convergence_core.feedback.adapter_records import (
 from convergence_core.feedback.live_test_records import LiveAnswer, LiveTest, assigned
 from tasks.store.database import Connection
 from tasks.store.feedback.adapter_changes import (
+    ADD_EVENT,
     STORE_ITSELF,
     active_adapter,
-    add_event,
     answering_versions,
     change_status,
     mark_stale,
@@ -151,7 +151,7 @@ class AdapterStore:
                 is_removed=False, created_us=now, decided_us=now,
             )  # fmt: skip
             ADAPTERS.add(connection, adapter)
-            add_event(connection, version, "candidate", reason=None, by=by, at_us=now)
+            connection.execute(ADD_EVENT, (version, "candidate", None, by, now))
             for mark in {_key(mark): mark for mark in marks}.values():
                 connection.execute(
                     "INSERT INTO adapter_rows VALUES (?, ?, ?, ?, ?, ?)",

@@ -22,7 +22,7 @@ from tasks.store.runtime.rows import (
     StoredPolicy,
 )
 from tasks.store.runtime.schema import ARMS, DECISIONS, GROUPS, POLICIES, RUNTIME, RUNTIME_FILE
-from tasks.store.runtime.writes import MOST_MISSING, retire, revise, reward_missing, void_decision
+from tasks.store.runtime.writes import MOST_MISSING, retire, revise, reward_missing
 from tasks.store.shared_database import SharedStore
 
 _ADD = (
@@ -215,9 +215,12 @@ class RuntimeStore(SharedStore):
                     return
 
     def void(self, decision_id: str) -> None:
-        """Void a decision whose arm did not answer the request; see ``writes``."""
+        """Void a decision whose arm did not answer the request."""
         with self.database.transaction() as connection:
-            void_decision(connection, decision_id)
+            # An empty window: the decision counts for nothing, and no reward of it is missing.
+            connection.execute(
+                "UPDATE decisions SET expires_us = 0 WHERE decision_id = ?", (decision_id,)
+            )
 
 
 def _known(connection: Connection, system: str, agent_type: str) -> Group:

@@ -55,7 +55,6 @@ _RESTART = (
 _RETIRE = "UPDATE arms SET retired_us = ? WHERE group_id = ? AND arm_id = ? AND retired_us IS NULL"
 _EXPLORE = "UPDATE groups SET explore_until = n + ?, trust = 0 WHERE id = ?"
 _SETTINGS = "SELECT settings_json FROM systems WHERE system = ?"
-_VOID = "UPDATE decisions SET expires_us = 0 WHERE decision_id = ?"
 _ABSENT = (
     "SELECT d.decision_id, d.expires_us FROM decisions d WHERE d.group_id = ? AND d.expires_us <= ? "
     "AND d.expires_us > 0 AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision_id = d.decision_id "
@@ -181,11 +180,6 @@ def reward_missing(connection: Connection, system: str, group_id: int, now: int)
             connection, system, Reward(decision_id=decision_id), missing, int(expires_us) - 1
         )
     return len(rows)
-
-
-def void_decision(connection: Connection, decision_id: str) -> None:
-    """Void a decision whose arm did not answer the request, so that it awaits no reward."""
-    connection.execute(_VOID, (decision_id,))
 
 
 def retire(connection: Connection, group_id: int, arm_id: str, now: int) -> bool:
