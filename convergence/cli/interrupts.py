@@ -99,7 +99,7 @@ def stops_cleanly(run: "Run", progress: "ProgressDisplay", farewell: str) -> Ite
 
 
 class _Handlers:
-    """What a process does at its signals while a run lasts."""
+    """Signal handlers of a process during a run."""
 
     def __init__(self, run: "Run", progress: "ProgressDisplay", farewell: str) -> None:
         self._run, self._progress, self._farewell = run, progress, farewell
@@ -107,7 +107,7 @@ class _Handlers:
         self._ended_by: int | None = None
         self._terminals = [number for number in (1, 2) if os.isatty(number)]
         self.early: BaseException | None = None
-        """What was raised before the run had begun."""
+        """Exception raised before the run had begun."""
 
     def on_interrupt(self, _signum: int, _frame: FrameType | None) -> None:
         """Take a Ctrl-C."""

@@ -1,4 +1,4 @@
-"""Execution of a prepared run: its flow, on a server that is there or is started."""
+"""Execution of a prepared run: its flow on a configured or a temporary server."""
 
 import contextlib
 import os
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def execute(running: "Run", *, verbose: bool) -> "RunResult":
-    """Run the flow to its end and return the result; the run is closed then, come what may.
+    """Run the flow to its end and return the result; always closes the run.
 
     Args:
         running: a run that was prepared or resumed.
         verbose: let Prefect write its logs; has an effect until Prefect is first imported.
 
     Raises:
-        RunInterruptedError: the run was asked to stop.
+        RunInterruptedError: a signal or the caller stopped the run.
         KeyboardInterrupt: Ctrl-C before the run has begun; see ``convergence.cli.interrupts``.
         PrefectServerError: Prefect's server cannot be reached or started.
     """
@@ -48,10 +48,10 @@ def execute(running: "Run", *, verbose: bool) -> "RunResult":
 
 @contextlib.contextmanager
 def _prefect_server() -> Iterator[None]:
-    """Reach the server that Prefect's settings name, or start one for this process.
+    """Connect to the server of Prefect's settings, or start a temporary one.
 
-    A server that ends with this process is sent no heartbeats: it could act on none. To another one
-    all flow runs beat by themselves.
+    Flow runs send heartbeats to a configured server only: a temporary server ends with this process and
+    cannot act on them.
     """
     from httpx import HTTPError  # noqa: PLC0415 - comes with Prefect's client
     from prefect.settings import (  # noqa: PLC0415 - takes a second
@@ -126,7 +126,7 @@ def greet(api_url: str | None) -> None:
 
 
 def _variables() -> list[str]:
-    """Return the names of Prefect's variables that somebody else has set."""
+    """Return the names of Prefect's variables that this program did not set."""
     variables = {*SERVER_PROFILE, *NO_TELEMETRY}
     return sorted(name for name in os.environ if name[:8] == "PREFECT_" and name not in variables)
 

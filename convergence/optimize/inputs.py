@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 ONE_EMPTY_CASE: list[dict[str, Any]] = [{"id": "empty", "input": {}}]
-"""What is asked when no test cases were given: the parameters alone."""
+"""Test case without an input, for configurations without cases: the target gets the parameters alone."""
 
 
 def load_config(
@@ -27,10 +27,10 @@ def load_config(
     test_cases: TestCases | None = None,
     local_function: Callable[..., Any] | str | None = None,
 ) -> "Loaded":
-    """Return the configuration with what the caller gave in place of its parts.
+    """Load a configuration whose evaluator, cases or function the caller may replace.
 
     Raises:
-        ConfigurationError: something is wrong; holds all problems.
+        ConfigurationError: an argument or the configuration is wrong; holds all problems.
     """
     functions: dict[str, object] = {"evaluator": evaluator, "local_function": local_function}
     for name, value in functions.items():
@@ -39,8 +39,8 @@ def load_config(
             raise ConfigurationError.of(
                 name, rule, "Pass the function itself.", value=type(value).__name__
             )
-    given = (evaluator, test_cases, local_function)
-    if isinstance(config, str | Path) and all(value is None for value in given):
+    replacements = (evaluator, test_cases, local_function)
+    if isinstance(config, str | Path) and all(value is None for value in replacements):
         return load(config)
     mapping, base_dir = _mapping(config, has_evaluator=evaluator is not None)
     if test_cases is not None:
@@ -56,7 +56,7 @@ def load_config(
 
 
 def _mapping(config: object, *, has_evaluator: bool) -> tuple[dict[str, Any], Path]:
-    """Return the configuration as a mapping of our own, and where its paths start."""
+    """Return the configuration as a new mapping, and the folder of its relative paths."""
     match config:
         case ConvergenceConfig():
             return config.to_mapping(has_evaluator=has_evaluator), Path()
@@ -79,7 +79,7 @@ def _mapping(config: object, *, has_evaluator: bool) -> tuple[dict[str, Any], Pa
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a file's mapping unchecked, since parts of it are about to be replaced."""
+    """Return the mapping of a file without checks, since the caller replaces parts of it."""
     source = read_yaml(read_config(path), str(path))
     if source.problems:
         raise ConfigurationError(source.problems)
@@ -90,19 +90,19 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _put_test_cases(mapping: dict[str, Any], test_cases: TestCases) -> None:
-    """Put test cases in place of the configuration's; its ``holdout`` stays."""
+    """Replace the configuration's test cases; its ``holdout`` stays."""
     evaluation = _section(mapping, "evaluation")
     old = evaluation.get("test_cases")
-    kept = {key: old[key] for key in ("holdout",) if isinstance(old, dict) and key in old}
+    holdout = {key: old[key] for key in ("holdout",) if isinstance(old, dict) and key in old}
     if isinstance(test_cases, str | Path):
-        evaluation["test_cases"] = {**kept, "path": str(Path(test_cases).absolute())}
+        evaluation["test_cases"] = {**holdout, "path": str(Path(test_cases).absolute())}
         return
     cases: object = test_cases() if callable(test_cases) else test_cases
     if not isinstance(cases, Iterable):
         rule = "must be cases, a path to them, or a function that returns them"
         fix = "See `convergence.api.TestCases`."
         raise ConfigurationError.of("test_cases", rule, fix, value=type(cases).__name__)
-    evaluation["test_cases"] = {**kept, "inline": [_case(case) for case in cases]}
+    evaluation["test_cases"] = {**holdout, "inline": [_case(case) for case in cases]}
 
 
 def _case(case: object) -> object:
@@ -113,7 +113,7 @@ def _case(case: object) -> object:
 
 
 def _put_function(mapping: dict[str, Any], function: Callable[..., Any] | str) -> None:
-    """Put a function in place of the configuration's endpoint or function."""
+    """Replace the configuration's endpoint or function by a function."""
     api = _section(mapping, "api")
     for key in ("endpoint", "models", "function"):
         api.pop(key, None)
@@ -124,7 +124,7 @@ def _put_function(mapping: dict[str, Any], function: Callable[..., Any] | str) -
 
 
 def _put_evaluator(mapping: dict[str, Any], evaluator: str, base_dir: Path) -> None:
-    """Name a function for each metric that is one and names none."""
+    """Set the function of each ``function`` metric that names none."""
     module, name = _split(evaluator, "evaluator")
     beside = Path(*module.split(".")).with_suffix(".py")
     path = str(beside) if (base_dir / beside).is_file() else module
@@ -148,7 +148,7 @@ def _split(path: str, argument: str) -> tuple[str, str]:
 
 
 def _section(mapping: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a section of the mapping to change, made if it is absent."""
+    """Return a section of the mapping, which it adds if necessary."""
     section = mapping.setdefault(name, {})
     if not isinstance(section, dict):
         fix = "Write its keys below it."

@@ -29,13 +29,13 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeResult:
-    """One prompt, changed until the policy stopped or the steps were done."""
+    """Episode of one prompt, changed until the policy stopped or the steps ended."""
 
     start: str
     prompt: str
-    """The last one."""
+    """Last prompt."""
     actions: tuple[str, ...]
-    """``stop`` included."""
+    """Actions, including ``stop``."""
     scores: tuple[float, ...]
     """Score of the first prompt and after each change, in [0, 1]."""
 
@@ -68,7 +68,7 @@ class PromptStateOptions(TypedDict, total=False):
 
 
 class PolicyClient:
-    """Client of one policy. For one thread; its connections open at the first request."""
+    """Client of one policy, for one thread; it connects at the first request."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class PolicyClient:
         """Connect to a service.
 
         Args:
-            url: root of the policy's paths; where it is mounted, with ``/policy``.
-            token: the bearer token.
-            token_env: environment variable that holds it.
+            url: root URL of the policy's paths; of ``convergence serve --policy`` it ends in ``/policy``.
+            token: bearer token.
+            token_env: environment variable that holds the token.
             retries: most repeats of a request after a lost connection, 429 or 503.
             timeout_s: longest wait for one answer.
         """
@@ -96,7 +96,7 @@ class PolicyClient:
 
     @property
     def token(self) -> str:
-        """Bearer token of the service; empty: none is known."""
+        """Bearer token of the service; empty if it is unknown."""
         if self._server is not None:
             return self._server[2]
         return self._token or os.environ.get(self._token_env, "")
@@ -104,14 +104,14 @@ class PolicyClient:
     # -- the server
 
     def start_server(self, store: Path | str, *options: str) -> str:
-        """Start a service of a store on a free port, use it from now on, and return its URL.
+        """Start a service of a store on a free port, connect to it, and return its URL.
 
         Args:
             store: folder of the store.
-            options: further ones of ``convergence policy serve``.
+            options: further options of ``convergence policy serve``.
 
         Raises:
-            ConfigurationError: it did not start; holds its output.
+            ConfigurationError: the service did not start; holds its output.
         """
         self.stop_server()
         token = secrets.token_urlsafe(32)
@@ -140,7 +140,7 @@ class PolicyClient:
         return match[0]
 
     def stop_server(self) -> None:
-        """Stop the service that this client started, after its open answers."""
+        """Stop the service that this client started, after its answers in progress."""
         self._disconnect()
         server, self._server = self._server, None
         if server is not None:
@@ -192,11 +192,11 @@ class PolicyClient:
         """Choose the next change of a prompt, and have it written.
 
         Args:
-            prompt: as it is now.
+            prompt: current prompt.
             embedding: embedding of the prompt; by default the service makes one.
             episode_id: the episode; ``None`` means a new one.
             deterministic: whether to take the most likely action.
-            failures: cases that it got wrong: ``input``, ``answer``, and perhaps ``expected``, ``reason``.
+            failures: failed cases: ``input``, ``answer``, and optionally ``expected`` and ``reason``.
             state: see ``PromptStateOptions``.
 
         Raises:
@@ -219,11 +219,11 @@ class PolicyClient:
         """Store an outcome; return ``stored``, ``archived``, ``off_policy`` or ``duplicate``.
 
         Args:
-            chosen: the action.
+            chosen: the chosen action.
             reward: gain of the change.
-            terminated: whether the episode ended for good.
-            truncated: whether it was cut.
-            final: the prompt at which it was cut: ``prompt`` or ``embedding``, ``history``, ``score``.
+            terminated: whether the episode ended by itself.
+            truncated: whether the caller cut the episode.
+            final: last prompt of a cut episode: ``prompt`` or ``embedding``, ``history``, ``score``.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
@@ -235,7 +235,7 @@ class PolicyClient:
         return self._post("store_experience", body, lambda answer: str(answer["status"]))
 
     def update(self) -> dict[str, Any] | None:
-        """Learn from the steps that are ready; return diagnostics. ``None`` if too few steps are.
+        """Learn from the ready steps and return diagnostics; ``None`` if too few are ready.
 
         Raises:
             ServiceRefusedError: an update runs already, or there was no answer.
@@ -253,7 +253,7 @@ class PolicyClient:
         prompt: str | None = None,
         **state: Unpack[PromptStateOptions],
     ) -> dict[str, float]:
-        """Return the probability of each action; nothing is kept.
+        """Return the probability of each action, without storing a decision.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
@@ -262,17 +262,17 @@ class PolicyClient:
         return self._post("get_distribution", body, lambda answer: dict(answer["probabilities"]))
 
     def stats(self) -> dict[str, Any]:
-        """Return numbers of the policy."""
+        """Return statistics of the policy."""
         return self._connected().answer(
             ServiceCall(read=dict, request={"method": "GET", "url": "stats"})
         )
 
     def save(self, name: str) -> bool:
-        """Save the policy under a name; return whether it was saved."""
+        """Save the policy under a name; return whether that succeeded."""
         return self._is_done("save", name)
 
     def load(self, name: str) -> bool:
-        """Go on with a saved policy; return whether it was loaded. ``False``: none fits of that name."""
+        """Continue with a saved policy; return ``False`` if no checkpoint of that name fits."""
         return self._is_done("load", name)
 
     # -- training
@@ -285,13 +285,13 @@ class PolicyClient:
         score: Score,
         number: int = 0,
     ) -> EpisodeResult:
-        """Change one of the prompts until the policy stops or the steps are done, and report each step.
+        """Change one of the prompts until the policy stops or the steps end, and report each step.
 
         Args:
-            prompts: those to begin with; the episode takes one by its number.
-            max_steps: changes at most.
+            prompts: initial prompts; the number of the episode chooses one.
+            max_steps: most changes.
             score: called for each new text.
-            number: of the episode.
+            number: number of the episode.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
@@ -347,12 +347,12 @@ class PolicyClient:
         """Play episodes on the prompts in turn, and update the policy after every few of them.
 
         Args:
-            prompts: those to begin with.
-            episodes: how many.
-            episode_length: changes in one at most.
+            prompts: initial prompts.
+            episodes: number of episodes.
+            episode_length: most changes of an episode.
             update_interval: episodes from one update to the next.
-            score: called for each new text; evaluations cost what it costs.
-            on_episode: told of each.
+            score: called for each new text; its cost is the cost of an evaluation.
+            on_episode: called after each episode.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.

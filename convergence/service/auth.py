@@ -34,12 +34,12 @@ _GUARDED_PATHS = "/v1/"
 
 
 def allowed_hosts(host: str, port: int, further: Collection[str] = ()) -> frozenset[str]:
-    """Return the values of ``Host`` that are answered.
+    """Return the accepted values of ``Host``.
 
     Args:
-        host: address that is listened at.
+        host: address that the server listens on.
         port: its port.
-        further: names by which a proxy calls this server, with their port unless it is 80 or 443.
+        further: names that a proxy uses for this server, with their port unless it is 80 or 443.
     """
     shown = f"[{host}]" if ":" in host else host
     names = {shown.lower(), *(_LOOPBACK if shown in (*_LOOPBACK, "0.0.0.0", "[::]") else ())}  # noqa: S104 - compared
@@ -49,7 +49,7 @@ def allowed_hosts(host: str, port: int, further: Collection[str] = ()) -> frozen
 def site_refusal(
     headers: Mapping[bytes, bytes], hosts: Collection[str], fix: str
 ) -> ProblemResponse | None:
-    """Return why a request is refused that names another host or comes from a page of another site."""
+    """Return the refusal of a request for another host or from another site; ``None`` without one."""
     if headers.get(b"host", b"").decode("latin-1").lower() not in hosts:
         return ProblemResponse(421, f"This server does not serve that host name. {fix}")
     origin = headers.get(b"origin")
@@ -66,14 +66,14 @@ def require(request: Request, *scopes: TokenScope) -> None:
     """Refuse a request whose token has none of these scopes.
 
     Raises:
-        RequestRefusedError: it has none.
+        RequestRefusedError: the token has none of them.
     """
     if not request.scope[TOKEN].may(*scopes):
         raise RequestRefusedError(403, f"This token lacks the scope {' or '.join(scopes)}.")
 
 
 class AuthMiddleware:
-    """The layer before the application."""
+    """ASGI layer in front of the application: tokens, hosts, rates and lengths."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class AuthMiddleware:
         """Guard an application.
 
         Args:
-            app: what is guarded.
-            tokens: those that are known; ``None``: requests to one of ``hosts`` need none.
-            hosts: values of ``Host`` that are answered without tokens.
+            app: the application.
+            tokens: the known tokens; ``None`` if requests to one of ``hosts`` need no token.
+            hosts: values of ``Host`` that the service accepts without tokens.
             metrics: counts every answer.
             max_body: longest body, in bytes.
-            rate: requests a second of each token; ``None``: no limit.
+            rate: requests per second of each token; ``None`` without a limit.
             open_paths: paths that need no token.
         """
         self._app, self._tokens, self._metrics = app, tokens, metrics
@@ -180,7 +180,7 @@ class AuthMiddleware:
     async def _body(
         self, length: bytes | None, request: Request, most: int
     ) -> bytes | ProblemResponse:
-        """Return the whole body, or why it is not read to its end."""
+        """Return the whole body, or the refusal of a body that is too long or too slow."""
         too_long = ProblemResponse(
             413, f"A body may have {most:,} bytes.", {"Connection": "close"}
         )

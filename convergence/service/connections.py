@@ -31,18 +31,17 @@ _LATE = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close
 
 
 class ConnectionLimitError(ConvergenceError):
-    """More connections were asked for than the process may open files."""
+    """The limit of connections exceeds the limit of open files."""
 
 
 def most_connections(wanted: int | None) -> int:
     """Return the number of connections to allow at once.
 
     Args:
-        wanted: the number asked for; ``None``: 1,000, or fewer where the process may open fewer
-            files.
+        wanted: requested number; ``None`` means 1,000, or fewer if the process may open fewer files.
 
     Raises:
-        ConnectionLimitError: the process may not open as many files.
+        ConnectionLimitError: the process may not open that many files.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
@@ -60,16 +59,16 @@ def most_connections(wanted: int | None) -> int:
 
 
 class ServiceConnections:
-    """The open connections of one service, and those among them that wait for a request."""
+    """Open connections of one service, and those that wait for a request."""
 
     def __init__(self, most: int, step_s: float, closed: Callable[[str], None]) -> None:
-        """Begin with none.
+        """Begin without connections.
 
         Args:
-            most: open at once.
-            step_s: seconds for the head of a request, for the rest of a body already refused, and
-                for an answer that is not read.
-            closed: called with the reason why a connection was closed from here.
+            most: most open connections.
+            step_s: seconds for the head of a request, for the rest of a refused body, and for the
+                client to read an answer.
+            closed: called with the reason when a limit closes a connection.
         """
         self.most, self.step_s, self.closed = most, step_s, closed
         self._open: set[GuardedProtocol] = set()
@@ -81,7 +80,7 @@ class ServiceConnections:
         return len(self._open)
 
     def admit(self, new: "GuardedProtocol") -> bool:
-        """Count a new connection, instead of another if need be; return whether there was room."""
+        """Count a new connection, if necessary in place of a waiting one; return whether it fits."""
         if len(self._open) >= self.most:
             waiting = self._strangers or self._known
             if not waiting:
@@ -95,12 +94,12 @@ class ServiceConnections:
         return True
 
     def forget(self, connection: "GuardedProtocol") -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         self._open.discard(connection)
         self.works(connection)
 
     def waits(self, connection: "GuardedProtocol") -> None:
-        """Take note that a connection has no request under way."""
+        """Mark a connection as waiting for a request."""
         if (
             connection in self._open
             and connection not in self._strangers
@@ -109,13 +108,13 @@ class ServiceConnections:
             (self._known if connection.is_known else self._strangers)[connection] = None
 
     def works(self, connection: "GuardedProtocol") -> None:
-        """Take note that a connection has a request under way."""
+        """Mark a connection as working on a request."""
         self._strangers.pop(connection, None)
         self._known.pop(connection, None)
 
 
 class GuardedProtocol(H11Protocol):
-    """A connection of uvicorn's with a deadline for each step of a request."""
+    """Connection of uvicorn with a deadline for each step of a request."""
 
     def __init__(self, *, connections: ServiceConnections, **made_by_uvicorn: Any) -> None:
         super().__init__(**made_by_uvicorn)
@@ -139,23 +138,23 @@ class GuardedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, as far as the step's deadline lets it."""
+        """Read further data within the deadline of the step."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """Begin the wait for the next request."""
+        """Wait for the next request."""
         self.is_known = self.is_known or TOKEN in self.scope
         super().on_response_complete()
         self._watch()
 
     def pause_writing(self) -> None:
-        """Begin the time for the other side to read."""
+        """Start the deadline for the client to read."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """End it."""
+        """End the deadline for the client to read."""
         super().resume_writing()
         self._watch()
 
@@ -165,7 +164,7 @@ class GuardedProtocol(H11Protocol):
         self._watch()
 
     def _watch(self) -> None:
-        """Set the deadline of the step that the connection is in; a step once timed stays so."""
+        """Set the deadline of the current step, unless it has one."""
         cycle: RequestResponseCycle | None = self.cycle
         answered = cycle is None or cycle.response_complete
         if answered:

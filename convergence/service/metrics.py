@@ -13,14 +13,14 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2
 
 
 class Metrics:
-    """Of one process."""
+    """Metrics of one process."""
 
     def __init__(self, n_waiting: Callable[[], float], n_open: Callable[[], float]) -> None:
         """Count from zero.
 
         Args:
-            n_waiting: counts the requests in line.
-            n_open: counts the open connections.
+            n_waiting: returns the number of requests that wait for their commit.
+            n_open: returns the number of open connections.
         """
         self._registry = CollectorRegistry()
         counter = partial(Counter, registry=self._registry)

@@ -19,7 +19,7 @@ _log = logging.getLogger("convergence.service")
 
 
 class RequestRefusedError(Exception):
-    """A request that is not served."""
+    """Refusal of a request."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ProblemResponse(Response):
         headers: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """Say what is wrong; ``more`` are further members."""
+        """Build the body; ``more`` adds members to it."""
         self._problem = {
             "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more
         }  # fmt: skip
@@ -55,7 +55,7 @@ class ProblemResponse(Response):
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it; where the request has OpenAI's form, so has the reason."""
+        """Send the refusal; at OpenAI's paths it also has OpenAI's form."""
         if scope["path"] in OPENAI_PATHS:
             reasons = [self._problem["detail"], *self._problem.get("errors", ())]
             code = self._problem.get("code")
@@ -77,11 +77,11 @@ def openai_error(status: int, message: str, code: str | None = None) -> dict[str
 
 
 def error_handler(answer: Callable[[Any], ProblemResponse], *, is_logged: bool) -> Any:
-    """Return what answers an error of a request.
+    """Return a handler that answers errors of a request.
 
     Args:
         answer: error → refusal.
-        is_logged: whether it goes to the log, as faults of our own do.
+        is_logged: whether to log the error, as for faults of the service.
     """
 
     async def handle(_: object, error: Exception) -> ProblemResponse:
@@ -96,7 +96,7 @@ PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return what the schema says of refusals: those of every route, and these statuses."""
+    """Return the schema of refusals: those of every route, and these statuses."""
     meanings = {
         400: "The connection closed within the body.",
         401: "No known token.",

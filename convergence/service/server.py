@@ -39,26 +39,26 @@ class ServiceOptions:
 
     host: str = "127.0.0.1"
     port: int = 8700
-    """0: any free one."""
+    """0 means any free port."""
     max_body: int = 65_536
     """Longest body, in bytes."""
     rate: float | None = 2_000.0
-    """Requests a second of each token; ``None``: no limit."""
+    """Requests per second of each token; ``None`` without a limit."""
     most_waiting: int = 10_000
-    """Requests in line for their commit; further ones are refused."""
+    """Most requests that wait for their commit; the service refuses further ones."""
     grace_s: int = 30
-    """Seconds that requests on their way get when it ends."""
+    """Seconds for open requests when the service ends."""
     connections: int | None = None
-    """Open at once; ``None``: 1,000, or as many as the limit of open files allows."""
+    """Most open connections; ``None`` means 1,000, or as many as the limit of open files allows."""
     step_s: float = 10.0
-    """Seconds for a request's head to arrive, for the rest of a refused body, and for an answer to
-    be read."""
+    """Seconds for the head of a request, for the rest of a refused body, and for the client to
+    read an answer."""
     has_docs: bool = False
-    """Whether ``/docs`` and ``/openapi.json`` are open to all."""
+    """Whether ``/docs`` and ``/openapi.json`` need no token."""
 
 
 class Service(SocketServer):
-    """The service of one store, in this thread (``run``) or in one of its own (``with``)."""
+    """Service of one store, in this thread (``run``) or in a new one (``with``)."""
 
     def __init__(
         self,
@@ -70,20 +70,20 @@ class Service(SocketServer):
         *,
         policy: PolicyMount | None = None,
     ) -> None:
-        """Listen; serve from ``run`` or ``with`` on.
+        """Listen; ``run`` or ``with`` begins to serve.
 
         Args:
             store: the runtime state.
-            tokens: those that are known; ``None``: on loopback the policy's paths need none.
-            options: of the service.
-            pages: makes the application below ``/ui`` of host and port, which guards itself; ``None``:
-                there is none.
-            chat: answers conversations, and is closed at the end; ``None``: nobody does.
-            policy: chooses changes of prompts, and is closed at the end; ``None``: there is none.
+            tokens: the known tokens; ``None`` if the policy's paths need none on loopback.
+            options: options of the service.
+            pages: makes the application below ``/ui`` from host and port; it guards itself. ``None``
+                without pages.
+            chat: answers conversations; the service closes it. ``None`` without a chat.
+            policy: chooses changes of prompts; the service closes it. ``None`` without a policy.
 
         Raises:
-            ConnectionLimitError: more connections are asked for than files may be open.
-            ServiceError: the address cannot be listened on.
+            ConnectionLimitError: the limit of connections exceeds the limit of open files.
+            ServiceError: the server cannot listen on the address.
         """
         self.options = options or ServiceOptions()
         most = most_connections(self.options.connections)
@@ -127,7 +127,7 @@ class Service(SocketServer):
         )
 
     def run(self) -> None:
-        """Serve until SIGTERM, SIGHUP or Ctrl-C; every answer that was begun is given."""
+        """Serve until SIGTERM, SIGHUP or Ctrl-C, and finish the answers in progress."""
         try:
             super().run()
         finally:

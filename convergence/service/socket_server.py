@@ -27,7 +27,7 @@ class ServiceError(ConvergenceError):
 
 
 class SocketServer:
-    """Serves a socket from ``run`` or ``with`` on, until a signal or ``stop``."""
+    """Server of a socket: ``run`` or ``with`` begins, a signal or ``stop`` ends it."""
 
     def __init__(
         self, app: "ASGIApp", listening: socket.socket, *, name: str, **settings: Any
@@ -36,9 +36,9 @@ class SocketServer:
 
         Args:
             app: the application.
-            listening: closed at the end.
-            name: of the thread, and of what did not start.
-            settings: further ones of ``uvicorn.Config``.
+            listening: the socket; closed at the end.
+            name: name of the thread, for errors, too.
+            settings: further arguments of ``uvicorn.Config``.
         """
         config = uvicorn.Config(
             app,
@@ -57,11 +57,11 @@ class SocketServer:
 
     @property
     def is_ending(self) -> bool:
-        """Whether nothing new is accepted any more."""
+        """Whether the server accepts no new requests."""
         return self._server.should_exit
 
     def run(self) -> None:
-        """Serve until SIGTERM, SIGHUP or Ctrl-C; every answer that was begun is given."""
+        """Serve until SIGTERM, SIGHUP or Ctrl-C, and finish the answers in progress."""
         try:
             asyncio.run(self._server.serve(sockets=[self._socket]))
         finally:
@@ -72,10 +72,10 @@ class SocketServer:
         self._server.should_exit = True
 
     def __enter__(self) -> Self:
-        """Serve in a thread of its own.
+        """Serve in a new thread.
 
         Raises:
-            ServiceError: it did not start.
+            ServiceError: the server did not start.
         """
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
@@ -85,7 +85,7 @@ class SocketServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End, every answer that was begun given."""
+        """Finish the answers in progress, and end the server."""
         self.stop()
         if self._thread is not None:
             self._thread.join()
@@ -100,14 +100,14 @@ class SocketServer:
 
 
 class _SignalServer(uvicorn.Server):
-    """Tells when it listens, and ends by a signal as by a wish."""
+    """Server that announces when it listens, and ends at a signal without raising it again."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listens = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Listen, and announce it."""
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(_BACKLOG)
@@ -135,11 +135,11 @@ def signals_handled(handle: Callable[[int, FrameType | None], None]) -> Iterator
 def listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens.
 
-    Its protocol is named, for asyncio turns Nagle's algorithm off only where it sees TCP: with it, an
-    answer in two parts waits 40 ms for the other side's acknowledgement.
+    It names its protocol, since asyncio turns Nagle's algorithm off only for a socket of TCP. With that
+    algorithm, an answer in two parts waits 40 ms for the client's acknowledgement.
 
     Raises:
-        ServiceError: the address cannot be listened on.
+        ServiceError: the server cannot listen on the address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -157,6 +157,6 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def url_of(host: str, listening: socket.socket) -> str:
-    """Return the root of all addresses of a socket, without a slash at its end."""
+    """Return the root URL of a socket, without a trailing slash."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{listening.getsockname()[1]}"

@@ -40,14 +40,14 @@ class Token:
 
 
 class TokenRegistry:
-    """All tokens that are known."""
+    """Registry of the known tokens."""
 
     def __init__(self, by_secret: Mapping[str, Token]) -> None:
-        """Keep the tokens of these secrets."""
+        """Store the digest of each secret."""
         self._by_digest = {_digest(secret.encode()): token for secret, token in by_secret.items()}
 
     def of(self, authorization: bytes | None) -> Token | None:
-        """Return the token of an ``Authorization`` header; ``None``: it is not known."""
+        """Return the token of an ``Authorization`` header; ``None`` if it is unknown."""
         if authorization is None or authorization[:7].lower() != b"bearer ":
             return None
         return self._by_digest.get(_digest(authorization[7:].strip()))
@@ -56,15 +56,15 @@ class TokenRegistry:
 def read_tokens(
     specs: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> TokenRegistry:
-    """Return the tokens that were named; from now on no text that this process stores shows one.
+    """Return the named tokens, and hide them in every text that this process stores.
 
     Args:
-        specs: ``NAME`` or ``NAME=scope,scope``: an environment variable and what its bearer may
-            do; without scopes all.
-        environment: in place of the process's.
+        specs: ``NAME`` or ``NAME=scope,scope``: an environment variable and its scopes, by default
+            all.
+        environment: replaces the environment of the process.
 
     Raises:
-        ConfigurationError: there is none, one is not set, weak, given twice, or of no scope.
+        ConfigurationError: no token is named, or a token is unset, weak, repeated or without a scope.
     """
     values = os.environ if environment is None else environment
     problems: list[Problem] = []
@@ -105,7 +105,7 @@ def _problem_of(
 
 
 def weakness_of(secret: str) -> str | None:
-    """Return why a token could be guessed, ``None`` if it hardly can."""
+    """Return why a token is weak; ``None`` if it is strong."""
     if len(secret) < LEAST_LENGTH:
         return f"has fewer than {LEAST_LENGTH} characters"
     if not secret.isascii() or not secret.isprintable() or " " in secret:

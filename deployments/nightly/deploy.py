@@ -1,4 +1,4 @@
-"""Creation of deployments, their work pool and their automations on a Prefect server.
+"""Creation of deployments, their work pool and automations on a Prefect server.
 
 Every object is found by name and updated, so a repetition has no further effect.
 """

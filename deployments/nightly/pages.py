@@ -53,14 +53,13 @@ def up(folder: Path, *, store: Path, port: int) -> str | None:
     return None
 
 
-def down(folder: Path) -> bool:
+def down(folder: Path) -> None:
     """Stop the process of ``up``; return whether there was one."""
     mark = _running(folder)
     if mark is not None:
         end(mark)
     (folder / _FILE).unlink(missing_ok=True)
     (folder / LOG).unlink(missing_ok=True)
-    return mark is not None
 
 
 def _running(folder: Path) -> ProcessMark | None:
