@@ -161,14 +161,8 @@ class _Handlers:
 
     async def offer(self, system: System, arm_id: Id, body: bodies.ArmBody) -> Response:
         """Put an arm on offer, or back on offer. Scope: admin."""
-        prior = body.prior
-        arm = RuntimeArm(
-            arm_id=arm_id,
-            params=body.params,
-            cost=body.cost,
-            prior_mean=None if prior is None else prior.mean,
-            prior_sd=None if prior is None else prior.sd,
-        )
+        prior = body.prior and {"prior_mean": body.prior.mean, "prior_sd": body.prior.sd}
+        arm = RuntimeArm(arm_id=arm_id, params=body.params, cost=body.cost, **(prior or {}))
 
         def offered() -> Arm:
             self._systems.offer(system, (arm,), body.agent_type)
