@@ -18,7 +18,6 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import Connection
 from tasks.store.feedback.adapter_changes import mark_place_stale, settle_test
-from tasks.store.feedback.live_tests import add_answer
 from tasks.store.feedback.schema import (
     COMPARISONS,
     FEEDBACK,
@@ -36,6 +35,7 @@ RateStatus = Literal["rated", "edited", "duplicate"]
 CompareStatus = Literal["compared", "edited", "duplicate"]
 
 
+_ADD_PART = "INSERT INTO live_test_answers VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _LOG = f"{INTERACTIONS.insert} ON CONFLICT DO NOTHING"
 # Locks the answer, so that concurrent raters wait for each other.
 _RATED = "SELECT g.user_id, g.is_shared FROM interactions g WHERE g.interaction_id = ?/*lock*/"
@@ -93,7 +93,9 @@ class FeedbackStore(SharedStore):
             connection.execute(_LOG, values)
             if connection.changes():
                 if part is not None:
-                    add_answer(connection, stored.interaction_id, part)
+                    side = int(part.is_candidate)
+                    answer = (stored.interaction_id, part.test_id, part.unit, side)
+                    connection.execute(_ADD_PART, answer)
                 return stored
             row = connection.execute(
                 f"{INTERACTIONS.select}{_OF_EVENT} OR interaction_id = ?",

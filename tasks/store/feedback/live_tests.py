@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from convergence_core.feedback.adapter_records import AdapterRecord
-from convergence_core.feedback.live_test_records import LiveAnswer, LiveStatus, LiveTest
+from convergence_core.feedback.live_test_records import LiveStatus, LiveTest
 from convergence_core.feedback.records import Rating
 from convergence_core.records import fields_of
 from tasks.store.database import Connection, Database
@@ -80,15 +80,6 @@ def test_of_answer(connection: Connection, interaction_id: str) -> LiveTest | No
     if row is None:
         return None
     return LIVE_TESTS.first(connection, "ORDER BY seq DESC", test_id=row[0])
-
-
-def add_answer(connection: Connection, interaction_id: str, part: LiveAnswer) -> None:
-    """Record an answer's part in a test."""
-    connection.execute(
-        "INSERT INTO live_test_answers(interaction_id, test_id, unit, is_candidate) "
-        "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (interaction_id, part.test_id, part.unit, int(part.is_candidate)),
-    )
 
 
 _MARKS = (

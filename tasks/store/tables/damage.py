@@ -86,12 +86,11 @@ def missing_files(
         tables: tables to check.
     """
     visible = {file for name in tables for file in files[name]}
-    missing = [
+    return [
         (file, "it was committed but is missing")
         for name, file in committed_files(files)
-        if name in tables and file not in visible
+        if name in tables and file not in visible and not Path(file).exists()
     ]
-    return [(file, reason) for file, reason in missing if not Path(file).exists()]
 
 
 def committed_files(files: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:

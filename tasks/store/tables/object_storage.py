@@ -161,7 +161,8 @@ class Mirror:
         n_fetched = 0
         with self._talking(""):
             self._greet()
-            for key in sorted(self._keys(), key=self._order):
+            keys = (key for stage in _STAGES for key in self._below(stage))
+            for key in sorted(keys, key=self._order):
                 if key.endswith(_COMMIT):
                     n_fetched += self._fetch_generation(key)
                 elif not _is_live(key) or key.endswith(RUN_FILE):
@@ -259,10 +260,6 @@ class Mirror:
 
     def _key(self, path: Path) -> str:
         return path.relative_to(self._root).as_posix()
-
-    def _keys(self) -> Iterator[str]:
-        for stage in _STAGES:
-            yield from self._below(stage)
 
     def _below(self, prefix: str) -> Iterator[str]:
         for batch in self._store.list(prefix=prefix):

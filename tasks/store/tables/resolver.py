@@ -40,7 +40,8 @@ def resolve(root: Path) -> Resolution:
     for table in TABLES:
         if table in files:
             continue
-        final_files = _final_files(root, table, final_runs)
+        paths = [folder_of(root, "final", table, run) / PART_FILE for run in final_runs]
+        final_files = [str(path) for path in paths if path.exists()]
         if table != "runs":
             for run, names in committed.items():
                 folder = folder_of(root, "live", table, run)
@@ -62,11 +63,6 @@ def committed_files(root: Path, table: str, run_id: str) -> list[str]:
     folder = folder_of(root, "live", table, run_id)
     visible = [f"{folder}{os.sep}{name}" for name in names & _names(folder)]
     return sorted(visible, key=_order)
-
-
-def _final_files(root: Path, table: str, runs: list[str]) -> list[str]:
-    paths = [folder_of(root, "final", table, run) / PART_FILE for run in runs]
-    return [str(path) for path in paths if path.exists()]
 
 
 def _by_day(folder: Path) -> tuple[str, ...]:
