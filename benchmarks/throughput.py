@@ -33,7 +33,7 @@ from convergence_core.objective import RewardModel
 from convergence_core.records import Assignment, Candidate, Case, Cell, Params
 from tasks.calls.dispatcher import Workload
 from tasks.calls.paid_calls import CallLimits
-from tasks.calls.pending_calls import Epoch, RunContext
+from tasks.calls.pending_calls import RunContext
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
@@ -137,7 +137,8 @@ class Ours:
         self._session = EvaluationSession(
             context=RunContext(
                 run_id="R",
-                epoch=Epoch(run_id="R", cache=config.cache, run_started_us=0),
+                cache=config.cache,
+                payer=("R", 0),
                 redact=self._world.redactor(config),
                 keep_text=True,
             ),

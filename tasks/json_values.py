@@ -224,13 +224,18 @@ def json_in(text: str) -> "Json | Missing":
     """Return the JSON of a whole string or of its single code fence; else ``MISSING``."""
     fenced = _FENCED.fullmatch(text)
     try:
-        found: Json = json.loads(fenced[2] if fenced else text, parse_constant=_refuse_constant)
+        found: Json = json.loads(fenced[2] if fenced else text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return MISSING
     return found
 
 
-def _refuse_constant(name: str) -> None:
+def refuse_constant(name: str) -> None:
+    """Refuse NaN and infinities while JSON is parsed.
+
+    Raises:
+        ValueError: always.
+    """
     raise ValueError(f"{name} is no number of JSON")
 
 
@@ -244,6 +249,21 @@ def field_of(value: Json, path: str) -> "Json | Missing":
     """
     found = json_in(value) if isinstance(value, str) else value
     return MISSING if isinstance(found, Missing) else pick(found, path)
+
+
+def mapping(value: Json) -> dict[str, Json]:
+    """Return a mapping; an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: Json) -> list[dict[str, Json]]:
+    """Return the mappings of a list; none for any other value."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def first_of(value: Json) -> dict[str, Json]:
+    """Return the first element of a list if it is a mapping, else an empty one."""
+    return mapping(value[0]) if isinstance(value, list) and value else {}
 
 
 def answer_text(value: Json) -> Json:

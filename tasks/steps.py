@@ -5,7 +5,10 @@ microseconds. Prefect retries and caches nothing here: transient faults are retr
 under the run's limits, and the journal stores the answers.
 """
 
-from prefect import runtime, task
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from prefect import Task, runtime, task
 from prefect.cache_policies import NO_CACHE
 
 from convergence_core.events import GenerationFinished, GenerationStarted
@@ -18,9 +21,20 @@ from tasks.run.publication import publish_generation
 from tasks.run.run import StepResult, run_of
 from tasks.secrets.process_redaction import redacted_errors
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-@task(task_run_name="think before generation {generation:02d}", cache_policy=NO_CACHE)
-@redacted_errors()
+
+def _step(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Return the decorator of a task that is never cached, and whose errors show no secret."""
+
+    def decorated(function: Callable[P, R]) -> Task[P, R]:
+        return task(task_run_name=name, cache_policy=NO_CACHE)(redacted_errors()(function))
+
+    return decorated
+
+
+@_step("think before generation {generation:02d}")
 def think(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
     """Ask for the generation's hypothesis: forecasts of other candidates, and proposed settings.
 
@@ -32,8 +46,7 @@ def think(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task
     return run_of(run_id).think("rlp")
 
 
-@task(task_run_name="write prompts before generation {generation:02d}", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("write prompts before generation {generation:02d}")
 def write_prompts(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
     """Write prompts before a generation; return how many keep all invariants.
 
@@ -43,8 +56,7 @@ def write_prompts(run_id: str, generation: int) -> int:  # noqa: ARG001 - names 
     return run_of(run_id).think("prompts")
 
 
-@task(task_run_name="prefer before generation {generation:02d}", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("prefer before generation {generation:02d}")
 def prefer(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
     """Play the round of preferences before a generation; return the number of kept pairs.
 
@@ -54,8 +66,7 @@ def prefer(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the tas
     return run_of(run_id).think("sao")
 
 
-@task(task_run_name="save round {generation:02d}", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("save round {generation:02d}")
 def save_round(run_id: str, generation: int) -> None:  # noqa: ARG001 - names the task run
     """Publish a round that ran without an optimization.
 
@@ -66,8 +77,7 @@ def save_round(run_id: str, generation: int) -> None:  # noqa: ARG001 - names th
     sao_rounds.save_round(run_of(run_id), runtime.flow_run.id)
 
 
-@task(task_run_name="sample generation {generation:02d}", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("sample generation {generation:02d}")
 def sample_candidates(run_id: str, generation: int) -> Plan:
     """Plan the generation: posterior samples choose among the bred candidates."""
     run = run_of(run_id)
@@ -78,8 +88,7 @@ def sample_candidates(run_id: str, generation: int) -> Plan:
     return plan
 
 
-@task(task_run_name="look at the defaults first", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("look at the defaults first")
 def look_first(run_id: str, generation: int) -> list[Trial]:  # noqa: ARG001 - names the task run
     """Evaluate the defaults before all others and return their trials.
 
@@ -88,8 +97,7 @@ def look_first(run_id: str, generation: int) -> list[Trial]:  # noqa: ARG001 - n
     return run_of(run_id).look_first()
 
 
-@task(task_run_name="evaluate {assignment.label}", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("evaluate {assignment.label}")
 def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Trial:
     """Evaluate all cells of one candidate concurrently, under the run's limits.
 
@@ -101,8 +109,7 @@ def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Tri
     return run_of(run_id).evaluate(assignment, generation)
 
 
-@task(task_run_name="score the thought of generation {generation:02d}", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("score the thought of generation {generation:02d}")
 def score_thought(run_id: str, generation: int, trials: list[Trial]) -> float | None:  # noqa: ARG001
     """Score the generation's hypothesis by its forecasts, and update weight and policy.
 
@@ -121,8 +128,7 @@ def score_thought(run_id: str, generation: int, trials: list[Trial]) -> float | 
     return gain
 
 
-@task(task_run_name="learn from generation {generation:02d}", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("learn from generation {generation:02d}")
 def learn(run_id: str, generation: int, trials: list[Trial]) -> StepResult:  # noqa: ARG001
     """Update posterior, stopper and learners; nothing is stored before the save.
 
@@ -134,8 +140,7 @@ def learn(run_id: str, generation: int, trials: list[Trial]) -> StepResult:  # n
     return run.learn(trials)
 
 
-@task(task_run_name="save generation {generation:02d}", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("save generation {generation:02d}")
 def save_generation(
     run_id: str,
     generation: int,  # noqa: ARG001 - names the task run
@@ -149,8 +154,7 @@ def save_generation(
     return publish_generation(run_of(run_id), step, runtime.flow_run.id)
 
 
-@task(task_run_name="plan the round", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("plan the round")
 def plan_games(run_id: str) -> list[str]:
     """Plan the plays of each game before the first play; return the ids of planned games."""
     opened = games_round_of(run_id)
@@ -158,15 +162,13 @@ def plan_games(run_id: str) -> list[str]:
     return [game.game for game in opened.planned]
 
 
-@task(task_run_name="play {game}", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("play {game}")
 def play_game(run_id: str, game: str) -> int:
     """Play a game its planned number of times; return the number of finished plays."""
     return games_round_of(run_id).play(game)
 
 
-@task(task_run_name="save the round", cache_policy=NO_CACHE)
-@redacted_errors()
+@_step("save the round")
 def save_games(run_id: str) -> GamesReport:
     """Publish a round of games and return its report.
 

@@ -68,17 +68,23 @@ def _prefect_server() -> Iterator[None]:
         with flows_beat_themselves():
             yield
         return
-    from tasks.prefect_support.temporary_server import TRAFFIC, full_disk, temporary_server  # noqa: PLC0415 - where needed
+    from tasks.prefect_support.temporary_server import (  # noqa: PLC0415 - where needed
+        NO_TRAFFIC,
+        TRAFFIC,
+        full_disk,
+        temporary_server,
+    )
 
     server = temporary_server()
     _import_run_modules()  # while the server starts
     server.wait()
     with temporary_settings(
         updates={
-            **TRAFFIC,
+            **NO_TRAFFIC,
             PREFECT_API_URL: server.api_url,
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
-        }
+        },
+        restore_defaults=TRAFFIC,
     ):
         try:
             yield

@@ -29,7 +29,7 @@ from convergence_core.field_types import Name
 from convergence_core.records import Json
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import LoggedChat
-from tasks.providers.answers import mapping
+from tasks.json_values import mapping
 from tasks.secrets.process_redaction import without_known_keys, without_known_secrets
 from tasks.secrets.redaction import redact_json
 

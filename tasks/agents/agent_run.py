@@ -6,6 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -22,7 +23,7 @@ from tasks.agents.model_calls import AgentModels
 from tasks.calls.metric_calls import Asker, PaidCall
 from tasks.calls.outcomes import MASKED
 from tasks.functions.workers import WorkOutcome
-from tasks.json_values import as_text
+from tasks.json_values import as_text, mapping, mappings
 from tasks.providers.answers import parsed_arguments
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
@@ -98,28 +99,6 @@ def dry_run_result(name: str, arguments: Mapping[str, Any]) -> str:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ToolUse:
-    """One call of a tool that a model asked for."""
-
-    call_id: str
-    name: str
-    arguments: Json
-    result: str | None = None
-    """``None`` if it was not carried out, or nothing was asked after it."""
-    is_dry: bool = False
-    """Whether it would have written, and was intercepted."""
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the call as an answer holds it."""
-        use: dict[str, Json] = {"name": self.name, "arguments": self.arguments}
-        if self.result is not None:
-            use["result"] = self.result
-        if self.is_dry:
-            use["dry_run"] = True
-        return use
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class AgentRun:
     """What an agent's run asked, and how it may go on. Its counters belong to the session's loop."""
@@ -136,7 +115,8 @@ class AgentRun:
     fault: EvaluationFault | None = None
     """Why the run cannot continue, whatever the agent makes of it."""
     replies: list[Reply] = field(default_factory=list)
-    tools: list[ToolUse] = field(default_factory=list)
+    tools: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
+    """Uses of tools by the id of their call: name, arguments, result, and whether it was dry."""
     on_close: Callable[[], object] | None = None
     """Asks the agent's own thread to end."""
     _started_s: float | None = None
@@ -154,23 +134,14 @@ class AgentRun:
         """Begin to count the run's own time."""
         self._started_s = time.monotonic()
 
-    async def ask(
+    def ask(
         self, model: str, messages: Sequence[Mapping[str, Json]], options: Mapping[str, Json]
-    ) -> Reply:
-        """Ask a model from any event loop but the session's.
+    ) -> "Future[Reply]":
+        """Ask a model in the session's loop, from any other loop or thread.
 
-        Raises:
-            EvaluationFault: there is no answer, and the run is over.
+        Its result raises ``EvaluationFault`` if there is no answer, and the run is over.
         """
-        work = self._ask(model, messages, options)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
-
-    def ask_now(
-        self, model: str, messages: Sequence[Mapping[str, Json]], options: Mapping[str, Json]
-    ) -> Reply:
-        """Ask a model and block this thread; see ``ask``."""
-        work = self._ask(model, messages, options)
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+        return asyncio.run_coroutine_threadsafe(self._ask(model, messages, options), self.loop)
 
     # -- in the session's loop
 
@@ -257,9 +228,8 @@ class AgentRun:
         costs = [reply.cost_usd for reply in self.replies]
         known = [cost for cost in costs if cost is not None]
         usage = sum((reply.usage for reply in self.replies), NO_USAGE)
-        calls: list[Json] = [dict(tool.to_json()) for tool in self.tools]
         return Reply(
-            value={"content": content, "tool_calls": calls},
+            value={"content": content, "tool_calls": [dict(use) for _, use in self.tools]},
             latency_ms=1000.0 * time_outside_calls_s
             + sum(reply.latency_ms for reply in self.replies),
             cost_usd=sum(known) if len(known) == len(costs) else None,
@@ -283,37 +253,30 @@ class AgentRun:
         return {**message, "content": text}
 
     def _note_calls(self, message: Json) -> None:
-        calls = message.get("tool_calls") if isinstance(message, dict) else None
-        for call in calls if isinstance(calls, list) else []:
-            function = call.get("function") if isinstance(call, dict) else None
-            if isinstance(call, dict) and isinstance(function, dict):
-                self.tools.append(
-                    ToolUse(
-                        call_id=as_text(call.get("id")),
-                        name=as_text(function.get("name")),
-                        arguments=parsed_arguments(function.get("arguments")),
-                    )
-                )
+        for call in mappings(mapping(message).get("tool_calls")):
+            if isinstance(function := call.get("function"), dict):
+                arguments = parsed_arguments(function.get("arguments"))
+                use = {"name": as_text(function.get("name")), "arguments": arguments}
+                self.tools.append((as_text(call.get("id")), use))
 
     def _note_results(self, messages: Sequence[Mapping[str, Json]]) -> None:
         results = [message for message in messages if message.get("role") == "tool"]
         for message in results:
-            for tool in self.tools:
-                if tool.result is None and tool.call_id == as_text(message.get("tool_call_id")):
-                    tool.result = shortened(
-                        as_text(message.get("content")), MOST_RESULT_CHARS, redacted_text
-                    )
+            for call_id, use in self.tools:
+                if "result" not in use and call_id == as_text(message.get("tool_call_id")):
+                    text = as_text(message.get("content"))
+                    use["result"] = shortened(text, MOST_RESULT_CHARS, redacted_text)
                     break
 
     def note_dry(self, call_id: str | None) -> None:
         """Mark a call as intercepted."""
-        for tool in reversed(self.tools):
-            if tool.call_id == call_id:
-                tool.is_dry = True
+        for known_id, use in reversed(self.tools):
+            if known_id == call_id:
+                use["dry_run"] = True
                 return
 
     def _called(self) -> str:
-        counts = Counter(tool.name for tool in self.tools)
+        counts = Counter(str(use["name"]) for _, use in self.tools)
         return ", ".join(f"{name} ({n} times)" for name, n in counts.most_common(5)) or "none"
 
 

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -26,6 +26,7 @@ from agno.tools.function import FunctionCall
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.records import Json, Params, Reply
 from tasks.agents.agent_run import AgentRun, dry_run_result, writes
+from tasks.json_values import mapping, mappings
 from tasks.secrets.redaction import Secrets
 
 # Before Agno is loaded: it would tell its makers of each run.
@@ -138,21 +139,15 @@ class RunModel(Model):
 
     def invoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
         """Ask once, and block."""
-        run, arguments = self._run_and_arguments(messages, settings)
-        try:
-            reply = run.ask_now(*arguments)
-        except EvaluationFault as fault:
-            raise self._ended(fault) from fault
-        return self._read(reply)
+        reply = self._ask(messages, settings)
+        with self._provider_errors():
+            return self._read(reply.result())
 
     async def ainvoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
         """Ask once."""
-        run, arguments = self._run_and_arguments(messages, settings)
-        try:
-            reply = await run.ask(*arguments)
-        except EvaluationFault as fault:
-            raise self._ended(fault) from fault
-        return self._read(reply)
+        reply = self._ask(messages, settings)
+        with self._provider_errors():
+            return self._read(await asyncio.wrap_future(reply))
 
     def invoke_stream(self, messages: list[Message], **settings: Any) -> Iterator[ModelResponse]:
         """Ask once; the answer comes as one part."""
@@ -178,15 +173,12 @@ class RunModel(Model):
     # -- asking
 
     def _read(self, reply: Reply) -> ModelResponse:
-        message = reply.value if isinstance(reply.value, dict) else {}
-        calls, thoughts = message.get("tool_calls"), message.get("thoughts")
-        usage = reply.usage
+        message, usage = mapping(reply.value), reply.usage
+        thoughts = message.get("thoughts")
         return ModelResponse(
             role="assistant",
             content=message.get("content") or "",
-            tool_calls=[dict(call) for call in calls if isinstance(call, dict)]
-            if isinstance(calls, list)
-            else [],
+            tool_calls=[dict(call) for call in mappings(message.get("tool_calls"))],
             provider_data={_THOUGHTS_OF: self.id, "thoughts": thoughts} if thoughts else None,
             response_usage=MessageMetrics(
                 input_tokens=usage.prompt_tokens or 0,
@@ -196,9 +188,7 @@ class RunModel(Model):
             ),
         )
 
-    def _run_and_arguments(
-        self, messages: Sequence[Message], settings: Mapping[str, Any]
-    ) -> tuple[AgentRun, tuple[str, list[dict[str, Json]], dict[str, Json]]]:
+    def _ask(self, messages: Sequence[Message], settings: Mapping[str, Any]) -> "Future[Reply]":
         assert self.run is not None  # noqa: S101 - made by a context
         compressed = bool(settings.get("compress_tool_results"))
         options: dict[str, Json] = {**self.options}
@@ -209,21 +199,30 @@ class RunModel(Model):
         if isinstance(settings.get("response_format"), dict):
             options["response_format"] = settings["response_format"]
         shown = [_sent(message, self.id, compressed=compressed) for message in messages]
-        return self.run, (self.id, shown, options)
+        return self.run.ask(self.id, shown, options)
 
-    def _ended(self, fault: EvaluationFault) -> ModelProviderError:
-        """Return what ends an agent; the status is one that Agno asks no second time after."""
-        return ModelProviderError(message=str(fault), status_code=400, model_id=self.id)
+    @contextmanager
+    def _provider_errors(self) -> Iterator[None]:
+        """End the agent by a fault: after this status, Agno asks no second time."""
+        try:
+            yield
+        except EvaluationFault as fault:
+            raise ModelProviderError(
+                message=str(fault), status_code=400, model_id=self.id
+            ) from fault
 
     # -- tools
 
     def _guarded(self, call: FunctionCall) -> FunctionCall:
         run, function = self.run, call.function
         assert run is not None  # noqa: S101 - made by a context
-        if run.config.allow_writes or _is_agno_tool(function.entrypoint):
+        entrypoint = function.entrypoint
+        plain = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
+        is_agnos = str(getattr(plain, "__module__", "")).startswith(_AGNO_TOOLS)
+        if run.config.allow_writes or is_agnos:
             return call
-        toolkit = _toolkit_of(function.entrypoint)
-        kind = None if toolkit is None else type(toolkit).__name__
+        owner = getattr(entrypoint, "__self__", None) or getattr(plain, "__self__", None)
+        kind = type(owner).__name__ if isinstance(owner, Toolkit) else None
         if not writes(function.name, toolkit=kind, more=run.config.writing_tools):
             return call
         run.note_dry(call.call_id)
@@ -263,18 +262,6 @@ def _sent(message: Message, model: str, *, compressed: bool) -> dict[str, Json]:
     if provider_data.get(_THOUGHTS_OF) == model:
         sent.update(provider_data["thoughts"])
     return sent
-
-
-def _toolkit_of(entrypoint: object) -> Toolkit | None:
-    """Return the toolkit whose method a tool is; ``None`` means a function of the user's."""
-    function = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
-    owner = getattr(entrypoint, "__self__", None) or getattr(function, "__self__", None)
-    return owner if isinstance(owner, Toolkit) else None
-
-
-def _is_agno_tool(entrypoint: object) -> bool:
-    function = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
-    return str(getattr(function, "__module__", "")).startswith(_AGNO_TOOLS)
 
 
 # -- a run
@@ -350,7 +337,7 @@ def check_agent(agent: object) -> None:
     Raises:
         CandidateFault: it did not.
     """
-    if not type(agent).__module__.startswith("agno.") and not hasattr(agent, "arun"):
+    if not _is_agnos(agent):
         raise CandidateFault(
             f"the factory returned a {type(agent).__name__}, not an Agent, Team or Workflow of Agno",
             error_type="no_agent",
@@ -369,6 +356,11 @@ def check_agent(agent: object) -> None:
             )
 
 
+def _is_agnos(outer: object) -> bool:
+    """Return whether an object is of Agno, or of a user's subclass of it."""
+    return type(outer).__module__.startswith("agno.") or hasattr(outer, "arun")
+
+
 def _parts(outer: object, seen: set[int]) -> Iterator[object]:
     """Yield an object of Agno's and all that it is made of."""
     if id(outer) in seen:
@@ -378,18 +370,9 @@ def _parts(outer: object, seen: set[int]) -> Iterator[object]:
         values: list[object] = [*outer.values()]
     elif isinstance(outer, (list, tuple, set)):
         values = [*outer]
-    elif type(outer).__module__.startswith("agno.") or isinstance(outer, Model):
+    elif isinstance(outer, Model) or _is_agnos(outer):
         yield outer
-        values = (
-            []
-            if isinstance(outer, RunModel)
-            else [*vars(outer).values()]
-            if hasattr(outer, "__dict__")
-            else []
-        )
-    elif hasattr(outer, "arun") and hasattr(outer, "__dict__"):  # a subclass of the user's
-        yield outer
-        values = [*vars(outer).values()]
+        values = [] if isinstance(outer, RunModel) else [*getattr(outer, "__dict__", {}).values()]
     else:
         return
     for value in values:

@@ -11,8 +11,9 @@ from convergence_core.ports import LLM, Completion
 from convergence_core.records import Json
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.model_calls import Model
+from tasks.json_values import first_of, mapping, mappings
 from tasks.providers import billing_provider, make_llm, split_model
-from tasks.providers.answers import REASONING, called_tools, first_of, mapping, mappings
+from tasks.providers.answers import REASONING, called_tools
 from tasks.providers.anthropic import THINKING, THINKING_BLOCKS
 from tasks.secrets.redaction import Secrets
 

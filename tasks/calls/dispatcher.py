@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.objective import RewardModel
-from convergence_core.ports import Metric, Target, WorstCase
+from convergence_core.ports import CallIntent, Metric, Target, WorstCase
 from convergence_core.records import (
     Assignment,
     Case,
@@ -39,10 +39,6 @@ from tasks.calls.scorer import CONSTRAINT, CellScore, Scorer, error_text
 
 TIMEOUTS = frozenset({"timeout", "connect_timeout"})
 """Error types that make an evaluation's status ``timeout``."""
-_OF_A_REPLY = (
-    *("latency_ms", "first_token_ms", "usage", "dropped", "recording_url", "model", "provider"),
-)
-"""Fields of a reply that an evaluation also has."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +93,8 @@ class PendingCell:
             status = "timeout" if score.error_type in TIMEOUTS else "error"
         answered: dict[str, Any] = {"provider": self.call.intent.provider}
         if reply is not None:
-            answered = fields_of(reply, *_OF_A_REPLY)
+            answered = fields_of(reply, "latency_ms", "first_token_ms", "usage", "dropped")
+            answered |= fields_of(reply, "recording_url", "model", "provider")
         # A billed failure has a price; a free one says nothing about the price.
         price = (record.cost_usd or None) if reply is None else reply.cost_usd
         return self._evaluation(
@@ -177,12 +174,7 @@ class Workload:
         """
         target = self.target
         call = PaidCall.of_target(
-            target,
-            params,
-            case,
-            purpose=purpose,
-            credential=self.credential,
-            timeout_s=self.timeout_s,
+            target, params, case, purpose=purpose, **fields_of(self, "credential", "timeout_s")
         )
         if not isinstance(target, ComposedTarget):
             return call
@@ -254,10 +246,7 @@ class Dispatcher:
     def _make(self, call: PendingCall, cell: Cell) -> "asyncio.Future[CallOutcome]":
         """Queue a call; a composed one gets an asker for its own calls."""
         if call.paid.compose is not None:
-            intent = call.intent
-            asker = CellAsker(
-                self, cell, AGENT_LANE, eval_id=intent.eval_id or "", generation=intent.generation
-            )
+            asker = CellAsker(self, cell, AGENT_LANE, call.intent)
             call.send = partial(call.paid.compose, asker)
         return self.calls.make(call)
 
@@ -318,14 +307,7 @@ class Dispatcher:
         )
 
     async def _score(self, pending: PendingCell, reply: Reply) -> CellScore:
-        intent = pending.call.intent
-        asker = CellAsker(
-            self,
-            pending.cell,
-            JUDGE_LANE,
-            eval_id=intent.eval_id or "",
-            generation=pending.job.generation,
-        )
+        asker = CellAsker(self, pending.cell, JUDGE_LANE, pending.call.intent)
         return await self.scorer.score(reply, pending.case, pending.params, asker)
 
     async def _without_text(self, pending: PendingCell, reply: Reply) -> Json:
@@ -355,11 +337,8 @@ class CellAsker:
     cell: Cell
     lane: str
     """Lane of its calls."""
-    _: KW_ONLY
-    eval_id: str
-    """Id of the paying evaluation."""
-    generation: int | None
-    """Generation of the calls in the ledger."""
+    payer: CallIntent
+    """Intent of the cell's call: its evaluation pays, in the ledger of its generation."""
 
     async def ask(self, call: PaidCall) -> Reply:
         """Make a paid call; see ``Asker``."""
@@ -371,7 +350,8 @@ class CellAsker:
         return await self._answer(call, Cell(candidate_id="", case_id=case.case_id), TARGET_LANE)
 
     async def _answer(self, call: PaidCall, cell: Cell, lane: str) -> Reply:
+        eval_id, generation = self.payer.eval_id or "", self.payer.generation
         outcome = await self.dispatcher.make(
-            call, cell, lane=lane, eval_id=self.eval_id, generation=self.generation
+            call, cell, lane=lane, eval_id=eval_id, generation=generation
         )
         return outcome.answer()

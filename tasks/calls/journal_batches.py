@@ -7,6 +7,8 @@ settles one cell and claims the next never holds two.
 
 import asyncio
 import contextlib
+import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -33,9 +35,9 @@ class _Request(NamedTuple):
 class JournalQueue:
     """Requests to one journal from one event loop."""
 
-    def __init__(self, journal: Journal, *, owner: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, journal: Journal, loop: asyncio.AbstractEventLoop) -> None:
         self._journal = journal
-        self._owner = owner
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
         self._loop = loop
         self.n_slots = 1
         """Slots that may send requests at the same time; set by their dispatcher."""

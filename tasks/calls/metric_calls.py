@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from convergence_core.ports import Target, WorstCase
 from convergence_core.records import Case, Json, Params, Reply
+from tasks.json_values import mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +38,7 @@ class PaidCall:
 
     @classmethod
     def of_target(
-        cls,
-        target: Target,
-        params: Mapping[str, Any],
-        case: Case,
-        *,
-        purpose: str,
-        credential: str | None,
-        timeout_s: float,
-        repeat: int = 0,
+        cls, target: Target, params: Mapping[str, Any], case: Case, **more: Any
     ) -> "PaidCall":
         """Return the call of a target with one case; other arguments are fields of this class.
 
@@ -53,17 +46,14 @@ class PaidCall:
             CandidateFault: these parameters form no valid request.
         """
         request = target.request(params, case)
-        model = request.get("model") if isinstance(request, dict) else None
+        model = mapping(request).get("model")
         return cls(
-            purpose=purpose,
             provider=target.provider,
             model=model if isinstance(model, str) else None,
             request=request,
-            repeat=repeat,
-            credential=credential,
             worst=target.worst_case(params, case),
-            timeout_s=timeout_s,
             send=partial(target.call, params, case),
+            **more,
         )
 
 

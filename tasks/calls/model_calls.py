@@ -119,6 +119,7 @@ class Model:
         n_prompt = prompt_bound(body)
         limit = settings.get("max_completion_tokens") or settings["max_tokens"]
         longest = limit if isinstance(limit, int) and limit > 0 else None
+        address = self.llm.variant(self.name) if isinstance(self.llm, _HasVariants) else {}
         return PaidCall(
             purpose=purpose,
             provider=self.llm.provider,
@@ -126,19 +127,18 @@ class Model:
             request={
                 **key,
                 "base_url": self.llm.base_url,
-                **self._address(),
+                **address,
                 "model": self.name,
                 "body": body,
             },
             repeat=repeat,
-            credential=self.credential,
+            **fields_of(self, "credential", "timeout_s"),
             worst=WorstCase(
                 usd=self.prices.worst_case(
                     self._billed_by, self.name, n_prompt, longest, is_apart=may_exceed_tables(body)
                 ),
                 tokens=None if n_prompt is None or longest is None else n_prompt + longest,
             ),
-            timeout_s=self.timeout_s,
             send=partial(self._reply, messages, settings, read),
         )
 
@@ -178,10 +178,6 @@ class Model:
     def _billed_by(self) -> str:
         """Provider whose prices apply, which may differ for a compatible endpoint."""
         return provider_of(self.llm.provider, self.llm.base_url)
-
-    def _address(self) -> Mapping[str, Json]:
-        """Return what distinguishes the endpoint within its base URL; empty for a plain one."""
-        return self.llm.variant(self.name) if isinstance(self.llm, _HasVariants) else {}
 
     def _priced(
         self, usage: Usage, reported_usd: float | None, *, is_apart: bool

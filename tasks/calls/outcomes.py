@@ -26,6 +26,7 @@ from convergence_core.records import (
     sha256_hex,
 )
 from tasks.calls.scorer import CellScore
+from tasks.json_values import mapping
 from tasks.secrets.redaction import Redactor, redact_json, shortened
 
 Redact: TypeAlias = Callable[[str], str]
@@ -66,31 +67,22 @@ class AttemptRecord:
 
 def reply_outcome(reply: Reply) -> dict[str, Json]:
     """Return the JSON form of a reply."""
+    rare = fields_of(reply, "finish_reason", "recording_url", "thinking")
     return {
         "reply": {
-            **fields_of(
-                reply,
-                "value",
-                "latency_ms",
-                "cost_usd",
-                "price_version",
-                "model",
-                "provider",
-                "first_token_ms",
-            ),
+            **fields_of(reply, "value", "latency_ms", "cost_usd", "price_version", "model"),
+            **fields_of(reply, "provider", "first_token_ms"),
             "usage": reply.usage.to_json(),
             "dropped": list(reply.dropped),
             "extra": dict(reply.extra),
-            **({"finish_reason": reply.finish_reason} if reply.finish_reason else {}),
-            **({"recording_url": reply.recording_url} if reply.recording_url else {}),
-            **({"thinking": reply.thinking} if reply.thinking else {}),
+            **{name: text for name, text in rare.items() if text},
         }
     }
 
 
 def reply_of(outcome: Json) -> Reply | None:
     """Return the reply in an outcome; ``None`` for a fault."""
-    reply = outcome.get("reply") if isinstance(outcome, dict) else None
+    reply = mapping(outcome).get("reply")
     if not isinstance(reply, dict):
         return None
     dropped = reply.get("dropped")
@@ -136,16 +128,10 @@ def score_of(outcome: Json) -> CellScore | None:
     return CellScore.from_json(outcome["verdict"])
 
 
-_REDACTED_FIELDS = (
-    *("value", "model", "finish_reason", "extra", "dropped", "recording_url", "thinking"),
-)
-"""Fields of a reply that the endpoint wrote."""
-
-
 def redacted(reply: Reply, redact: Redact) -> Reply:
     """Return a reply without secrets."""
-    written = fields_of(reply, *_REDACTED_FIELDS)
-    written["dropped"] = [*reply.dropped]
+    written = fields_of(reply, "value", "model", "finish_reason", "extra", "recording_url")
+    written |= {"dropped": [*reply.dropped], "thinking": reply.thinking}
     clean = {name: redact_json(value, redact) for name, value in written.items()}
     if clean == written:
         return reply
@@ -191,16 +177,13 @@ def settlement_of(
         stored: stored form of the ending.
         ending: the answer or the fault.
     """
-    assert record.started_us is not None and record.ended_us is not None  # noqa: S101, PT018 - a call was made
     billed = billed_of(ending)
     known = billed or Billed(usage=NO_USAGE, cost_usd=None)
     return Settlement(
         call_key=intent.call_key,
-        attempt=record.attempt,
+        **fields_of(record, "attempt", "started_us", "ended_us"),
         state="failed" if isinstance(ending, (InfrastructureFault, EvaluatorFault)) else "done",
         outcome=stored,
-        started_us=record.started_us,
-        ended_us=record.ended_us,
         maybe_usd=(intent.max_usd or 0.0) if billed is None else 0.0,
         maybe_tokens=(intent.max_tokens or 0) if billed is None else 0,
         **fields_of(known, "cost_usd", "usage", "price_version", "model"),

@@ -54,7 +54,7 @@ from tasks.calls.pending_calls import (
     Lane,
     PendingCall,
 )
-from tasks.calls.rate_limiter import HELD, NOT_FOUND, THROTTLED, EndpointLimiter, EndpointLimiters
+from tasks.calls.rate_limiter import HELD, NOT_FOUND, THROTTLED, EndpointLimiter, SharedRates
 from tasks.http.clients import within_limits
 from tasks.http.retries import LONGEST_PAUSE_S, Backoff
 
@@ -88,7 +88,10 @@ class Calls:
     budget: Budget
     """Budget of all lanes."""
     limits: CallLimits
-    limiters: EndpointLimiters
+    limiter_of: Callable[[str, str | None], EndpointLimiter]
+    """(endpoint, variable of its key) → the limiter of both, always the same."""
+    rates: SharedRates | None = None
+    """Calls per second that all processes keep together."""
     keep_text: bool
     """Whether details of faults are stored."""
     redact: Redact
@@ -131,10 +134,9 @@ class Calls:
             self._end_unsent(call)
             return call.future
         if call.lane == THOUGHT_LANE:
-            call.limits = self.limiters.rate_of(call.endpoint)
-        else:
-            call.limiter = self.limiters.of(call.endpoint, call.paid.credential)
-            call.limits = call.limiter
+            call.limits = None if self.rates is None else self.rates.of(call.endpoint)
+        elif call.endpoint is not None:  # else it leaves no process
+            call.limits = call.limiter = self.limiter_of(call.endpoint, call.paid.credential)
         lane = self._lanes[call.lane]
         lane.ready.append(call)
         lane.limiters.add(call.limiter)
@@ -274,15 +276,13 @@ class Calls:
         key = sha256_hex(canonical_json([answered.key, now_us]))
         control = PendingCall(
             lane=call.lane,
-            paid=answered.paid,
+            **fields_of(answered, "paid", "request_text", "send"),
             intent=replace(
                 answered.intent,
                 call_key=key,
                 eval_id=key[:24],
                 generation=call.intent.generation,
             ),
-            request_text=answered.request_text,
-            send=answered.send,
             keep=_without_text,
             limiter=limiter,
             limits=limiter,
@@ -484,12 +484,8 @@ class Calls:
         is_not_found = isinstance(fault, CandidateFault) and fault.error_type in NOT_FOUND
         if limiter is None or limiter.has_answered or not is_not_found:
             return fault
-        return InfrastructureFault(
-            self.redact(str(fault)),
-            error_type=fault.error_type,
-            details=fault.details,
-            billed=fault.billed,
-        )
+        text = self.redact(str(fault))
+        return InfrastructureFault(text, **fields_of(fault, "error_type", "details", "billed"))
 
     def _check_address(self, limiter: EndpointLimiter) -> None:
         """Move failing candidates' calls to the end; fail the run if the address is wrong."""

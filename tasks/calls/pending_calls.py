@@ -14,68 +14,12 @@ from convergence_core.budget.limits import Exhausted, Reservation
 from convergence_core.config import CacheConfig
 from convergence_core.errors import EvaluationFault, EvaluatorFault, InfrastructureFault
 from convergence_core.ports import CallIntent
-from convergence_core.records import Cell, Json, Reply, canonical_json, sha256_hex
+from convergence_core.records import Cell, Json, Reply, canonical_json, fields_of, sha256_hex
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.outcomes import AttemptRecord, Redact, fault_of, reply_of
 from tasks.calls.rate_limiter import EndpointLimiter
 from tasks.http.clients import EndpointLimits
 from tasks.secrets.redaction import redact_json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Epoch:
-    """Scope within which evaluations share answers."""
-
-    run_id: str
-    cache: CacheConfig
-    run_started_us: int
-    """Start of the run in microseconds. Ages are measured from it, so that a resumed run finds the
-    same answers.
-    """
-    world: str = ""
-    """Source of the answers, so that the mock's never mix with those of real models."""
-
-    def name(self, eval_id: str) -> str:
-        """Return the epoch in the keys of one evaluation's calls."""
-        if self.cache.shared:
-            return f"shared/{self.world}" if self.world else "shared"
-        return self.run_id if self.cache.epoch == "run" else f"{self.run_id}/{eval_id}"
-
-    @property
-    def fresh_since_us(self) -> int | None:
-        """Earliest end of a usable answer, in microseconds; ``None`` for any age."""
-        age_s = self.cache.max_age_s
-        return None if age_s is None else self.run_started_us - int(age_s * 1e6)
-
-
-def call_key(
-    *, provider: str, request: Json, cell: Cell, purpose: str, vote: int, epoch: str
-) -> str:
-    """Return the journal's key of a call for a cell.
-
-    Fresh cells have separate keys, because an answer known to the search is not fresh.
-
-    Args:
-        provider: short name, as in the tables.
-        request: everything that is sent, with base URL and model, without secrets.
-        cell: cell whose case and repeat are part of the key.
-        purpose: paying role.
-        vote: number of a judge's vote; 0 for all other calls.
-        epoch: see ``Epoch.name``.
-    """
-    return sha256_hex(
-        canonical_json(
-            {
-                "provider": provider,
-                "request": request,
-                "case": cell.case_id,
-                "repeat": [cell.repeat, vote] if vote else cell.repeat,
-                "epoch": epoch,
-                "purpose": f"{purpose}/fresh" if cell.role == "fresh" else purpose,
-            }
-        )
-    )
-
 
 TARGET_LANE = "evaluation"
 JUDGE_LANE = "judge"
@@ -187,12 +131,31 @@ class RunContext:
     """Run of the calls in the ledger."""
     label: str | None = None
     """Run for `convergence resume` in messages."""
-    epoch: Epoch
-    """Scope of reusable answers."""
+    cache: CacheConfig
+    """Rules of reusable answers."""
+    payer: tuple[str, int]
+    """Id and start (in microseconds) of the run whose answers are shared. Ages are measured from that
+    start, so that a resumed run finds the same answers.
+    """
+    world: str = ""
+    """Source of the answers, so that the mock's never mix with those of real models."""
     redact: Redact
     """Removes secrets from a string before storage and scoring."""
     keep_text: bool
     """Whether to store requests and answers; otherwise only their metrics are stored."""
+
+    def epoch(self, eval_id: str) -> str:
+        """Return the part of the keys of an evaluation's calls that says who shares their answers."""
+        if self.cache.shared:
+            return f"shared/{self.world}" if self.world else "shared"
+        payer_id = self.payer[0]
+        return payer_id if self.cache.epoch == "run" else f"{payer_id}/{eval_id}"
+
+    @property
+    def fresh_since_us(self) -> int | None:
+        """End of the oldest answer that may be used; ``None`` for any age."""
+        age_s = self.cache.max_age_s
+        return None if age_s is None else self.payer[1] - int(age_s * 1e6)
 
     def pending(
         self, paid: PaidCall, cell: Cell, *, lane: str, eval_id: str, generation: int | None
@@ -207,28 +170,28 @@ class RunContext:
             generation: generation of the call in the ledger.
         """
         text = canonical_json(redact_json(paid.request, self.redact))
-        key = call_key(
-            provider=paid.provider,
-            request=paid.request,
-            cell=cell,
-            # Answers of the target are shared between purposes.
-            purpose=TARGET_LANE if lane == TARGET_LANE else paid.purpose,
-            vote=paid.repeat,
-            epoch=self.epoch.name(eval_id),
-        )
+        # Answers of the target are shared between purposes; fresh cells have separate keys, because
+        # an answer known to the search is not fresh.
+        purpose = TARGET_LANE if lane == TARGET_LANE else paid.purpose
+        key = {
+            "provider": paid.provider,
+            "request": paid.request,
+            "case": cell.case_id,
+            "repeat": [cell.repeat, paid.repeat] if paid.repeat else cell.repeat,
+            "epoch": self.epoch(eval_id),
+            "purpose": f"{purpose}/fresh" if cell.role == "fresh" else purpose,
+        }
         intent = CallIntent(
-            call_key=key,
+            call_key=sha256_hex(canonical_json(key)),
             run_id=self.run_id,
             generation=generation,
             eval_id=eval_id,
-            purpose=paid.purpose,
-            provider=paid.provider,
-            model=paid.model,
+            **fields_of(paid, "purpose", "provider", "model"),
             request_sha256=sha256_hex(text),
             lease_s=2 * paid.timeout_s + LEASE_MARGIN_S,
             max_usd=paid.worst.usd,
             max_tokens=paid.worst.tokens,
-            fresh_since_us=self.epoch.fresh_since_us,
+            fresh_since_us=self.fresh_since_us,
         )
         return PendingCall(
             lane=lane,

@@ -16,7 +16,7 @@ would leave in a burst.
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Literal
 
 from convergence_core.budget.rate_limit import AddressCheck, Aimd, Breaker, Pacer
@@ -122,6 +122,7 @@ _MEANINGS: dict[str, _Meaning] = {
 """Error type of a transient fault → its meaning; any other is a failure."""
 
 
+@dataclass(eq=False, repr=False)
 class EndpointLimiter:
     """Admission of calls to one endpoint with one key; an ``EndpointLimits``.
 
@@ -133,34 +134,28 @@ class EndpointLimiter:
         run_label: run for `convergence resume` in messages.
         on_event: called with progress messages.
         rate: calls per second of all processes together.
-        address: check of the address; ``None`` assumes many candidates without a parameter
+        address: check of the address; the default assumes many candidates without a parameter
             ``model``.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        *,
-        max_in_flight: int,
-        run_label: str | None = None,
-        on_event: Callable[[str], None] | None = None,
-        rate: EndpointRate | None = None,
-        address: AddressCheck | None = None,
-    ) -> None:
+    endpoint: str
+    _: KW_ONLY
+    max_in_flight: int
+    run_label: str | None = None
+    on_event: Callable[[str], None] | None = None
+    rate: EndpointRate | None = None
+    address: AddressCheck = field(default_factory=AddressCheck)
+
+    def __post_init__(self) -> None:
+        """Start with no call in flight."""
         self.n_in_flight = 0
         """Admitted calls that have not left."""
         self.n_entered = 0
         """Admitted calls so far."""
-        self._endpoint = endpoint
-        self._resume = f"`convergence resume {run_label or 'LABEL'}`"
-        self._on_event = on_event
-        self._rate = rate
-        if rate is not None:
-            max_in_flight = min(max_in_flight, rate.max_in_flight)
-        self._aimd = Aimd(most=max_in_flight)
+        most = self.max_in_flight
+        self._aimd = Aimd(most=most if self.rate is None else min(most, self.rate.max_in_flight))
         self._pacer = Pacer()
-        self._address = address or AddressCheck()
-        self._breaker = Breaker(endpoint, commands=self._address.commands)
+        self._breaker = Breaker(self.endpoint, commands=self.address.commands)
         self._down_reason: str | None = None
         self._last_missed = ""
         self._failing: set[str] = set()
@@ -187,7 +182,7 @@ class EndpointLimiter:
     @property
     def failing_candidates(self) -> Set[str]:
         """Candidates to call after others: not found so far, or failed at a failing endpoint."""
-        missed = frozenset() if self.has_answered else self._address.candidates
+        missed = frozenset() if self.has_answered else self.address.candidates
         return missed if self._breaker.state == "closed" else missed | self._failing
 
     # -- calls
@@ -249,15 +244,15 @@ class EndpointLimiter:
             rate = fault.rate or RateInfo(retry_after_s=fault.retry_after_s)
             # These can mean a wrong address, a wrong key, or only this candidate's parameters.
             if not self.has_answered and fault.error_type in {*NOT_FOUND, _FORBIDDEN}:
-                self._address.missed(candidate_id, model)
+                self.address.missed(candidate_id, model)
                 self._last_missed = str(fault)
-                if fault.error_type == _FORBIDDEN and not self._address.has_tried_all_models:
+                if fault.error_type == _FORBIDDEN and not self.address.has_tried_all_models:
                     meaning = "not_found"  # the key may be allowed another model
         self._pause(rate, now_s)
         if (rate.retry_after_s or 0.0) > LONGEST_PAUSE_S:
             self._aimd.ended()
             self._breaker.refused(
-                f"{self._endpoint} asks to wait {rate.retry_after_s:.0f} s, and a run waits no "
+                f"{self.endpoint} asks to wait {rate.retry_after_s:.0f} s, and a run waits no "
                 f"longer than {LONGEST_PAUSE_S:.0f} s",
                 is_final=True,
                 most=LONG_PAUSES if self._breaker.has_answered else 1,
@@ -283,11 +278,11 @@ class EndpointLimiter:
         Args:
             others_wait: whether other candidates wait for a slot.
         """
-        address = self._address
+        address = self.address
         if self.has_answered or not address.is_wrong(others_wait=others_wait):
             return False
         self._give_up(
-            f"{self._endpoint} accepted none of {address.n_answers} calls for "
+            f"{self.endpoint} accepted none of {address.n_answers} calls for "
             f"{len(address.candidates)} different candidates. The last: {self._last_missed}. Check "
             "the address (`api.endpoint`, its path included) and the names of models; with another "
             "one, start a new run: `convergence optimize`"
@@ -308,7 +303,7 @@ class EndpointLimiter:
         if wait_s < SHORTEST_REPORTED_S or n_attempts < 2 or now_s < self._reported_until_s:
             return
         self._reported_until_s = now_s + wait_s
-        host = self._endpoint.partition("://")[2] or self._endpoint
+        host = self.endpoint.partition("://")[2] or self.endpoint
         self._report(
             f"waiting {wait_s:.0f} s for {host}: rate limit, {n_attempts} of {most} attempts"
         )
@@ -323,8 +318,8 @@ class EndpointLimiter:
             StoreError: the database of send slots cannot be used.
         """
         await self._wait_out_pause()
-        if self._rate is not None:
-            await self._rate.wait_to_send()
+        if self.rate is not None:
+            await self.rate.wait_to_send()
             await self._wait_out_pause()
 
     async def _wait_out_pause(self) -> None:
@@ -332,7 +327,7 @@ class EndpointLimiter:
         while (wait_s := self._pacer.wait_s(loop.time())) > 0.0:
             if wait_s > LONGEST_HOLD_S:
                 raise InfrastructureFault(
-                    f"{self._endpoint} asked to wait {wait_s:.0f} s just before this was sent",
+                    f"{self.endpoint} asked to wait {wait_s:.0f} s just before this was sent",
                     error_type=HELD,
                     retry_after_s=wait_s,
                 )
@@ -364,7 +359,7 @@ class EndpointLimiter:
         elif meaning in ("answered", "alive", "throttled", "not_found"):
             if breaker.answered(is_success=meaning == "answered", is_control=is_control):
                 others = "another request, so the settings that failed are at fault"
-                self._report(f"{self._endpoint} answers {others if is_control else 'again'}")
+                self._report(f"{self.endpoint} answers {others if is_control else 'again'}")
         elif meaning == "refused":
             is_final = fault is not None and fault.error_type in _SPENT
             breaker.refused(str(fault), is_final=is_final)
@@ -380,7 +375,7 @@ class EndpointLimiter:
         lasted_s = now_s - self._first_throttled_s
         if not self.has_answered and lasted_s > LONGEST_PAUSE_S:
             self._give_up(
-                f"{self._endpoint} has refused every call for {lasted_s:.0f} s by its rate limit. Check the "
+                f"{self.endpoint} has refused every call for {lasted_s:.0f} s by its rate limit. Check the "
                 f"account's limits with the provider. The last answer: {fault}"
             )
 
@@ -403,66 +398,19 @@ class EndpointLimiter:
             return  # a refusal; the next requests show whether it holds for all
         if self._pacer.observe(rate, now_s) >= SHORTEST_REPORTED_S:
             wait_s = self._pacer.wait_s(now_s)
-            self._report(f"paused for {wait_s:.0f} s, as {self._endpoint} asks")
+            self._report(f"paused for {wait_s:.0f} s, as {self.endpoint} asks")
 
     def _give_up(self, reason: str) -> None:
         if self._down_reason is None:
             self._down_reason = (
                 f"{reason.rstrip('.')}. This run called it {self.n_entered} times. Paid "
-                f"answers are kept; {self._resume} continues later."
+                f"answers are kept; `convergence resume {self.run_label or 'LABEL'}` continues later."
             )
             self._report(reason)
 
     def _report(self, text: str) -> None:
-        if self._on_event is not None:
-            self._on_event(text)
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class EndpointLimiters:
-    """All limiters of one event loop, by endpoint and key."""
-
-    max_in_flight: int
-    """Maximum calls in flight through one limiter."""
-    run_label: str | None = None
-    """Run for `convergence resume` in messages."""
-    on_event: Callable[[str], None] | None = None
-    """Called with progress messages in the loop's thread."""
-    rates: SharedRates | None = None
-    """Calls per second of all processes together."""
-    address_of: Callable[[str], AddressCheck] | None = None
-    """Makes the check of an endpoint's address; ``None`` assumes many candidates without a
-    parameter ``model``.
-    """
-    _limiters: dict[tuple[str, str | None], EndpointLimiter] = field(
-        default_factory=dict, init=False
-    )
-
-    def of(self, endpoint: str | None, credential: str | None) -> EndpointLimiter | None:
-        """Return the limiter of an endpoint and key, creating it at the first use.
-
-        Args:
-            endpoint: scheme and host; ``None`` if the call stays within the process and has no
-                limiter.
-            credential: name of the environment variable; ``None`` if no key is sent.
-        """
-        if endpoint is None:
-            return None
-        key = (endpoint, credential)
-        if key not in self._limiters:
-            self._limiters[key] = EndpointLimiter(
-                endpoint,
-                max_in_flight=self.max_in_flight,
-                run_label=self.run_label,
-                on_event=self.on_event,
-                rate=self.rate_of(endpoint),
-                address=None if self.address_of is None else self.address_of(endpoint),
-            )
-        return self._limiters[key]
-
-    def rate_of(self, endpoint: str | None) -> EndpointRate | None:
-        """Return the rate of an endpoint for all processes; ``None`` if it has no limit."""
-        return None if self.rates is None else self.rates.of(endpoint)
+        if self.on_event is not None:
+            self.on_event(text)
 
 
 def _meaning_of(fault: EvaluationFault | None) -> _Meaning:

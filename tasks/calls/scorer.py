@@ -11,7 +11,7 @@ from typing import Final
 from convergence_core.errors import CandidateFault, EvaluationFault, EvaluatorFault
 from convergence_core.objective import RewardModel
 from convergence_core.ports import Metric
-from convergence_core.records import Case, FaultName, Json, Params, Reply
+from convergence_core.records import Case, FaultName, Json, Params, Reply, fields_of
 from tasks.calls.metric_calls import Asker, PaidMetric
 from tasks.secrets.redaction import shortened
 
@@ -54,22 +54,20 @@ def error_text(message: str, details: str, redact: Callable[[str], str]) -> str:
     return text
 
 
+@dataclass(eq=False, repr=False)
 class Scorer:
     """Measures replies with the run's metrics."""
 
-    def __init__(
-        self,
-        metrics: Sequence[Metric | PaidMetric],
-        rewards: RewardModel,
-        redact: Callable[[str], str],
-    ) -> None:
-        # Free metrics first, since their faults may make a paid judge unnecessary.
-        self._metrics = sorted(metrics, key=lambda metric: isinstance(metric, PaidMetric))
-        self._rewards = rewards
-        self._redact = redact
+    metrics: Sequence[Metric | PaidMetric]
+    rewards: RewardModel
+    redact: Callable[[str], str]
+
+    def __post_init__(self) -> None:
+        """Sort the metrics, free ones first, since their faults may make a paid judge unnecessary."""
+        self.metrics = sorted(self.metrics, key=lambda metric: isinstance(metric, PaidMetric))
         self._failed: dict[str, float] = {
             metric.name: value
-            for metric in metrics
+            for metric in self.metrics
             if (value := getattr(metric, "value_of_fault", None)) is not None
         }
 
@@ -79,9 +77,8 @@ class Scorer:
         return CellScore(
             metrics=dict(self._failed) if is_candidates else {},
             reward=0.0 if is_candidates else None,
-            fault=fault.fault,
-            error_type=fault.error_type,
-            error=error_text(str(fault), fault.details, self._redact),
+            **fields_of(fault, "fault", "error_type"),
+            error=error_text(str(fault), fault.details, self.redact),
         )
 
     async def score(self, reply: Reply, case: Case, params: Params, asker: Asker) -> CellScore:
@@ -103,7 +100,7 @@ class Scorer:
         left_out: set[str] = set()
         faults: dict[str, EvaluationFault] = {}
         noted: list[EvaluationFault] = []
-        for metric in self._metrics:
+        for metric in self.metrics:
             if isinstance(metric, PaidMetric) and self._decided(faults, metrics) is not None:
                 break
             try:
@@ -117,7 +114,7 @@ class Scorer:
                 elif (value := await metric.measure(reply, case, params)) is not None:
                     metrics[metric.name] = value
             except EvaluationFault as fault:
-                if self._rewards.depends_on(metric.name):
+                if self.rewards.depends_on(metric.name):
                     faults[metric.name] = fault
                 else:
                     noted.append(fault)
@@ -125,8 +122,8 @@ class Scorer:
         if decided is not None:
             return decided
         unread = list(self._unread(faults).values())
-        metrics |= self._rewards.worst(faults)
-        score = self._rewards.score(metrics, left_out)
+        metrics |= self.rewards.worst(faults)
+        score = self.rewards.score(metrics, left_out)
         noted.sort(key=lambda fault: not isinstance(fault, CandidateFault))
         if score.fault is None and (unread or noted):
             failed = self.score_of_fault((unread or noted)[0])
@@ -135,24 +132,23 @@ class Scorer:
         kinds: dict[FaultName | None, str] = {"candidate": CONSTRAINT, "evaluator": "no_reward"}
         return CellScore(
             metrics=metrics,
-            reward=score.reward,
-            fault=score.fault,
+            **fields_of(score, "reward", "fault"),
             error_type=kinds.get(score.fault),
             error=score.reason,
         )
 
     def _unread(self, faults: Mapping[str, EvaluationFault]) -> dict[str, EvaluationFault]:
         """Return the faults of metrics that the answer caused, explicit ones first."""
-        said: dict[str, EvaluationFault] = {
+        unreadable: dict[str, EvaluationFault] = {
             name: fault for name, fault in faults.items() if isinstance(fault, CandidateFault)
         }
-        raised = {
+        broken = {
             name: fault
             for name, fault in faults.items()
             if isinstance(fault, EvaluatorFault)
-            and getattr(self._rewards.metrics.get(name), "type", None) in _USERS
+            and getattr(self.rewards.metrics.get(name), "type", None) in _USERS
         }
-        return said | raised if said else {}
+        return unreadable | broken if unreadable else {}
 
     def _decided(
         self, faults: Mapping[str, EvaluationFault], metrics: Mapping[str, float]
@@ -160,9 +156,9 @@ class Scorer:
         """Return the score that faults of metrics determine regardless of the others."""
         unread = self._unread(faults)
         for name, fault in unread.items():
-            rule = self._rewards.metrics.get(name)
+            rule = self.rewards.metrics.get(name)
             if rule is not None and rule.is_constrained:
-                values = {**metrics, **self._rewards.worst(unread)}
+                values = {**metrics, **self.rewards.worst(unread)}
                 failed = self.score_of_fault(fault)
                 return replace(failed, metrics=values, reward=0.0, fault="candidate")
         for name, fault in faults.items():

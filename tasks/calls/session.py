@@ -7,11 +7,11 @@ blocks its caller and may be called from many threads.
 
 import asyncio
 import contextlib
-import os
-import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from convergence_core.budget.limits import Budget
@@ -25,7 +25,7 @@ from tasks.calls.journal_batches import JournalQueue
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.paid_calls import CallLimits, Calls
 from tasks.calls.pending_calls import TARGET_LANE, RunContext
-from tasks.calls.rate_limiter import EndpointLimiters, SharedRates
+from tasks.calls.rate_limiter import EndpointLimiter, SharedRates
 from tasks.calls.scorer import Scorer
 from tasks.store.journal.sql_journal import Journal
 
@@ -39,6 +39,7 @@ AskStandalone = Callable[[PaidCall, str, int], Awaitable[tuple[Reply, int]]]
 """Makes a paid call outside any evaluation; see ``Dispatcher.ask_standalone``."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class EvaluationSession:
     """Evaluates assignments of one run; see the module's docstring for its guarantees.
 
@@ -49,7 +50,7 @@ class EvaluationSession:
         journal: journal of claims and settlements; it stays open.
         budget: remaining budget of the run, over all calls.
         rates: calls per second of all processes together; closed with the session.
-        address_of: makes the check of an endpoint's address; see ``EndpointLimiters``.
+        address_of: makes the check of an endpoint's address.
         on_cell: called with each finished evaluation, one at a time, in a thread of ``evaluate``.
         on_call: called with each attempt at a call; closed with the session.
         on_notice: called when a limit is near or a provider slows the run down, in the session's
@@ -57,57 +58,45 @@ class EvaluationSession:
         now_us: clock, in microseconds since the epoch.
     """
 
-    def __init__(
-        self,
-        *,
-        context: RunContext,
-        workload: Workload,
-        limits: CallLimits,
-        journal: Journal,
-        budget: Budget,
-        rates: SharedRates | None = None,
-        address_of: Callable[[str], AddressCheck] | None = None,
-        on_cell: Callable[[Evaluation], None] | None = None,
-        on_call: CallListener | None = None,
-        on_notice: Callable[[BudgetWarned | TrafficChanged], None] | None = None,
-        now_us: Callable[[], int] | None = None,
-    ) -> None:
-        self._context = context
-        self._workload = workload
-        self._budget = budget
-        self._rates = rates
-        self._on_cell = on_cell
-        self._on_call = on_call
+    context: RunContext
+    workload: Workload
+    limits: CallLimits
+    journal: Journal
+    budget: Budget
+    rates: SharedRates | None = None
+    address_of: Callable[[str], AddressCheck] = lambda _: AddressCheck()
+    on_cell: Callable[[Evaluation], None] | None = None
+    on_call: CallListener | None = None
+    on_notice: Callable[[BudgetWarned | TrafficChanged], None] | None = None
+    now_us: Callable[[], int] | None = None
+
+    def __post_init__(self) -> None:
+        """Start the session's event loop."""
         self._listener_lock = threading.Lock()
         self._close_lock = threading.Lock()
         self._closed = False
         self._loop = loop = asyncio.new_event_loop()
-        owner = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
-        self._journal = JournalQueue(journal, owner=owner, loop=loop)
-        redact = context.redact
+        self._queue = JournalQueue(self.journal, loop)
+        context = self.context
         self._calls = Calls(
             loop=loop,
-            journal=self._journal,
-            budget=budget,
-            limits=limits,
-            limiters=EndpointLimiters(
-                max_in_flight=max(limits.workers, limits.judge_workers),
-                run_label=context.label,
-                on_event=on_notice and (lambda text: on_notice(TrafficChanged(text=text))),
-                rates=rates,
-                address_of=address_of,
-            ),
+            journal=self._queue,
+            budget=self.budget,
+            limits=self.limits,
+            limiter_of=cache(self._limiter),
+            rates=self.rates,
             keep_text=context.keep_text,
-            redact=redact,
-            now_us=now_us or (lambda: time.time_ns() // 1000),
+            redact=context.redact,
+            now_us=self.now_us or (lambda: time.time_ns() // 1000),
             on_failure=self._fail,
-            on_call=on_call,
-            on_warning=on_notice,
+            on_call=self.on_call,
+            on_warning=self.on_notice,
         )
+        workload = self.workload
         self._dispatcher = Dispatcher(
             loop=loop,
             workload=workload,
-            scorer=Scorer(workload.metrics, workload.rewards, redact),
+            scorer=Scorer(workload.metrics, workload.rewards, context.redact),
             calls=self._calls,
             context=context,
         )
@@ -127,7 +116,7 @@ class EvaluationSession:
             StoreError: the journal cannot be written; unjournaled answers are not used.
         """
         n_cells = len(assignment.cells)
-        job = Job(assignment, generation, reports_each=self._on_cell is not None, n_left=n_cells)
+        job = Job(assignment, generation, reports_each=self.on_cell is not None, n_left=n_cells)
         index_to_evaluation: dict[int, Evaluation] = {}
         pending: list[PendingCell] = []
         for index, cell in enumerate(assignment.cells):
@@ -144,10 +133,10 @@ class EvaluationSession:
             if isinstance(batch, BaseException):
                 raise batch
             index_to_evaluation.update(batch)
-            if self._on_cell is not None:
+            if self.on_cell is not None:
                 with self._listener_lock:
                     for _, evaluation in batch:
-                        self._on_cell(evaluation)
+                        self.on_cell(evaluation)
         return Trial(
             candidate=assignment.candidate,
             evaluations=tuple(index_to_evaluation[index] for index in range(n_cells)),
@@ -156,7 +145,7 @@ class EvaluationSession:
     @property
     def target(self) -> Target:
         """Target of the session; closed with it."""
-        return self._workload.target
+        return self.workload.target
 
     def run(self, work: Callable[[AskStandalone], Awaitable[T]]) -> T:
         """Run work with paid calls outside any evaluation; blocks until it has ended.
@@ -178,7 +167,7 @@ class EvaluationSession:
 
         Calls in flight have a few seconds to end, so that paid answers are kept.
         """
-        grace_s = min(self._workload.timeout_s, STOP_GRACE_S)
+        grace_s = min(self.workload.timeout_s, STOP_GRACE_S)
         with contextlib.suppress(RuntimeError):  # closed already
             self._loop.call_soon_threadsafe(self._calls.stop, grace_s)
 
@@ -200,20 +189,31 @@ class EvaluationSession:
             try:
                 asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
             finally:
-                self._journal.close()
-                if self._rates is not None:
-                    self._rates.close()
+                self._queue.close()
+                if self.rates is not None:
+                    self.rates.close()
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 self._thread.join()
-                if self._on_call is not None:
-                    self._on_call.close()
+                if self.on_call is not None:
+                    self.on_call.close()
 
     async def _shut_down(self) -> None:
         await self._dispatcher.aclose()
-        await self._workload.target.aclose()
-        for metric in self._workload.metrics:
+        await self.workload.target.aclose()
+        for metric in self.workload.metrics:
             if (close := getattr(metric, "aclose", None)) is not None:
                 await close()
+
+    def _limiter(self, endpoint: str, _credential: str | None) -> EndpointLimiter:
+        notify = self.on_notice
+        return EndpointLimiter(
+            endpoint,
+            max_in_flight=max(self.limits.workers, self.limits.judge_workers),
+            run_label=self.context.label,
+            on_event=notify and (lambda text: notify(TrafficChanged(text=text))),
+            rate=None if self.rates is None else self.rates.of(endpoint),
+            address=self.address_of(endpoint),
+        )
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -231,15 +231,15 @@ class EvaluationSession:
         self._fail(context.get("exception") or RuntimeError(str(context.get("message"))))
 
     def _prepare(self, job: Job, index: int, cell: Cell) -> PendingCell | Evaluation:
-        workload = self._workload
+        workload = self.workload
         case, params = workload.cases[cell.case_id], job.assignment.candidate.params
-        eval_id = eval_id_of(self._context.run_id, job.generation, cell)
+        eval_id = eval_id_of(self.context.run_id, job.generation, cell)
         try:
             paid = workload.call(params, case)
         except CandidateFault as fault:
-            redact, provider = self._context.redact, workload.target.provider
+            redact, provider = self.context.redact, workload.target.provider
             return unrequested(job, cell, eval_id, fault, redact, provider=provider)
-        call = self._context.pending(
+        call = self.context.pending(
             paid, cell, lane=TARGET_LANE, eval_id=eval_id, generation=job.generation
         )
         call.model_choice = str(params.get("model", ""))

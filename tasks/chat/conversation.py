@@ -7,7 +7,7 @@ cancels the request.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Final, Generic, Literal, Self, TypeVar
 
 from convergence_core.feedback.records import (
@@ -18,6 +18,7 @@ from convergence_core.feedback.records import (
     Thumbs,
 )
 from convergence_core.feedback.roles import DEFAULT, persona_of
+from convergence_core.records import fields_of
 from convergence_core.thought_tags import TextCallback
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
 from tasks.store.feedback.counts import FeedbackCounts, feedback_counts, rater_sentences
@@ -113,6 +114,7 @@ class AnswerPair:
         return (self.first, self.second) if number == 1 else (self.second, self.first)
 
 
+@dataclass(eq=False, repr=False)
 class Conversation:
     """One user's talk with one role; every answer is logged.
 
@@ -126,21 +128,17 @@ class Conversation:
         ConfigurationError: there is no such role.
     """
 
-    def __init__(
-        self,
-        chat: LoggedChat,
-        *,
-        user_id: str,
-        role: str = DEFAULT,
-        rng: random.Random | None = None,
-    ) -> None:
-        self._chat, self.user_id = chat, user_id
-        self._rng = rng or random.SystemRandom()
+    chat: LoggedChat
+    _: KW_ONLY
+    user_id: str
+    role: str = DEFAULT
+    rng: random.Random = field(default_factory=random.SystemRandom)
+
+    def __post_init__(self) -> None:
+        """Begin with no turn."""
         self._turns: list[tuple[str, Interaction]] = []
         self._compared: AnswerPair | None = None
-        self.role = ""
-        self.conversation_id = ""
-        self.begin(role)
+        self.begin(self.role)
 
     def begin(self, role: str) -> None:
         """Begin again, with a role.
@@ -148,7 +146,7 @@ class Conversation:
         Raises:
             ConfigurationError: there is no such role; the conversation continues as it was.
         """
-        persona_of(role, self._chat.roles)
+        persona_of(role, self.chat.roles)
         self.role, self.conversation_id = role, new_interaction_id()
         self._turns, self._compared = [], None
 
@@ -185,7 +183,7 @@ class Conversation:
         first = await self._answered(prompt)
         second = await self._answered(prompt)
         pair = [first, second]
-        self._rng.shuffle(pair)
+        self.rng.shuffle(pair)
         return AnswerPair(question=prompt, first=pair[0], second=pair[1])
 
     async def choose(
@@ -239,7 +237,7 @@ class Conversation:
             source=SOURCE,
         )
         receipt = await asyncio.to_thread(self._feedback.rate, mark)
-        await asyncio.to_thread(self._chat.reward, mark.interaction_id)
+        await asyncio.to_thread(self.chat.reward, mark.interaction_id)
         return receipt
 
     async def undo(self) -> Undone | None:
@@ -281,7 +279,7 @@ class Conversation:
 
     @property
     def _feedback(self) -> FeedbackStore:
-        return self._chat.feedback
+        return self.chat.feedback
 
     async def _answered(self, question: str, on_text: TextCallback = len) -> Interaction:
         messages: list[ChatMessage] = []
@@ -289,16 +287,14 @@ class Conversation:
             messages.append(ChatMessage(role="user", content=earlier))
             messages.append(ChatMessage(role="assistant", content=answer.response))
         messages.append(ChatMessage(role="user", content=question))
-        kept = trimmed(messages, int(self._chat.context_tokens * PROMPT_SHARE))
+        kept = trimmed(messages, int(self.chat.context_tokens * PROMPT_SHARE))
         prompt = ChatPrompt(
             messages=tuple(map(asdict, kept)),
-            role=self.role,
-            user_id=self.user_id,
             source=SOURCE,
-            conversation_id=self.conversation_id,
+            **fields_of(self, "role", "user_id", "conversation_id"),
         )
-        prepared = await self._chat.prepare(prompt)
-        return (await self._chat.write(prepared, on_text)).interaction
+        prepared = await self.chat.prepare(prompt)
+        return (await self.chat.write(prepared, on_text)).interaction
 
 
 def trimmed(messages: list[ChatMessage], most_tokens: int) -> tuple[ChatMessage, ...]:

@@ -36,9 +36,9 @@ from tasks.chat.paid_answers import MOST_AT_ONCE, PaidAnswers
 from tasks.chat.role_adapters import RoleAdapters
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
-from tasks.json_values import as_text
+from tasks.json_values import as_text, mapping, mappings
 from tasks.models.adapters import ERROR_TYPE
-from tasks.providers.answers import ChatCompletion, called_tools, mappings
+from tasks.providers.answers import ChatCompletion, called_tools
 from tasks.providers.streams import EventCallback
 from tasks.run.adoption import champion_now
 from tasks.serving.answers import Selection
@@ -170,11 +170,9 @@ class LoggedChat:
         self._adapters = RoleAdapters(loaded, feedback, environment.secrets, model=self.model)
         self._target = ChatTarget(
             loaded.configuration,
-            secrets=environment.secrets,
+            **fields_of(environment, "secrets", "prices", "mock_url"),
             workers=MOST_AT_ONCE,
-            prices=environment.prices,
             base_dir=loaded.base_dir,
-            mock_url=environment.mock_url,
             is_conversation=True,
         )
 
@@ -224,7 +222,6 @@ class LoggedChat:
         messages += [dict(message) for message in prompt.messages]
         case = Case(case_id=prompt.source, input=messages)
         request = self._target.request(params, case)
-        assert isinstance(request, dict)  # noqa: S101 - made by the target
         model = as_text(request["model"])
         return PreparedPrompt(prompt=prompt, params=params, case=case, chosen=chosen, model=model)
 
@@ -292,8 +289,7 @@ class LoggedChat:
         """
         call = self._target.forwarded(path, body, on_event)
         reply = await self._made(call, new_interaction_id())
-        assert isinstance(reply.value, dict)  # noqa: S101 - a provider's answer is an object
-        return reply.value
+        return mapping(reply.value)
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
@@ -425,7 +421,7 @@ class LoggedChat:
         completions: list[ChatCompletion] = []
 
         async def send() -> Reply:
-            async with self._adapters.asked(record, model=prepared.model) as fields:
+            async with self._adapters.fields_for(record, model=prepared.model) as fields:
                 reply, completion = await self._target.answer(params, case, on_text, fields=fields)
             completions.append(completion)
             return reply
@@ -477,10 +473,7 @@ class LoggedChat:
         if adapter_version is not None:
             model = prepared.model  # servers may tell the adapter's name as the model's
         sent = [_logged_message(message) for message in self._target.messages(params, case)]
-        request = self._target.request(params, case)
-        assert isinstance(request, dict)  # noqa: S101 - made by the target
-        body = request["body"]
-        assert isinstance(body, dict)  # noqa: S101 - as above
+        body = mapping(self._target.request(params, case)["body"])
         decision_id = None if chosen is None else chosen.decision_id
         return Interaction(
             **fields_of(prompt, "interaction_id", "source", "role", "user_id", "conversation_id"),

@@ -7,11 +7,9 @@ no text.
 
 import asyncio
 import datetime
-import fcntl
-import os
-import socket
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
@@ -21,7 +19,7 @@ from convergence_core.budget.limits import Budget, Exhausted, Reservation, Spent
 from convergence_core.config.models import BudgetConfig
 from convergence_core.errors import ConfigurationError, EvaluationFault, EvaluatorFault
 from convergence_core.ports import CallIntent
-from convergence_core.records import Reply, canonical_json, sha256_hex
+from convergence_core.records import Reply, canonical_json, fields_of, sha256_hex
 from tasks.calls.journal_batches import JournalQueue
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.outcomes import (
@@ -43,6 +41,7 @@ from tasks.store.journal.ledger import ANSWERS
 from tasks.store.journal.rates import Rates
 from tasks.store.journal.sql_journal import Journal
 from tasks.store.journal.sqlite_journal import open_journal
+from tasks.store.layout import locked
 from tasks.store.runtime.answers import export_answers
 
 MOST_AT_ONCE: Final = 64
@@ -54,6 +53,7 @@ _GRACE_S: Final = 10.0
 """How long calls in flight may go on when the service ends."""
 
 
+@dataclass(eq=False, repr=False)
 class PaidAnswers:
     """Makes the calls of a served chat. For one event loop.
 
@@ -65,23 +65,21 @@ class PaidAnswers:
         now_us: clock, in microseconds since the epoch.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        *,
-        system: str,
-        limits: BudgetConfig | None = None,
-        rates: SharedRates | None = None,
-        now_us: Callable[[], int] = wall_clock_us,
-    ) -> None:
-        self._journal, self._system, self._rates = journal, system, rates
-        self._limits, self._now_us = limits or BudgetConfig(), now_us
+    journal: Journal
+    _: KW_ONLY
+    system: str
+    limits: BudgetConfig = field(default_factory=BudgetConfig)
+    rates: SharedRates | None = None
+    now_us: Callable[[], int] = wall_clock_us
+
+    def __post_init__(self) -> None:
+        """Start with no call in flight; the day's budget is read before the first."""
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._settled = asyncio.Event()
         self._calls: set[asyncio.Task[Reply]] = set()
         self._queue: JournalQueue | None = None
-        self._lock: int | None = None
-        self._run_id, self._budget = "", Budget(self._limits)
+        self._held = ExitStack()
+        self._run_id, self._budget = "", Budget(self.limits)
 
     @classmethod
     def of(cls, loaded: Loaded, root: Path, *, max_usd: float | None) -> Self:
@@ -97,26 +95,22 @@ class PaidAnswers:
             StoreError: the journal cannot be opened.
         """
         configuration = loaded.configuration
-        descriptor = None if max_usd is None else _locked(root / LOCK_FILE, max_usd)
         url = journal_url(configuration)
         per_second = configuration.optimization.execution.calls_per_second
-        journal = open_journal(root, url)
-        if url is not None:  # `convergence fold` exports from the store's own file
-            export_answers(journal, root, wall_clock_us())
-        made = cls(
-            journal,
-            system=configuration.api.name,
-            limits=configuration.budget.model_copy(
-                update={
-                    "max_usd": max_usd,
-                    "max_calls": None,
-                    "max_tokens": None,
-                    "max_minutes": None,
-                }
-            ),
-            rates=SharedRates(Rates(root, url), per_second) if per_second else None,
-        )
-        made._lock = descriptor
+        limits = {"max_usd": max_usd, "max_calls": None, "max_tokens": None, "max_minutes": None}
+        with ExitStack() as held:
+            if max_usd is not None:
+                _hold_limit(held, root, max_usd)
+            journal = open_journal(root, url)
+            if url is not None:  # `convergence fold` exports from the store's own file
+                export_answers(journal, root, wall_clock_us())
+            made = cls(
+                journal,
+                system=configuration.api.name,
+                limits=configuration.budget.model_copy(update=limits),
+                rates=SharedRates(Rates(root, url), per_second) if per_second else None,
+            )
+            made._held = held.pop_all()
         return made
 
     async def make(self, call: PaidCall, interaction_id: str) -> Reply:
@@ -149,12 +143,10 @@ class PaidAnswers:
             await asyncio.wait(calls)
         if self._queue is not None:
             await asyncio.to_thread(self._queue.close)
-        if self._rates is not None:
-            self._rates.close()
-        self._journal.close()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self.rates is not None:
+            self.rates.close()
+        self.journal.close()
+        self._held.close()
 
     async def _reserved(self, call: PaidCall) -> tuple[Budget, Reservation]:
         """Return the day's budget with a reservation of the call's highest cost.
@@ -173,10 +165,10 @@ class PaidAnswers:
 
     def _today(self) -> Budget:
         """Return the budget of the day, which begins with what the ledger has of it."""
-        day = datetime.datetime.fromtimestamp(self._now_us() / 1e6, tz=datetime.UTC).date()
-        run_id = f"{ANSWERS}{self._system}/{day}"
+        day = datetime.datetime.fromtimestamp(self.now_us() / 1e6, tz=datetime.UTC).date()
+        run_id = f"{ANSWERS}{self.system}/{day}"
         if run_id != self._run_id:
-            self._budget = Budget(self._limits, Spent.of(self._journal.totals(run_id)))
+            self._budget = Budget(self.limits, Spent.of(self.journal.totals(run_id)))
             self._run_id = run_id
         return self._budget
 
@@ -186,9 +178,7 @@ class PaidAnswers:
             run_id=self._run_id,
             generation=None,
             eval_id=interaction_id,
-            purpose=call.purpose,
-            provider=call.provider,
-            model=call.model,
+            **fields_of(call, "purpose", "provider", "model"),
             request_sha256=digest,
             lease_s=2 * call.timeout_s + LEASE_MARGIN_S,
             max_usd=call.worst.usd,
@@ -200,15 +190,13 @@ class PaidAnswers:
     ) -> Reply:
         try:
             if self._queue is None:
-                owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
-                loop = asyncio.get_running_loop()
-                self._queue = JournalQueue(self._journal, owner=owner, loop=loop)
+                self._queue = JournalQueue(self.journal, asyncio.get_running_loop())
             claim = await self._queue.claim(intent)
         except BaseException:
             budget.release(reservation)
             raise
-        started_us = self._now_us()
-        rates = None if self._rates is None else self._rates.of(endpoint_of(call.request))
+        started_us = self.now_us()
+        rates = None if self.rates is None else self.rates.of(endpoint_of(call.request))
         ending: Reply | EvaluationFault
         try:
             with within_limits(rates):
@@ -222,7 +210,7 @@ class PaidAnswers:
             raise
         settle_reservation(budget, reservation, ending)
         self._wake()
-        record = AttemptRecord.of(ending, claim.attempt, started_us, self._now_us())
+        record = AttemptRecord.of(ending, claim.attempt, started_us, self.now_us())
         if isinstance(ending, Reply):
             kept = redacted(replace(ending, value=None, thinking=None), redacted_text)
             await self._queue.settle(settlement_of(intent, record, reply_outcome(kept), ending))
@@ -265,16 +253,9 @@ def _refusal(call: PaidCall, budget: Budget, exhausted: Exhausted) -> str:
     )
 
 
-def _locked(path: Path, max_usd: float) -> int:
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ConfigurationError.of(
-            "--max-usd",
-            "must be kept by one service of a store, and another one runs",
-            "Stop that one, or leave the option out.",
-            value=f"{max_usd:g}",
-        ) from None
-    return descriptor
+def _hold_limit(held: ExitStack, root: Path, max_usd: float) -> None:
+    """Hold the lock of a store's daily limit until the stack closes."""
+    if not held.enter_context(locked(root / LOCK_FILE, should_wait=False)):
+        rule = "must be kept by one service of a store, and another one runs"
+        fix = "Stop that one, or leave the option out."
+        raise ConfigurationError.of("--max-usd", rule, fix, value=f"{max_usd:g}")

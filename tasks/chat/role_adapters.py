@@ -77,7 +77,7 @@ class RoleAdapters:
         return record, part
 
     @asynccontextmanager
-    async def asked(
+    async def fields_for(
         self, record: AdapterRecord | None, *, model: str
     ) -> AsyncIterator[Mapping[str, Json]]:
         """Give the fields by which a request is answered with an adapter, or with none, while it lasts.

@@ -86,14 +86,14 @@ def call_form(
     signature = arguments_of(function)
     if signature is None:
         return CallForm((Whole.INPUT, Whole.PARAMS))
-    shape = _Shape(signature)
+    shape = FunctionShape(signature)
     form = _form(shape, parameters, fields - parameters)
     if form is None:
         raise ConfigurationError([_signature_problem(function, shape, parameters | fields, key)])
     return form
 
 
-class _Shape:
+class FunctionShape:
     """The arguments of a signature, sorted by how they can be given."""
 
     def __init__(self, signature: Mapping[str, inspect.Parameter]) -> None:
@@ -102,6 +102,7 @@ class _Shape:
         self.named = {n: p for n, p in signature.items() if p.kind not in several}
         self.required = [n for n, p in self.named.items() if p.default is kinds.empty]
         self.positional = [n for n, p in self.named.items() if p.kind is not kinds.KEYWORD_ONLY]
+        self.keywords = [n for n, p in self.named.items() if p.kind is not kinds.POSITIONAL_ONLY]
         self.takes_any = any(p.kind is kinds.VAR_KEYWORD for p in signature.values())
         self.takes_more = any(p.kind is kinds.VAR_POSITIONAL for p in signature.values())
 
@@ -130,7 +131,7 @@ class _Shape:
 
 
 def _form(
-    shape: _Shape, parameters: AbstractSet[str], fields: AbstractSet[str]
+    shape: FunctionShape, parameters: AbstractSet[str], fields: AbstractSet[str]
 ) -> CallForm | None:
     bound = _by_names(shape, parameters, fields)
     alone, spare = shape.alone(bound.keys()), shape.spare(bound.keys())
@@ -162,7 +163,7 @@ def _form(
 
 
 def _by_names(
-    shape: _Shape, parameters: AbstractSet[str], fields: AbstractSet[str]
+    shape: FunctionShape, parameters: AbstractSet[str], fields: AbstractSet[str]
 ) -> dict[str, Source]:
     known = parameters | fields
     if {"input", "params"} <= shape.named.keys():
@@ -175,11 +176,10 @@ def _by_names(
     return bound
 
 
-def _call(shape: _Shape, bound: Mapping[str, Source], alone: str | None) -> CallForm:
+def _call(shape: FunctionShape, bound: Mapping[str, Source], alone: str | None) -> CallForm:
     first = 0
     for name in shape.positional:
-        is_only_by_position = shape.named[name].kind is inspect.Parameter.POSITIONAL_ONLY
-        if name not in bound or not (is_only_by_position or isinstance(bound[name], Whole)):
+        if name not in bound or (name in shape.keywords and not isinstance(bound[name], Whole)):
             break
         first += 1
     by_position = shape.positional[:first]
@@ -192,7 +192,7 @@ def _call(shape: _Shape, bound: Mapping[str, Source], alone: str | None) -> Call
 
 
 def _signature_problem(
-    function: UserFunction, shape: _Shape, known: AbstractSet[str], key: str
+    function: UserFunction, shape: FunctionShape, known: AbstractSet[str], key: str
 ) -> Problem:
     names = ", ".join(shape.named)
     return Problem(

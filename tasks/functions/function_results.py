@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set as AbstractSet
 from functools import partial
 
 from convergence_core.errors import Billed, CandidateFault
-from convergence_core.records import NO_USAGE, Json, Reply, Usage
+from convergence_core.records import NO_USAGE, Json, Reply, Usage, fields_of
 from tasks.functions.workers import WorkOutcome
 from tasks.json_values import MOST_BILLED, NotJsonError, as_text, says_failed, to_json
 
@@ -62,9 +62,7 @@ def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
     return Reply(
         value=value,
         latency_ms=outcome.latency_ms,
-        cost_usd=bill.cost_usd,
-        usage=bill.usage,
-        model=bill.model,
+        **fields_of(bill, "cost_usd", "usage", "model"),
         provider=provider,
         extra=_metrics(rest),
     )

@@ -324,19 +324,19 @@ class LoopPool(_Pool[AsyncWork]):
 
     def __init__(self, n_workers: int, *, name: str = "worker-loop") -> None:
         super().__init__(n_workers, name=name)
-        self._own_loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     def _start(self, work: AsyncWork, call: _Call) -> None:
-        if self._own_loop is None:
-            self._own_loop = asyncio.new_event_loop()
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             self._thread.start()
-        self._own_loop.call_soon_threadsafe(self._begin, work, call)
+        self._loop.call_soon_threadsafe(self._begin, work, call)
 
     def _begin(self, work: AsyncWork, call: _Call) -> None:
-        assert self._own_loop is not None  # noqa: S101 - it runs this
-        call.task = self._own_loop.create_task(work())
+        assert self._loop is not None  # noqa: S101 - it runs this
+        call.task = self._loop.create_task(work())
         call.task.add_done_callback(partial(self._end, call))
 
     def _end(self, call: _Call, task: asyncio.Task[WorkOutcome]) -> None:
@@ -348,11 +348,11 @@ class LoopPool(_Pool[AsyncWork]):
             if call.task is not None:
                 call.task.cancel()
 
-        if self._own_loop is not None and not self._own_loop.is_closed():
-            self._own_loop.call_soon_threadsafe(cancel)
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(cancel)
 
     def _serve(self) -> None:
-        loop = self._own_loop
+        loop = self._loop
         assert loop is not None  # noqa: S101 - set before the thread is started
         asyncio.set_event_loop(loop)
         try:
@@ -366,9 +366,9 @@ class LoopPool(_Pool[AsyncWork]):
             loop.close()
 
     async def _shut_down(self) -> None:
-        if self._own_loop is None or self._thread is None:
+        if self._loop is None or self._thread is None:
             return
-        self._own_loop.call_soon_threadsafe(self._own_loop.stop)
+        self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join, 2.0)
 
 
@@ -377,7 +377,7 @@ class FunctionPool:
 
     def __init__(self, n_workers: int, *, name: str) -> None:
         self._threads = ThreadPool(n_workers, name=name)
-        self._own_loop = LoopPool(n_workers, name=f"{name}-loop")
+        self._loop = LoopPool(n_workers, name=f"{name}-loop")
 
     async def run(
         self,
@@ -392,14 +392,14 @@ class FunctionPool:
         What a wrapper around an async function returns is awaited in the loop of the async ones.
         """
         if is_async:
-            return await self._own_loop.run(partial(measured_async, call, convert), timeout_s)
+            return await self._loop.run(partial(measured_async, call, convert), timeout_s)
         plain = partial(measured, call, lambda v: v if inspect.isawaitable(v) else convert(v))
         first = await self._threads.run(plain, timeout_s)
         if not inspect.isawaitable(value := first.value):
             return first
         rest = partial(measured_async, lambda: value, convert)
         try:
-            then = await self._own_loop.run(rest, timeout_s - first.latency_ms / 1000)
+            then = await self._loop.run(rest, timeout_s - first.latency_ms / 1000)
         finally:
             _close_unbegun(value)
         return replace(then, latency_ms=first.latency_ms + then.latency_ms)
@@ -407,4 +407,4 @@ class FunctionPool:
     async def aclose(self) -> None:
         """End threads and loop; safe to call twice."""
         await self._threads.aclose()
-        await self._own_loop.aclose()
+        await self._loop.aclose()

@@ -183,7 +183,8 @@ class Stopwatch:
                 self._started = time.perf_counter()
                 self._end_s = now_s + self._timeout_s
             self.is_sent = True
-            self._end_at(self._end_s)
+            if not self._deadline.expired():  # it may be ending this very exchange
+                self._deadline.reschedule(self._end_s)
         elif event.endswith("receive_response_headers.complete"):
             rate = rate_of(info["return_value"][-1])
             if rate is not None and (limits := _LIMITS.get()) is not None:
@@ -193,10 +194,6 @@ class Stopwatch:
         """Return the milliseconds since sending; call it when the last byte is there."""
         assert self._started is not None  # noqa: S101 - there is an answer
         return (time.perf_counter() - self._started) * 1000.0
-
-    def _end_at(self, when_s: float) -> None:
-        if not self._deadline.expired():  # it may be ending this very exchange
-            self._deadline.reschedule(when_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,14 @@ from convergence_core.config.space_rules import unused
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import Metric, Target
 from tasks.calls.metric_calls import PaidMetric
-from tasks.functions.user_functions import UserFunction, import_problem, load_function, resolve
+from tasks.functions.call_forms import call_form
+from tasks.functions.user_functions import (
+    UserFunction,
+    describe,
+    import_problem,
+    load_function,
+    resolve,
+)
 from tasks.http.authentication import token_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
@@ -24,7 +31,8 @@ from tasks.metrics.metrics import BUILT_IN_METRICS, Compared, FunctionMetric
 from tasks.metrics.tool_calls import ToolMetric
 from tasks.metrics.user_evaluators import EVALUATOR_TIMEOUT_S, UserEvaluator
 from tasks.plugins.entry_points import PluginContext, find_plugin
-from tasks.targets.function import FunctionTarget, make_function_target
+from tasks.targets.function import FunctionTarget
+from tasks.targets.request_price import RequestPrice
 
 MAX_EVALUATOR_THREADS = 32
 _FUNCTION = "api.function"
@@ -134,18 +142,17 @@ def _function_target(
         raise ConfigurationError.of(_FUNCTION, "is required", fix)
     inputs = [case.input for case in loaded.cases if isinstance(case.input, dict)]
     parameters = loaded.configuration.search_space.parameters
-    target = make_function_target(
-        function,
-        parameters=parameters.keys(),
-        fields=frozenset().union(*inputs),
+    form = call_form(function, parameters.keys(), frozenset().union(*inputs), key=_FUNCTION)
+    target = FunctionTarget(
+        name=path or describe(function),
+        form=form,
+        function=function,
         workers=workers,
         timeout_s=api.request.timeout_seconds,
-        key=_FUNCTION,
-        name=path,
-        prices=environment.prices,
+        price=RequestPrice.of(environment.prices, FunctionTarget.provider),
         reads=_fields_read(loaded),
     )
-    never = unused(parameters, target.form.received(parameters.keys()))
+    never = unused(parameters, form.received(parameters.keys()))
     if never:
         rule = "must receive every parameter of the search space, or tuning it changes nothing"
         fix = f"Add `{never[0]}` or `params` to its arguments, or remove the parameter."

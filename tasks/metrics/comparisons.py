@@ -74,9 +74,13 @@ def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
     if isinstance(config, JsonSchemaMetric):
         return partial(_fits_schema, None if schema is None else canonical_json(schema))
     if isinstance(config, RougeMetric):
-        return partial(_rouge, config, _rouge_scorer(config.method))
+        from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415 - of an extra
+
+        return partial(_rouge, config, RougeScorer([config.method], tokenizer=_Words()))
     if isinstance(config, TextMetric) and config.type == "bleu":
-        return partial(_bleu, config, _bleu_scorer())
+        from sacrebleu.metrics import BLEU  # noqa: PLC0415 - of an extra
+
+        return partial(_bleu, config, BLEU(effective_order=True))  # as sacrebleu scores sentences
     comparisons: dict[str, Callable[[Any, Json, Json], float]] = {
         "checks": _checks,
         "exact_match": _exact_match,
@@ -331,12 +335,6 @@ def _bleu(config: TextMetric, scorer: Any, result: Json, expected: Json) -> floa
     return min(1.0, float(scorer.sentence_score(text, references).score) / 100)
 
 
-def _bleu_scorer() -> Any:
-    from sacrebleu.metrics import BLEU  # noqa: PLC0415 - of an extra
-
-    return BLEU(effective_order=True)  # as sacrebleu scores sentences
-
-
 def _rouge(config: RougeMetric, scorer: Any, result: Json, expected: Json) -> float:
     """F1 of a ROUGE, in [0, 1]; of a list of expected texts, the one most alike."""
     text, references = _answer_and_references(config, result, expected)
@@ -362,12 +360,6 @@ def _answer_and_references(
     if isinstance(result, str):
         result = next((r for a in answers if (r := _as_json(result, a)) is not result), result)
     return _tidy(config, result), [_tidy(config, _as_json(answer, result)) for answer in answers]
-
-
-def _rouge_scorer(method: str) -> Any:
-    from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415 - of an extra
-
-    return RougeScorer([method], tokenizer=_Words())
 
 
 class _Words:

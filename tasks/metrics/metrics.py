@@ -14,6 +14,20 @@ from tasks.metrics.comparisons import Comparison
 from tasks.metrics.user_evaluators import UserEvaluator
 
 
+def judged_value(metric: str, answer: Json, path: str | None) -> Json:
+    """Return the part of an answer that a metric judges: the value at its ``field``, or all.
+
+    Raises:
+        CandidateFault: the answer lacks the field.
+    """
+    value = answer if path is None else answer_field(answer, path)
+    if value is MISSING:
+        raise CandidateFault(
+            f"metric `{metric}`: the answer has no field `{path}`", error_type="missing_field"
+        )
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class ReplyMetric:
     """A number of the reply itself."""
@@ -70,15 +84,7 @@ class Compared:
             CandidateFault: the answer lacks the field, or cannot be compared.
             EvaluatorFault: the expected value, or the comparison itself, is at fault.
         """
-        result: Json = reply.value
-        if self.field is not None:
-            number = answer_field(result, self.field)
-            if number is MISSING:
-                raise CandidateFault(
-                    f"metric `{self.name}`: the answer has no field `{self.field}`",
-                    error_type="missing_field",
-                )
-            result = number
+        result = judged_value(self.name, reply.value, self.field)
         try:
             value = self.compare(result, self._expected(case))
         except CandidateFault:

@@ -8,7 +8,6 @@ own, so that a slow metric holds up no call.
 
 import asyncio
 import functools
-import inspect
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Any
 from convergence_core.config.secrecy import shown
 from convergence_core.errors import ConfigurationError, EvaluatorFault
 from convergence_core.records import Case, Params, Reply, fields_of
+from tasks.functions.call_forms import FunctionShape
 from tasks.functions.user_functions import UserFunction, arguments_of, describe, is_async
 from tasks.functions.workers import (
     MISSING_PACKAGE,
@@ -61,8 +61,7 @@ class UserEvaluator:
                 raise outcome.failure.fault(f"metric `{metric}`: ")
             raise EvaluatorFault(
                 f"metric `{metric}`: {outcome.failure.error_type}: {outcome.failure.message}",
-                error_type=outcome.failure.error_type,
-                details=outcome.failure.details,
+                **fields_of(outcome.failure, "error_type", "details"),
             )
         result = outcome.value
         if isinstance(result, Mapping):
@@ -158,33 +157,24 @@ class _Arguments:
         arguments = arguments_of(function)
         if arguments is None:
             return
-        parameters = arguments.values()
-        kinds = inspect.Parameter
-        named = [p for p in parameters if p.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)]
-        required = [p for p in named if p.default is kinds.empty]
+        shape = FunctionShape(arguments)
         known = frozenset((*_NAMES, *_MORE_NAMES))
-        by_name = frozenset(p.name for p in named if p.kind is not kinds.POSITIONAL_ONLY) & known
-        others = [p for p in required if p.name not in by_name]
-        if (
-            by_name
-            and len(others) == 1
-            and "result" not in by_name
-            and others[0].kind is not kinds.POSITIONAL_ONLY
-        ):
-            self._answer = others[0].name  # a name of the user's for the answer
+        by_name = known.intersection(shape.keywords)
+        others = [name for name in shape.required if name not in by_name]
+        is_only = len(others) == 1 and others[0] in shape.keywords
+        if by_name and is_only and "result" not in by_name:
+            self._answer = others[0]  # a name of the user's for the answer
             by_name |= {self._answer}
-        takes_any = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
-        takes_positions = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
-        if all(p.name in by_name for p in required) and (by_name or takes_any):
-            self._names = by_name | (frozenset(_NAMES) if takes_any else frozenset())
+        if by_name.issuperset(shape.required) and (by_name or shape.takes_any):
+            self._names = by_name | (frozenset(_NAMES) if shape.takes_any else frozenset())
             self.wants_metric = "metric" in self._names
             return
-        positional = [p for p in required if p.kind is not kinds.KEYWORD_ONLY]
+        positional = [name for name in shape.required if name in shape.positional]
         if (
-            len(positional) < len(required)
-            or any(p.name in known - {name} for p, name in zip(positional, _NAMES, strict=False))
+            len(positional) < len(shape.required)
+            or any(n in known - {name} for n, name in zip(positional, _NAMES, strict=False))
             or len(positional) > len(_NAMES)
-            or not (positional or takes_positions)
+            or not (positional or shape.takes_more)
         ):
             rule = (
                 "must take (result, expected, params, metric) or (prediction, expected, context)"

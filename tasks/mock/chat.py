@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from tasks.json_values import mapping
 from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
     MOST_CHOICES,
@@ -183,8 +184,7 @@ def _forced_tool(body: _ChatBody) -> Tool | None:
     choice = body.tool_choice
     if choice in (None, "auto", "none"):
         return None
-    named = choice.get("function") if isinstance(choice, Mapping) else None
-    name = named.get("name") if isinstance(named, Mapping) else None
+    name = mapping(mapping(choice).get("function")).get("name")
     for function in body.functions:
         if name is None or function.name == name:
             return function.tool(by_name=name is not None)

@@ -5,9 +5,12 @@ Equal requests have equal hashes: method, path, query and canonical body.
 
 import threading
 from collections import Counter
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from tasks.mock.protocol import TokenUsage
+
+Group: TypeAlias = Literal["calls", "abandoned", "attempt", "status", "fate"]
+"""Subject of a count: requests, clients that left early, tries of a request, statuses, fates."""
 
 
 class RequestCounts:
@@ -21,10 +24,9 @@ class RequestCounts:
     def reset(self) -> None:
         """Forget everything but the requests in flight."""
         with self._lock:
-            self._calls = self._abandoned = 0
-            self._attempts: Counter[str] = Counter()
-            self._statuses: Counter[str] = Counter()
-            self._faults: Counter[str] = Counter()
+            self._groups: dict[Group, Counter[str]] = {
+                group: Counter() for group in get_args(Group)
+            }
             self._readable: dict[str, Counter[str]] = {}
             """Model → tokens that clients could read in usage blocks."""
             self._unreadable: dict[str, Counter[str]] = {}
@@ -32,7 +34,7 @@ class RequestCounts:
     def arrive(self) -> None:
         """Count a request in."""
         with self._lock:
-            self._calls += 1
+            self._groups["calls"][""] += 1
             self._in_flight += 1
 
     def leave(self) -> None:
@@ -40,21 +42,11 @@ class RequestCounts:
         with self._lock:
             self._in_flight -= 1
 
-    def attempt(self, digest: str) -> int:
-        """Return the number of this attempt at a request, from 1."""
+    def count(self, group: Group, name: str = "") -> int:
+        """Count one more of a name in a group; return how many there are."""
         with self._lock:
-            self._attempts[digest] += 1
-            return self._attempts[digest]
-
-    def fault(self, kind: str) -> None:
-        """Count the fault that an attempt met; ``answer`` for none."""
-        with self._lock:
-            self._faults[kind] += 1
-
-    def status(self, status: int) -> None:
-        """Count the status of a response that is sent."""
-        with self._lock:
-            self._statuses[str(status)] += 1
+            self._groups[group][name] += 1
+            return self._groups[group][name]
 
     def answered(self, model: str, tokens: TokenUsage, *, readable: bool) -> None:
         """Count the tokens that an answer is billed for.
@@ -68,20 +60,15 @@ class RequestCounts:
             account = self._readable if readable else self._unreadable
             account.setdefault(model, Counter()).update({"answers": 1, **tokens.to_json()})
 
-    def abandoned(self) -> None:
-        """Count a client that went away before its answer."""
-        with self._lock:
-            self._abandoned += 1
-
     def to_json(self) -> dict[str, Any]:
         """Return all numbers; ``docs/offline.md`` explains them."""
         with self._lock:
             return {
-                "calls": self._calls,
-                "abandoned": self._abandoned,
+                "calls": self._groups["calls"].total(),
+                "abandoned": self._groups["abandoned"].total(),
                 "in_flight": self._in_flight,
-                "by_status": dict(self._statuses),
-                "by_fate": dict(self._faults),
+                "by_status": dict(self._groups["status"]),
+                "by_fate": dict(self._groups["fate"]),
                 "tokens": {model: dict(used) for model, used in self._readable.items()},
                 "untold_tokens": {model: dict(used) for model, used in self._unreadable.items()},
             }

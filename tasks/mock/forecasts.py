@@ -46,7 +46,7 @@ def thought(user: str) -> str | None:
         reply["notes"] = f"Best and worst of {len(seen)}: {'; '.join(named)}."
     if _FORECASTS_WANTED in user:
         reply["forecasts"] = {
-            t.name: _quantiles(t.params, seen) for t in lines if t.name in _asked(user)
+            t.name: _quantiles(t.params, seen) for t in lines if t.name in _forecast_names(user)
         }
     reply["settings"] = []
     if len(seen) > 1:
@@ -126,7 +126,7 @@ def _trials(text: str) -> list[_Trial]:
     return trials
 
 
-def _asked(text: str) -> set[str]:
+def _forecast_names(text: str) -> set[str]:
     return {
         row[0] for header, *rows in _tables(text) if "mean score" not in header for row in rows
     }

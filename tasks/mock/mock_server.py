@@ -60,7 +60,7 @@ def _make_app(service: MockService, more_routes: MoreRoutes) -> Starlette:
         return JSONResponse(service.counts.to_json())
 
     async def reset(_request: Request) -> JSONResponse:
-        service.reset()
+        service.counts.reset()
         return JSONResponse({"reset": True})
 
     routes: list[BaseRoute] = [*more_routes(service)]
@@ -188,7 +188,7 @@ class MockServer:
 
     def reset(self) -> None:
         """Forget counts and attempts, as ``POST /mock/reset`` does."""
-        self._service.reset()
+        self._service.counts.reset()
 
     def __enter__(self) -> Self:
         self._thread.start()

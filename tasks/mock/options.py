@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from convergence_core.errors import ConfigurationError
 from tasks.mock.prompt_text import uniform
@@ -48,13 +48,7 @@ class MockOptions:
     @property
     def rates(self) -> dict[FaultKind, float]:
         """Fault → share of the attempts that meet it."""
-        return {
-            "429": self.rate_429,
-            "500": self.rate_500,
-            "hang": self.rate_hang,
-            "cut": self.rate_cut,
-            "invalid": self.rate_invalid,
-        }
+        return {kind: getattr(self, f"rate_{kind}") for kind in get_args(FaultKind)[:-1]}
 
     def fault_of(self, digest: str, attempt: int) -> FaultKind:
         """Return the fault of the ``attempt``-th attempt at a request, whenever it arrives."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from tasks.json_values import mapping
 from tasks.mock.prompt_text import content_words, uniform
 
 DEEPEST = 8
@@ -37,7 +38,7 @@ class ValueSource:
     good: bool
     draw: str
     """Names the draws of a bad answer."""
-    given: Callable[[str, Schema], Any] | None = None
+    fixed: Callable[[str, Schema], Any] = lambda _name, _kind: None
     """Values of properties by name and schema, before any other; ``None`` to search for one."""
 
 
@@ -75,8 +76,7 @@ class _Filler:
 
     def value(self, schema: Any, name: str, depth: int) -> Any:
         kind = self._resolved(schema)
-        given = self._source.given
-        if given is not None and (value := given(name, kind)) is not None:
+        if (value := self._source.fixed(name, kind)) is not None:
             return value
         if "const" in kind:
             return kind["const"]
@@ -96,14 +96,14 @@ class _Filler:
 
     def _resolved(self, schema: Any) -> Schema:
         """Follow references and take the first alternative that is not null."""
-        kind = _mapping(schema)
+        kind: Schema = mapping(schema)
         for _ in range(DEEPEST):
             reference = kind.get("$ref")
             alternatives = kind.get("anyOf") or kind.get("oneOf")
             if isinstance(reference, str) and reference.startswith("#"):
                 kind = self._root
                 for part in filter(None, reference.lstrip("#/").split("/")):
-                    kind = _mapping(kind.get(part))
+                    kind = mapping(kind.get(part))
             elif alternatives:
                 schemas = (a for a in alternatives if isinstance(a, Mapping))
                 kind = next((a for a in schemas if a.get("type") != "null"), {"type": "null"})
@@ -177,7 +177,3 @@ class _Filler:
         )
         match = re.search(pattern, self._source.text, re.IGNORECASE) if name else None
         return match[1].strip().rstrip(".") if match is not None else ""
-
-
-def _mapping(value: Any) -> Schema:
-    return value if isinstance(value, Mapping) else {}

@@ -35,10 +35,6 @@ class MockService:
         self._engine = Engine(varies=options.varies)
         self._log = None if options.log is None else options.log.open("a", encoding="utf-8")
 
-    def reset(self) -> None:
-        """Forget counts and attempts."""
-        self.counts.reset()
-
     def close(self) -> None:
         """Close the log; safe to call twice."""
         if self._log is not None:
@@ -75,17 +71,17 @@ class MockService:
             attempt = await self._read(request)
             fault, payload = self._answer(answering, attempt)
             await self._wait(request.receive, hangs=fault == "hang")
-            self.counts.status(200)
+            self.counts.count("status", "200")
             readable = fault not in ("cut", "invalid") and payload.has_usage
             self.counts.answered(payload.model, payload.tokens, readable=readable)
             headers = {"x-request-id": f"req_{attempt.digest[:24]}"}
             await _send_payload(send, payload, fault, headers)
         except ApiError as error:
             body = error_body(error.status, str(error)) if error_body else error.body
-            self.counts.status(error.status)
+            self.counts.count("status", str(error.status))
             await _send_whole(send, error.status, _encoded(body), error.headers)
         except ClientDisconnect:
-            self.counts.abandoned()
+            self.counts.count("abandoned")
         finally:
             self.counts.leave()
 
@@ -95,7 +91,7 @@ class MockService:
         return Attempt(
             body=body,
             digest=digest,
-            number=self.counts.attempt(digest),
+            number=self.counts.count("attempt", digest),
             path_params=request.path_params,
             query=request.query_params,
         )
@@ -111,10 +107,10 @@ class MockService:
             payload = answering(self._engine, attempt)
         except ApiError as error:
             fate = fault if fault in ("429", "500") else "refused"
-            self.counts.fault(fate)
+            self.counts.count("fate", fate)
             self._write(attempt, fate, error.status, None)
             raise
-        self.counts.fault(fault)
+        self.counts.count("fate", fault)
         self._write(attempt, fault, 200, payload)
         return fault, payload
 

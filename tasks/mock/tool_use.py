@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tasks.json_values import mapping
 from tasks.mock.prompt_text import content_words, sentences, uniform
 from tasks.mock.protocol import Message, ModelRequest, Tool
 from tasks.mock.schemas import ValueSource, fill
@@ -38,13 +39,13 @@ _WRONG: Final = "wrong arguments"
 class _Turn:
     """What was said since the user's last message."""
 
-    asked: str
+    question: str
     steps: Sequence[str]
     called: Sequence[str]
     """Names of the tools that were called, in order."""
     objects: Sequence[Mapping[str, Any]]
     """Objects of the results."""
-    told: str
+    system: str
     """The system's texts."""
 
 
@@ -59,7 +60,7 @@ def choose(request: ModelRequest, *, good: bool) -> Tool | None:
     turn = _turn(request)
     if good:
         return _next(turn, request.offered)
-    draw = (request.model, request.system, turn.asked)
+    draw = (request.model, request.system, turn.question)
     mistake = (_NOTHING, _OTHER, _WRONG)[int(3 * uniform("mistake", *draw))]
     if mistake == _NOTHING or (mistake == _OTHER and turn.called):
         return None
@@ -67,14 +68,16 @@ def choose(request: ModelRequest, *, good: bool) -> Tool | None:
         tool = _next(turn, request.offered)
         if tool is None or len(turn.called) >= len(turn.steps):
             return None
-        source = ValueSource(text=turn.asked, answer=turn.asked, good=False, draw=turn.asked)
+        source = ValueSource(
+            text=turn.question, answer=turn.question, good=False, draw=turn.question
+        )
         return replace(tool, arguments=fill(tool.schema, source))
     right = _best(turn.steps[0], request.offered) if turn.steps else None
     others = [tool for tool in request.offered if tool is not right]
     if not others:
         return None
     other = others[int(len(others) * uniform("other tool", *draw))]
-    return replace(other, arguments=_arguments(other, turn.asked, turn))
+    return replace(other, arguments=_arguments(other, turn.question, turn))
 
 
 def answer(request: ModelRequest) -> str | None:
@@ -107,7 +110,7 @@ def _turn(request: ModelRequest) -> _Turn:
     question = request.messages[last].text
     since = request.messages[last + 1 :]
     return _Turn(
-        asked=question,
+        question=question,
         steps=_steps(question),
         called=[name for message in since for name in message.calls],
         objects=[
@@ -116,7 +119,7 @@ def _turn(request: ModelRequest) -> _Turn:
             if message.role == "tool"
             for entry in _objects(message.text)
         ],
-        told=request.system,
+        system=request.system,
     )
 
 
@@ -184,14 +187,12 @@ def _best(step: str, tools: Sequence[Tool]) -> Tool | None:
 
 
 def _arguments(tool: Tool, step: str, turn: _Turn) -> dict[str, Any]:
-    properties = tool.schema.get("properties")
     arguments = {}
-    for name, kind in (properties if isinstance(properties, Mapping) else {}).items():
+    for name, kind in mapping(tool.schema.get("properties")).items():
         is_needed = name in _required(tool)
-        known = kind if isinstance(kind, Mapping) else {}
-        value = _value(name, known, step, turn, is_needed=is_needed)
+        value = _value(name, mapping(kind), step, turn, is_needed=is_needed)
         if value is None and is_needed:
-            value = step if kind.get("type", "string") == "string" else None
+            value = step if mapping(kind).get("type", "string") == "string" else None
         if value is not None:
             arguments[name] = value
     return arguments
@@ -239,7 +240,7 @@ def _identifier(name: str, step: str, turn: _Turn) -> str | None:
         is_kind = key == name or _is_kind(name, entry)
         if is_kind and any(name in texts for name in names):
             return str(entry[key])
-    match = re.search(rf"\b{spoken}\b\D{{0,20}}(\d{{4,}})", turn.told, re.IGNORECASE)
+    match = re.search(rf"\b{spoken}\b\D{{0,20}}(\d{{4,}})", turn.system, re.IGNORECASE)
     return None if match is None else match[1]
 
 

@@ -133,7 +133,7 @@ def verdict(schema: Mapping[str, Any], text: str) -> Any:
     quality = _quality(only, parts)
     lead = None if a is None or b is None else _quality(a, parts) - _quality(b, parts)
 
-    def given(name: str, kind: Mapping[str, Any]) -> Any:
+    def fixed(name: str, kind: Mapping[str, Any]) -> Any:
         match _form(name, kind):
             case "rating":
                 return _rating(kind, quality)
@@ -145,7 +145,7 @@ def verdict(schema: Mapping[str, Any], text: str) -> Any:
                 return None
 
     reason = f"The answer shares {100 * quality:.0f} % of the words that were looked for."
-    source = schemas.ValueSource(text=text, answer=reason, good=True, draw="judge", given=given)
+    source = schemas.ValueSource(text=text, answer=reason, good=True, draw="judge", fixed=fixed)
     return schemas.fill(schema, source)
 
 

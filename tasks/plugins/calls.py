@@ -57,7 +57,7 @@ class PluginCalls:
             EndpointDownError: all calls hang, and none came free in time.
             InfrastructureFault: the plugin says so, the network failed, or it took too long.
         """
-        plugin_text = self._plugin.told
+        plugin_text = self._plugin.title
         work = partial(
             measured_async,
             partial(self._call_without_secrets, call),
@@ -99,7 +99,7 @@ class PluginCalls:
         except (WorkTimeoutError, WorkersHungError) as error:
             problem = type(error).__name__
         if problem is not None:
-            _LOG.warning("%s could not be closed: %s", self._plugin.told, problem)
+            _LOG.warning("%s could not be closed: %s", self._plugin.title, problem)
         await self._pool.aclose()
 
     async def _call_without_secrets(self, call: Callable[[], Awaitable[object]]) -> object:

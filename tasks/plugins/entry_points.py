@@ -74,7 +74,7 @@ class Plugin:
     entry_point: EntryPoint
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """How messages call it."""
         return f"`{self.name}` of package {self.package} {self.version}"
 
@@ -112,7 +112,7 @@ class Plugin:
             f"`{self.entry_point.value}` is its entry point. Repair or reinstall the package "
             f"{self.package}; its contract is tested by `convergence.testing`."
         )
-        rule = f"must name a plugin that works, but {self.told} {fault}"
+        rule = f"must name a plugin that works, but {self.title} {fault}"
         return ConfigurationError.of(context.named_at, rule, fix)
 
 

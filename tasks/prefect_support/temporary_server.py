@@ -67,30 +67,20 @@ _OF_A_TEMPORARY_SERVER = {
     "PREFECT_PROFILES_PATH": os.devnull,
 }
 """What Prefect itself sets for its own temporary server; it reads no profile besides our settings."""
-TRAFFIC: Final[dict[Any, Any]] = {
-    "api.auth_string": None,
-    "api.enable_http2": False,
-    "api.key": None,
-    "api.request_timeout": 60.0,
-    "api.ssl_cert_file": None,
-    "api.tls_insecure_skip_verify": False,
-    "client.csrf_support_enabled": True,
-    "client.custom_headers": {},
-    "client.max_retries": 5,
-    "results.default_storage_block": None,
-    "server.api.auth_string": None,
-    "server.api.base_path": None,
-    "server.api.csrf_protection_enabled": False,
-    "server.api.default_limit": 200,
-    "server.api.max_parameter_size": 524_288,
-    "server.concurrency.lease_storage": "prefect.server.concurrency.lease_storage.memory",
-    "server.docket.url": "memory://",
-    "server.events.messaging_broker": "prefect.server.utilities.messaging.memory",
-    "server.events.messaging_cache": "prefect.server.utilities.messaging.memory",
-    "server.metrics_enabled": False,
-    "tasks.scheduling.default_storage_block": None,
-}
-"""Settings between this process and its own server, where those for other servers do not hold."""
+TRAFFIC: Final[Any] = frozenset(
+    """
+    api.auth_string api.enable_http2 api.key api.request_timeout api.tls_insecure_skip_verify
+    client.csrf_support_enabled client.max_retries results.default_storage_block server.api.auth_string
+    server.api.base_path server.api.csrf_protection_enabled server.api.default_limit
+    server.api.max_parameter_size server.concurrency.lease_storage server.docket.url
+    server.events.messaging_broker server.events.messaging_cache server.metrics_enabled
+    tasks.scheduling.default_storage_block
+    """.split()  # noqa: SIM905 - as a literal it would be twenty lines
+)
+"""Settings between this process and its own server, where those for other servers do not hold: they
+have Prefect's defaults."""
+NO_TRAFFIC: Final[dict[Any, Any]] = {"api.ssl_cert_file": None, "client.custom_headers": {}}
+"""Settings of that kind whose default is a function, which Prefect does not restore."""
 ROOM: Final = 16 * 2**20
 """Bytes that must be free for Prefect's database: a new one takes a few megabytes."""
 _STOP_S = 5.0
@@ -129,7 +119,7 @@ class TemporaryServer:
         """
         from prefect.settings import get_current_settings  # noqa: PLC0415 - takes a second
 
-        settings = get_current_settings().copy_with_update(updates=TRAFFIC)
+        settings = get_current_settings().copy_with_update(NO_TRAFFIC, restore_defaults=TRAFFIC)
         variables = settings.to_environment_variables(exclude_unset=True)
         inherited = {name: os.environ[name] for name in os.environ if name[:8] != "PREFECT_"}
         with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -12,6 +12,7 @@ from convergence_core.config import ApiConfig, LlmConfig
 from convergence_core.config.evaluation import LLM_PROVIDERS
 from convergence_core.errors import ConfigurationError
 from convergence_core.ports import LLM
+from convergence_core.records import fields_of
 from tasks.http.bodies import MAX_RESPONSE_BYTES
 from tasks.http.clients import ClientSettings
 from tasks.providers.anthropic import AnthropicChat
@@ -53,9 +54,7 @@ def make_chat(
         mock_url: server that answers in the provider's place, in OpenAI's form.
     """
     settings = settings or ChatSettings(
-        provider=api.kind,
-        unsupported=api.request.unsupported,
-        separate_thinking=api.request.separate_thinking,
+        provider=api.kind, **fields_of(api.request, "unsupported", "separate_thinking")
     )
     url = endpoint or ENDPOINTS.get(api.kind, ENDPOINTS["openai"])
     if mock_url is None and api.kind == "local":

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from convergence_core.budget.usage import usage_of
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.ports import Completion
-from convergence_core.records import Json, Usage
+from convergence_core.records import Json, Usage, fields_of
 from convergence_core.thought_tags import SplitText, split_thinking
-from tasks.json_values import as_text
+from tasks.json_values import as_text, first_of, mapping, mappings, refuse_constant
 
 REFUSAL = "refusal"
 EMPTY = "empty_reply"
@@ -57,10 +57,9 @@ class ChatCompletion(Completion):
             isinstance(self.fault, CandidateFault) or self.usage.total is not None
         ):
             self.fault.billed = Billed(
-                usage=self.usage,
                 cost_usd=cost_usd,
                 price_version=price_version,
-                model=self.model,
+                **fields_of(self, "usage", "model"),
             )
         return self.fault
 
@@ -221,12 +220,10 @@ def _completion(
     return ChatCompletion(
         # White space beside tool calls is no text.
         text=text if text.strip() or fault is not None else "",
-        latency_ms=answer.latency_ms,
+        **fields_of(answer, "raw", "latency_ms", "first_token_ms"),
         model=model if isinstance(model, str) else None,
         usage=usage,
-        first_token_ms=answer.first_token_ms,
         finish_reason=reason,
-        raw=answer.raw,
         thinking="\n\n".join(filter(None, (thinking.strip(), split.thinking))) or None,
         logprobs=logprobs,
         tool_calls=tuple(tool_calls),
@@ -259,31 +256,12 @@ def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:
     return tuple(numbers) if numbers and len(numbers) == len(logprobs) else None
 
 
-def mapping(value: Json) -> dict[str, Json]:
-    """Return a mapping; an empty one for any other value."""
-    return value if isinstance(value, dict) else {}
-
-
-def mappings(value: Json) -> list[dict[str, Json]]:
-    """Return the mappings of a list; none for any other value."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def first_of(value: Json) -> dict[str, Json]:
-    """Return the first element of a list if it is a mapping, else an empty one."""
-    return mapping(value[0]) if isinstance(value, list) and value else {}
-
-
 def parsed_arguments(arguments: Json) -> Json:
     """Return the arguments of a tool call as JSON; what is none stays the text that the model wrote."""
     if not isinstance(arguments, str):
         return arguments
     try:
-        parsed: Json = json.loads(arguments, parse_constant=_no_constant) if arguments else {}
+        parsed: Json = json.loads(arguments, parse_constant=refuse_constant) if arguments else {}
     except (ValueError, RecursionError):
         return arguments
     return parsed
-
-
-def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is no JSON")

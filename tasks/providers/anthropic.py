@@ -13,10 +13,9 @@ from typing import Final
 
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json
-from convergence_core.thought_tags import TextCallback
-from tasks.json_values import as_text
+from tasks.json_values import as_text, mapping, mappings
 from tasks.providers.answers import ChatCompletion, read_anthropic
-from tasks.providers.chat import ChatSettings, Provider
+from tasks.providers.chat import WHOLE, ChatSettings, Delivery, Provider
 from tasks.providers.fields import Mapped, Unsupported, settled
 from tasks.providers.streams import AnthropicJoiner
 
@@ -85,14 +84,12 @@ def anthropic_request(
 
 def _place_format(body: dict[str, Json], value: Json, model: str) -> str | None:
     """Put the schema of an answer where it belongs; return why there is no place for it."""
-    wanted = value.get("json_schema") if isinstance(value, dict) else None
-    schema = wanted.get("schema") if isinstance(wanted, dict) else None
+    schema = mapping(mapping(value).get("json_schema")).get("schema")
     if not isinstance(schema, dict):
         return "Anthropic accepts only the type `json_schema`, with a `schema`"
     if _NO_SCHEMA.match(model):
         return "the model takes no schema of its answer"
-    output_config = body.get("output_config")
-    config = output_config if isinstance(output_config, dict) else {}
+    config = mapping(body.get("output_config"))
     if "format" in config:
         return "`output_config.format` is set too, and is the same"
     form: Json = {"type": "json_schema", "schema": closed_schema(schema)}
@@ -138,10 +135,10 @@ def _place(body: dict[str, Json], name: str, value: Json) -> str | None:
     elif name in ("stop", "stop_sequences"):
         body["stop_sequences"] = value if isinstance(value, list) else [value]
     elif name == "output_config" and isinstance(value, dict) and "output_config" in body:
-        config = body["output_config"]
-        if isinstance(config, dict) and config.keys() & value.keys():
+        config = mapping(body["output_config"])
+        if config.keys() & value.keys():
             return "`response_format` is set too, and is the same"
-        body[name] = {**value, **(config if isinstance(config, dict) else {})}
+        body[name] = {**value, **config}
     elif name in _SAME:
         body[name] = value
     elif name == "tools" and isinstance(value, list):
@@ -155,7 +152,7 @@ def _place(body: dict[str, Json], name: str, value: Json) -> str | None:
 
 def _tool(tool: Json) -> Json:
     """Return a tool of OpenAI's form as one of Anthropic's; others are as they are."""
-    function = tool.get("function") if isinstance(tool, dict) else None
+    function = mapping(tool).get("function")
     if not isinstance(function, dict):
         return tool
     made: dict[str, Json] = {
@@ -165,7 +162,7 @@ def _tool(tool: Json) -> Json:
 
 
 def _place_choice(body: dict[str, Json], value: Json) -> str | None:
-    function = value.get("function") if isinstance(value, dict) else None
+    function = mapping(value).get("function")
     if isinstance(function, dict):
         body["tool_choice"] = {"type": "tool", "name": function.get("name")}
     elif isinstance(value, str) and value in _CHOICES:
@@ -181,16 +178,15 @@ def _misfits(body: Mapping[str, Json]) -> list[tuple[str, str]]:
     """Return settings that the model takes, but not these values beside the others."""
     misfits: list[tuple[str, str]] = []
     temperature = body.get("temperature")
-    thinking, choice = body.get("thinking"), body.get("tool_choice")
     if isinstance(temperature, int | float) and not 0 <= temperature <= 1:
         misfits.append(("temperature", f"it must lie between 0 and 1, but got {temperature:g}"))
-    if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
+    if mapping(body.get("thinking")).get("type") != "enabled":
         return misfits
     if temperature not in (None, 1) and not misfits:
         misfits.append(("temperature", "a model that thinks accepts only its default"))
     if body.get("top_k") is not None:
         misfits.append(("top_k", "a model that thinks has no such field"))
-    if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
+    if mapping(body.get("tool_choice")).get("type") in ("any", "tool"):
         misfits.append(("tool_choice", "a model that thinks is forced to no tool"))
     return misfits
 
@@ -198,12 +194,12 @@ def _misfits(body: Mapping[str, Json]) -> list[tuple[str, str]]:
 def _unsendable(body: Mapping[str, Json]) -> list[tuple[str, str]]:
     """Return what no request can go without, and what has no price: never dropped silently."""
     refused: list[tuple[str, str]] = []
-    limit, thinking = body.get("max_tokens"), body.get("thinking")
+    limit, thinking = body.get("max_tokens"), mapping(body.get("thinking"))
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         refused.append(
             ("max_tokens", "Anthropic needs a limit of the answer, a whole number from 1")
         )
-    elif isinstance(thinking, dict) and thinking.get("type") == "enabled":
+    elif thinking.get("type") == "enabled":
         budget = thinking.get("budget_tokens")
         if not isinstance(budget, int) or not _LEAST_BUDGET <= budget < limit:
             rule = f"`budget_tokens` must be a whole number from {_LEAST_BUDGET:,}, and less than `max_tokens`"
@@ -218,8 +214,7 @@ def _has_long_cache(value: Json) -> bool:
         return any(_has_long_cache(part) for part in value)
     if not isinstance(value, dict):
         return False
-    cache_control = value.get("cache_control")
-    if isinstance(cache_control, dict) and cache_control.get("ttl") not in (None, "5m"):
+    if mapping(value.get("cache_control")).get("ttl") not in (None, "5m"):
         return True
     return any(_has_long_cache(part) for part in value.values())
 
@@ -242,7 +237,7 @@ def anthropic_turns(
         if role in ("system", "developer"):
             system += _blocks(content)
             continue
-        blocks = [*_thinking(message), *_blocks(content)]
+        blocks = [*mappings(message.get(THINKING_BLOCKS)), *_blocks(content)]
         if role == "tool":
             answered: dict[str, Json] = {
                 "type": "tool_result",
@@ -260,14 +255,8 @@ def anthropic_turns(
     return system, [{"role": role, "content": blocks} for role, blocks in turns]
 
 
-def _thinking(message: Mapping[str, Json]) -> list[Json]:
-    """Return the thoughts of a message, which the protocol wants back, unchanged and first, with results of tools."""
-    blocks = message.get(THINKING_BLOCKS)
-    return list(blocks) if isinstance(blocks, list) else []
-
-
 def _call(call: Json) -> Json:
-    function = call.get("function") if isinstance(call, dict) else None
+    function = mapping(call).get("function")
     if not isinstance(call, dict) or not isinstance(function, dict):
         raise _no_block("tool call")
     given = function.get("arguments")
@@ -345,18 +334,13 @@ class AnthropicChat(Provider):
         return {"anthropic_version": API_VERSION}
 
     async def send(
-        self,
-        body: Mapping[str, Json],
-        *,
-        model: str,
-        query: Mapping[str, Json] | None = None,
-        stream: bool = False,
-        on_text: TextCallback | None = None,
+        self, body: Mapping[str, Json], *, model: str, delivery: Delivery = WHOLE
     ) -> ChatCompletion:
         """See ``Provider.send``."""
-        whole = {**body, "model": model, **({"stream": True} if stream else {})}
-        joiner = AnthropicJoiner(self._pieces(on_text, model)) if stream else None
+        whole = {**body, "model": model, **({"stream": True} if delivery.stream else {})}
+        pieces = self._pieces(delivery.on_text, model)
+        joiner = AnthropicJoiner(pieces) if delivery.stream else None
         headers = {"anthropic-version": API_VERSION}
         url = f"{self.base_url}{_PATH}"
-        answer = await self._post(url, whole, joiner, query=query, headers=headers)
+        answer = await self._post(url, whole, joiner, delivery, headers)
         return self._completion(answer, read_anthropic)

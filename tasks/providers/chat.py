@@ -55,6 +55,24 @@ class ChatSettings:
     """Whether thinking within an answer is kept apart from it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """How an answer is to come.
+
+    Args:
+        query: parameters of the URL.
+        stream: whether it comes in pieces, which shows when it began.
+        on_text: called with each piece of text of a streamed answer; not of one that comes whole.
+    """
+
+    query: Mapping[str, Json] = field(default_factory=dict)
+    stream: bool = False
+    on_text: TextCallback | None = None
+
+
+WHOLE = Delivery()
+
+
 class Provider(ABC):
     """An ``LLM`` whose request can be seen before it is sent; never retries by itself."""
 
@@ -68,6 +86,8 @@ class Provider(ABC):
         """Short name for tables and prices."""
         self._settings = settings
         self._client = HttpClient(settings.client, settings.secret)
+        self._origin: dict[str, Any] = {"url": bare(self.base_url), "secret": settings.secret}
+        """Names of a fault's endpoint and of the variable with its key."""
         self._late_tags: set[str] = set()
         """Models whose answers were seen to begin within thinking."""
 
@@ -91,13 +111,7 @@ class Provider(ABC):
 
     @abstractmethod
     async def send(
-        self,
-        body: Mapping[str, Json],
-        *,
-        model: str,
-        query: Mapping[str, Json] | None = None,
-        stream: bool = False,
-        on_text: TextCallback | None = None,
+        self, body: Mapping[str, Json], *, model: str, delivery: Delivery = WHOLE
     ) -> ChatCompletion:
         """Send a mapped body once.
 
@@ -106,9 +120,7 @@ class Provider(ABC):
         Args:
             body: as ``mapped`` made it.
             model: as it is asked for.
-            query: parameters of the URL.
-            stream: whether the answer comes in pieces, which shows when it began.
-            on_text: called with each piece of text of a streamed answer; not of one that comes whole.
+            delivery: how the answer is to come.
 
         Raises:
             CandidateFault: the request is refused for its content or parameters.
@@ -181,8 +193,7 @@ class Provider(ABC):
         url: str,
         body: Mapping[str, Json],
         joiner: Joiner | None,
-        *,
-        query: Mapping[str, Json] | None = None,
+        delivery: Delivery = WHOLE,
         headers: Mapping[str, str] | None = None,
     ) -> RawAnswer:
         """Send a body once and read the answer; what servers repeat of a key stays out of faults.
@@ -192,7 +203,7 @@ class Provider(ABC):
             EvaluationFault: it failed.
         """
         sent = dict(self._settings.headers())
-        params = {**self.query, **(query or {})}
+        params = {**self.query, **delivery.query}
         content = {"json": body, "headers": {**(headers or {}), **sent}, "params": params}
         try:
             async with self._client.exchange(
@@ -201,10 +212,7 @@ class Provider(ABC):
                 answer = await self._read(response, joiner, stopwatch)
         except EvaluationFault as error:
             raise _without_secrets(error, sent) from None
-        url, secret = bare(self.base_url), self._settings.secret
-        fault = answer.fault or unfinished_fault(
-            answer.raw, httpx.Headers(), url=url, secret=secret
-        )
+        fault = answer.fault or unfinished_fault(answer.raw, httpx.Headers(), **self._origin)
         return answer._replace(fault=fault and _without_secrets(fault, sent))
 
     def _completion(
@@ -271,21 +279,20 @@ class Provider(ABC):
     def _reported(
         self, raw: Mapping[str, Json], response: httpx.Response, *, has_begun: bool
     ) -> EvaluationFault | None:
-        url, secret = bare(self.base_url), self._settings.secret
-        return reported_fault(raw, response.headers, url=url, secret=secret, has_begun=has_begun)
+        return reported_fault(raw, response.headers, has_begun=has_begun, **self._origin)
 
     def _parsed(self, response: httpx.Response, content: bytes, latency_ms: float) -> RawAnswer:
         """Return a whole answer, which is a JSON object, or raise its fault."""
-        url, secret = bare(self.base_url), self._settings.secret
         if response.status_code >= 300:
             status, text, headers = response.status_code, response.text, response.headers
-            raise provider_fault(status, text, headers, url=url, secret=secret)
+            raise provider_fault(status, text, headers, **self._origin)
         try:
             raw = to_json(json.loads(content))
             if not isinstance(raw, dict):
                 raise TypeError("not an object")
         except (ValueError, TypeError, RecursionError) as error:
-            raise bad_body_fault(error, content.decode("utf-8", "replace"), url=url) from None
+            text, url = content.decode("utf-8", "replace"), bare(self.base_url)
+            raise bad_body_fault(error, text, url=url) from None
         has_choices = bool(raw.get("choices"))
         fault = None if has_choices else self._reported(raw, response, has_begun=False)
         return RawAnswer(raw, None, latency_ms, fault)

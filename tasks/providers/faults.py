@@ -16,7 +16,8 @@ from convergence_core.errors import CandidateFault, EvaluationFault, Infrastruct
 from convergence_core.records import Json
 from tasks.http.faults import access_refused, status_fault
 from tasks.http.retries import rate_of
-from tasks.providers.answers import REFUSAL, first_of, mapping
+from tasks.json_values import first_of, mapping
+from tasks.providers.answers import REFUSAL
 
 _BAD_KEY = ("API_KEY_INVALID", "API key not valid", "API key expired", "invalid_api_key")
 _LIMIT_REACHED = "billing_hard_limit_reached"

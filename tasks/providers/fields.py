@@ -48,15 +48,10 @@ _NO_STOP = re.compile(r"(?:ft:)?(?:o3|o4-mini|gpt-5)(?:[-:](?!chat).*)?")
 _NEW_LIMIT = re.compile(r"(?:ft:)?(?:o\d(?:[-:].*)?|gpt-[5-9](?:[-.:].*)?)")
 _NO_REASONING = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4|chatgpt-4).*")
 
-_BY_NAME: frozenset[Dialect] = frozenset({"openai", "azure", "compatible"})
-_OPENAI: frozenset[Dialect] = frozenset({"openai", "azure"})
-_GROQ: frozenset[Dialect] = frozenset({"groq"})
-_GEMINI: frozenset[Dialect] = frozenset({"gemini"})
-_MISTRAL: frozenset[Dialect] = frozenset({"mistral"})
-_DEEPSEEK: frozenset[Dialect] = frozenset({"deepseek"})
-_OLLAMA: frozenset[Dialect] = frozenset({"ollama"})
-_PLAIN_LIMIT: frozenset[Dialect] = _MISTRAL | _DEEPSEEK | _OLLAMA
-_ALL: frozenset[Dialect] = _BY_NAME | _GROQ | _GEMINI | _PLAIN_LIMIT | {"openrouter"}
+_OPENAI = "openai azure"
+_BY_NAME = f"{_OPENAI} compatible"
+_PLAIN_LIMIT = "mistral deepseek ollama"
+_ALL = f"{_BY_NAME} groq gemini {_PLAIN_LIMIT} openrouter"
 _DEEPSEEK_THINKS = re.compile(r"deepseek-(?!chat).*")
 
 
@@ -65,7 +60,7 @@ class Rule:
     """What happens to one setting."""
 
     fields: frozenset[str]
-    dialects: frozenset[Dialect]
+    dialects: frozenset[str]
     models: re.Pattern[str] | None = None
     """Names that it holds for, matched as a whole in lower case; ``None`` means all."""
     while_reasoning: bool = False
@@ -94,8 +89,9 @@ def _may_be_off(thinking: Json) -> bool:
     return isinstance(kind, str) and (kind == "disabled" or "{" in kind)
 
 
-def _rule(fields: str, dialects: frozenset[Dialect], reason: str = "", **more: Any) -> Rule:
-    return Rule(fields=frozenset(fields.split()), dialects=dialects, reason=reason, **more)
+def _rule(fields: str, dialects: str, reason: str = "", **more: Any) -> Rule:
+    names, providers = frozenset(fields.split()), frozenset(dialects.split())
+    return Rule(fields=names, dialects=providers, reason=reason, **more)
 
 
 def _sampling(fields: str, accepted: tuple[Json, ...], reason: str) -> tuple[Rule, Rule]:
@@ -129,27 +125,27 @@ RULES: tuple[Rule, ...] = (
     _rule("stop", _BY_NAME, _NOT_REASONING, models=_NO_STOP),
     _rule("reasoning_effort", _OPENAI, "the model does not reason", models=_NO_REASONING),
     _rule("top_k min_p repetition_penalty", _OPENAI, _NOT_AT_OPENAI),
-    _rule("logprobs top_logprobs logit_bias", _GROQ, "Groq refuses it"),
-    _rule("n", _GROQ, "Groq returns one answer only", accepted=(1,)),
-    _rule("seed frequency_penalty top_k", _GEMINI, _NOT_AT_GEMINI),
+    _rule("logprobs top_logprobs logit_bias", "groq", "Groq refuses it"),
+    _rule("n", "groq", "Groq returns one answer only", accepted=(1,)),
+    _rule("seed frequency_penalty top_k", "gemini", _NOT_AT_GEMINI),
     _rule("max_completion_tokens", _PLAIN_LIMIT, renamed="max_tokens"),
-    _rule("seed", _MISTRAL, renamed="random_seed"),
+    _rule("seed", "mistral", renamed="random_seed"),
     _rule(
         "logit_bias min_p safety_identifier store user verbosity web_search_options",
-        _MISTRAL,
+        "mistral",
         "Mistral refuses it",
     ),
-    _rule("n", _DEEPSEEK | _OLLAMA, f"one answer is returned; {_IGNORED}", accepted=(1,)),
+    _rule("n", "deepseek ollama", f"one answer is returned; {_IGNORED}", accepted=(1,)),
     _rule(
         "logit_bias min_p parallel_tool_calls prediction repetition_penalty seed service_tier "
         "top_k verbosity web_search_options",
-        _DEEPSEEK,
+        "deepseek",
         f"DeepSeek has no such field; {_IGNORED}",
     ),
     *(
         _rule(
             fields,
-            _DEEPSEEK,
+            "deepseek",
             _WHILE_THINKING,
             models=_DEEPSEEK_THINKS,
             accepted=(default,),
@@ -160,7 +156,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "logit_bias min_p parallel_tool_calls prediction repetition_penalty service_tier top_k "
         "verbosity web_search_options",
-        _OLLAMA,
+        "ollama",
         f"Ollama's compatible endpoint has no such field; {_IGNORED}, but a Modelfile may set it",
     ),
 )

@@ -15,7 +15,7 @@ from tasks.json_values import as_text
 from tasks.models.files import LOCAL_MODELS, LocalModel, ModelFiles, ModelProcessError, find_model
 from tasks.models.requests import ChatAnswer, ChatRequest
 from tasks.providers.answers import ChatCompletion, RawAnswer, read_chat
-from tasks.providers.chat import ChatSettings, Provider
+from tasks.providers.chat import WHOLE, ChatSettings, Delivery, Provider
 from tasks.providers.fields import Mapped, settled
 
 MAX_TOKENS: Final = 256
@@ -73,13 +73,7 @@ class LocalChat(Provider):
         return {"weights": self._name_to_fingerprint[model]}
 
     async def send(
-        self,
-        body: Mapping[str, Json],
-        *,
-        model: str,
-        query: Mapping[str, Json] | None = None,  # noqa: ARG002 - there is no URL
-        stream: bool = False,
-        on_text: TextCallback | None = None,
+        self, body: Mapping[str, Json], *, model: str, delivery: Delivery = WHOLE
     ) -> ChatCompletion:
         """See ``Provider.send``; calls that are made together share a batch.
 
@@ -90,7 +84,8 @@ class LocalChat(Provider):
             self._opened[files] = LOCAL_MODELS.open(files)
         timeout_s, started_s = self._settings.client.timeout_s, time.monotonic()
         try:
-            request = _request(body, stream=stream)
+            request = _request(body, stream=delivery.stream)
+            on_text = delivery.on_text
             pieces = None if on_text is None else self._pieces(on_text, model)
             future = self._opened[files].ask(request, timeout_s, _receiver(pieces))
             answer = await asyncio.wrap_future(future)

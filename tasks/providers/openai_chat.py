@@ -10,9 +10,8 @@ from urllib.parse import quote, urlencode
 
 from convergence_core.budget.usage import reported_cost
 from convergence_core.records import Json
-from convergence_core.thought_tags import TextCallback
 from tasks.providers.answers import ChatCompletion, RawAnswer, read_chat
-from tasks.providers.chat import ChatSettings, Provider
+from tasks.providers.chat import WHOLE, ChatSettings, Delivery, Provider
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
 from tasks.providers.streams import ChatJoiner, EventCallback, EventJoiner
 
@@ -58,25 +57,19 @@ class OpenAIChat(Provider):
         return Mapped(body=body, dropped=mapped.dropped, refused=mapped.refused)
 
     async def send(
-        self,
-        body: Mapping[str, Json],
-        *,
-        model: str,
-        query: Mapping[str, Json] | None = None,
-        stream: bool = False,
-        on_text: TextCallback | None = None,
+        self, body: Mapping[str, Json], *, model: str, delivery: Delivery = WHOLE
     ) -> ChatCompletion:
         """See ``Provider.send``."""
         body, joiner, pieces = {**body, "model": model}, None, None
-        if stream:
+        if delivery.stream:
             body["stream"] = True
             if self._dialect != "mistral":  # which refuses it, and tells the usage all the same
                 body.setdefault("stream_options", {"include_usage": True})
             if body.get("stream_options", {}) is None:
                 del body["stream_options"]
-            pieces = self._pieces(on_text, model)
+            pieces = self._pieces(delivery.on_text, model)
             joiner = ChatJoiner(pieces)
-        answer = await self._post(self._chat_url(model), body, joiner, query=query)
+        answer = await self._post(self._chat_url(model), body, joiner, delivery)
         done = self._noted(self._completion(answer, read_chat), pieces, model)
         is_billed_here = self._dialect == "openrouter"
         return replace(done, cost_usd=reported_cost(answer.raw)) if is_billed_here else done

@@ -15,13 +15,11 @@ from convergence_core.budget.usage import usage_of
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
 from convergence_core.thought_tags import AnswerPieces
-from tasks.json_values import as_text, to_json
+from tasks.json_values import as_text, mapping, mappings, to_json
 from tasks.providers.answers import (
     REASONING,
     content_text,
     function_of,
-    mapping,
-    mappings,
     reasoning_text,
     refusal_of,
     tool_calls_of,

@@ -4,22 +4,22 @@ The champion is read once when a run begins, so that a resumed run has the same.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from convergence_core.config import parse_stored
 from convergence_core.errors import ConfigurationError
 from convergence_core.ports import RunRecord
-from convergence_core.records import Candidate, Params, canonical_json, same_value
+from convergence_core.records import Candidate, Params, canonical_json, fields_of, same_value
 from convergence_core.result import RunResult
 from convergence_core.result.run_result import LACK_TAG
 from convergence_core.space import Space, same_params
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store, store_path
 from tasks.run.run import FLOW_RUN_TAG, Run, is_open
-from tasks.serving.promotion import HOLDBACK, RAMP, offer_champion, put_on_offer, retire_champion
+from tasks.serving.promotion import offer_champion, put_on_offer, retire_champion
 from tasks.store.clock import wall_clock_us
 from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion
 from tasks.store.runtime.rows import Champion
@@ -101,10 +101,7 @@ def adopt(
     *,
     reason: str,
     serve: bool = True,
-    agent_type: str = "default",
-    holdback: float = HOLDBACK,
-    tolerance: float = 0.0,
-    ramp: Sequence[float] = RAMP,
+    **offer: Any,
 ) -> tuple[str | None, str | None]:
     """Make the search's best candidate the champion; there must be no obstacle.
 
@@ -113,10 +110,7 @@ def adopt(
         result: result of the run.
         reason: reason for the list of champions.
         serve: whether to activate it for requests, under a ramp.
-        agent_type: agent type of the requests.
-        holdback: see ``put_on_offer``.
-        tolerance: see ``put_on_offer``.
-        ramp: see ``put_on_offer``.
+        offer: further arguments of ``put_on_offer``, e.g. ``agent_type``.
 
     Returns:
         Result of ``put_on_offer``; ``(None, None)`` if the candidate is not served.
@@ -125,19 +119,11 @@ def adopt(
     assert best is not None  # noqa: S101 - a promotion has a candidate
     arms: tuple[str | None, str | None] = (None, None)
     if serve:
-        arms = put_on_offer(
-            store,
-            result,
-            agent_type=agent_type,
-            holdback=holdback,
-            tolerance=tolerance,
-            ramp=ramp,
-        )
+        arms = put_on_offer(store, result, **offer)
     champion = Champion(
-        system=result.system,
+        **fields_of(result, "system", "run_id"),
         candidate_id=best.candidate_id,
         params=dict(best.params),
-        run_id=result.run_id,
         reason=reason,
         created_us=wall_clock_us(),
     )

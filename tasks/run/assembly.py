@@ -47,7 +47,7 @@ from tasks.store.journal.lease import Lease
 from tasks.store.journal.sqlite_journal import open_journal
 from tasks.store.tables import lineage
 from tasks.store.tables.interrupted_runs import mark_interrupted
-from tasks.store.tables.lineage import OFFLINE, inherit, payer, spent_before
+from tasks.store.tables.lineage import inherit, spent_before
 from tasks.store.tables.parquet_store import ParquetStore
 from tasks.telemetry.listeners import ListenerThreads, open_listeners, remote_exports
 
@@ -326,11 +326,8 @@ def _sweep(
 
 def _spec(record: RunRecord, deps: EvaluationDeps, store: ParquetStore) -> RunSpec:
     return RunSpec(
-        **fields_of(record, "run_id", "label", "config_json", "base_dir", "cases_sha256"),
-        search_space_json=record.search_space_json,
+        record=record,
         session_id=uuid4().hex,
-        payer=payer(record),
-        world=OFFLINE if OFFLINE in record.tags else "",
         store_path=str(store.path.resolve()),
         mock_url=deps.environment.mock_url,
         n_workers=n_workers_of(deps.loaded.configuration.optimization.execution),
@@ -366,9 +363,7 @@ def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
         population_size=configuration.optimization.evolution.population_size,
         n_search_cases=len(loaded.search_cases),
         n_holdout_cases=len(loaded.holdout_cases),
-        repeats=configuration.evaluation.repeats,
-        deterministic=configuration.evaluation.deterministic,
-        cases_per_candidate=configuration.evaluation.cases_per_candidate,
+        **fields_of(configuration.evaluation, "repeats", "deterministic", "cases_per_candidate"),
         max_calls=configuration.budget.max_calls,
         one_by_one=configuration.optimization.execution.parallel_workers == 1
         and len(loaded.search_cases) == 1

@@ -102,8 +102,7 @@ def judge(
         **fields_of(
             verdict, "mean", "low", "high", "log_threshold", "p_value", "probability_better"
         ),
-        alpha=promotion.alpha,
-        min_effect=promotion.min_effect,
+        **fields_of(promotion, "alpha", "min_effect"),
         log_e=verdict.log_e_better,
         n_to_verdict=n_to_verdict,
         n_to_verdict_low=low,
@@ -153,9 +152,7 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook
     """
     look = replace(
         look,
-        decision=gate.decision,
-        log_e=gate.log_e,
-        log_threshold=gate.log_threshold,
+        **fields_of(gate, "decision", "log_e", "log_threshold"),
         details={
             **fields_of(gate, *_DETAILS),
             "label": run.label,

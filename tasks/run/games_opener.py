@@ -5,7 +5,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from convergence_core.config import Configuration
 from convergence_core.games.round_records import GamesReport
 from convergence_core.records import fields_of
 from tasks.games.configured_games import configured_games, models_of
@@ -20,16 +19,6 @@ from tasks.run.opener import prepare_run, with_overrides
 from tasks.store.tables.lineage import GAMES_TAG
 
 GAMES: Final = "games"
-
-
-def share_of_round(configuration: Configuration) -> tuple[float | None, int | None]:
-    """Return the dollars and calls that one round may use; ``None`` means no limit."""
-    share, budget = configuration.society.games.max_share_usd, configuration.budget
-    usd, calls = budget.max_usd, budget.max_calls
-    return (
-        None if usd is None else share * usd,
-        None if calls is None else max(1, int(share * calls)),
-    )
 
 
 @contextmanager
@@ -48,14 +37,17 @@ def open_games_round(
         LeaseHeldError: another process plays a round of this system.
         StoreError: the store cannot be used.
     """
-    usd, n_calls = share_of_round(loaded.configuration)
-    budget: dict[str, float | None] = {"max_usd": usd, "max_calls": n_calls}
-    loaded = replace(
-        loaded, configuration=with_overrides(loaded.configuration, seed=seed, budget=budget)
-    )
+    configuration = loaded.configuration
+    share, limits = configuration.society.games.max_share_usd, configuration.budget
+    budget = {
+        "max_usd": None if limits.max_usd is None else share * limits.max_usd,
+        "max_calls": None if limits.max_calls is None else max(1, int(share * limits.max_calls)),
+    }
+    configuration = with_overrides(configuration, seed=seed, budget=budget)
+    loaded = replace(loaded, configuration=configuration)
     caller: Caller = {} if mock_url is None else {"mock_url": mock_url}
-    world = Environment.of(loaded.configuration, mock_url=mock_url)
-    redact = world.redactor(loaded.configuration)
+    world = Environment.of(configuration, mock_url=mock_url)
+    redact = world.redactor(configuration)
     with ExitStack() as held:
         games = configured_games(loaded, world, redact)
         for game in games.values():

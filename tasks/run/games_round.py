@@ -8,7 +8,7 @@ answers from the journal.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any, Final
 
 from convergence_core.config.games import ANSWER_GAMES
@@ -18,7 +18,7 @@ from convergence_core.games.offer import unavailable_games
 from convergence_core.games.registry import count_plays
 from convergence_core.games.round_records import CoinRecord, GamesReport, PlayRecord
 from convergence_core.ports import Ask, Row
-from convergence_core.records import Candidate, Case, Json, canonical_json
+from convergence_core.records import Candidate, Case, Json, canonical_json, fields_of
 from convergence_core.sao.prompt_shape import shape_of
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.model_calls import GAME
@@ -47,6 +47,7 @@ _ROUNDS: Final[dict[str, "GamesRound"]] = {}
 """Run → its round, for tasks whose parameters are ids."""
 
 
+@dataclass(eq=False, repr=False)
 class GamesRound:
     """A round in progress; ``tasks.run.games_opener`` opens one.
 
@@ -58,18 +59,17 @@ class GamesRound:
         incumbent: candidate that plays as the system; ``None`` if there is none.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        games: Mapping[str, ConfiguredGame],
-        calls: LearnerCalls,
-        redact: Callable[[str], str],
-        *,
-        incumbent: Candidate | None,
-    ) -> None:
-        self.run, self.games, self.incumbent = run, games, incumbent
+    run: Run
+    games: Mapping[str, ConfiguredGame]
+    calls: LearnerCalls
+    redact: Callable[[str], str]
+    _: KW_ONLY
+    incumbent: Candidate | None
+
+    def __post_init__(self) -> None:
+        """Read what earlier rounds and this one have fixed."""
+        run = self.run
         self.settings = run.configuration.society.games
-        self._calls = calls
         system = system_of(run.record)
         past = round_rows(run.store, system)
         self.is_finished = any(row["run_id"] == run.run_id for row in past)
@@ -88,9 +88,9 @@ class GamesRound:
         self._plays: list[PlayRecord] = []
         self._limit: str | None = None
         self._player = RoundPlayer(
-            calls,
+            self.calls,
             HeldOutGuard(_held_out_texts(run.loaded)),
-            redact,
+            self.redact,
             run_seed=run.record.seed,
             round_number=self.number,
             n_at_once=self.settings.n_at_once,
@@ -159,7 +159,9 @@ class GamesRound:
         """
         run = self.run
         if not self.is_finished:
-            self._publish()
+            is_partial, learned = self._limit is not None, [self._tables()]
+            tables = generation_tables(run, 0, learned, partial=is_partial, flow_run_id=None)
+            run.store.publish(run.run_id, 0, tables)
         run.save("done", self._limit or "the round was played")
         return report_of(run.store, run.record)
 
@@ -216,9 +218,7 @@ class GamesRound:
         return tuple(
             CoinRecord(
                 game=game.id,
-                version=game.version,
-                feeds=game.feeds,
-                grounded=game.grounded,
+                **fields_of(game, "version", "feeds", "grounded"),
                 p_keep=None if game.id not in known else known[game.id].p_keep,
                 probability=effect_of[game.id].probability if game.feeds == "hard_cases" else None,
                 n_plays=min(n_plays.get(game.id, 0), len(items))
@@ -238,11 +238,6 @@ class GamesRound:
             "game_coins": coin_rows(run_id, self.number, self.coins),
             "game_plays": play_rows(run_id, self._plays),
         }
-
-    def _publish(self) -> None:
-        run = self.run
-        tables = generation_tables(run, 0, [self._tables()], partial=self._limit is not None)
-        run.store.publish(run.run_id, 0, tables)
 
 
 def _held_out_texts(loaded: Loaded) -> Iterator[str]:

@@ -1,12 +1,12 @@
 """Publication of a generation: its tables, the commit marker last."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from convergence_core.events import GenerationFinished
 from convergence_core.ports import Row
 from convergence_core.records import Candidate, Evaluation
 from convergence_core.result.verdict import n_unpriced
-from convergence_core.search.recommend import Recommendation
 from convergence_core.search.study_state import StudyState
 from tasks.report.evidence import costs_of
 from tasks.run.run import Run, StepResult
@@ -22,9 +22,7 @@ def generation_tables(
     candidates: Iterable[Candidate] = (),
     evaluations: Sequence[Evaluation] = (),
     state: StudyState | None = None,
-    recommendation: Recommendation | None = None,
-    flow_run_id: str | None = None,
-    partial: bool = False,
+    **marked: Any,
 ) -> dict[str, Sequence[Row]]:
     """Return the tables of a generation, including those of its learners.
 
@@ -35,19 +33,15 @@ def generation_tables(
         candidates: candidates first evaluated in the generation.
         evaluations: outcomes of its cells.
         state: state after the generation; ``None`` means the run's current state.
-        recommendation: recommendation after the generation; ``None`` before the first reward.
-        flow_run_id: id of Prefect's flow run, if any.
-        partial: whether it ended before its plan was completed.
+        marked: further arguments of ``generation_row``, e.g. ``flow_run_id``.
     """
     marker = generation_row(
         run.run_id,
         generation,
         evaluations,
         (run.state if state is None else state).to_checkpoint(),
-        recommendation=recommendation,
-        flow_run_id=flow_run_id,
-        partial=partial,
         fallback_us=run.record.started_us,
+        **marked,
     )
     tables: dict[str, Sequence[Row]] = {
         "payloads": payload_rows(run.run_id, evaluations),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -114,11 +115,11 @@ def collect(
     )
     goals = Goals.of(run.configuration)
     fitted = None if goals is None else goals.fit(search.archive, space)
-    result = replace(
-        _account(run),
+    result = _account(
+        run,
         status=status,
         reason=reason,
-        n_maybe_paid=len(run.maybe_paid),
+        n_maybe_paid=len(run.resources.maybe_paid),
         n_candidates=len(search.archive),
         facts=_facts(run),
         baseline=view.report(baseline_id),
@@ -191,8 +192,8 @@ def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dic
     }
 
 
-def _account(run: Run) -> RunResult:
-    """Return a run's settings, counts and costs, without findings."""
+def _account(run: Run, **findings: Any) -> RunResult:
+    """Return a run's settings, counts and costs beside its findings."""
     curve, costs = curve_of(run.store, run.run_id), costs_of(run.store, run.run_id)
     record, loaded, configuration = run.record, run.loaded, run.configuration
     totals = run.journal.totals(record.run_id)
@@ -200,11 +201,8 @@ def _account(run: Run) -> RunResult:
     return RunResult(
         **fields_of(record, "run_id", "label", "seed", "started_us"),
         system=record.name,
-        status="stopped",
-        reason="",
         algorithm=configuration.optimization.algorithm,
         generations_run=len(curve),
-        n_candidates=0,
         **counts_of(run.store, run.run_id),
         n_calls=totals.n_attempts,
         cost_usd=totals.cost_usd,
@@ -220,6 +218,7 @@ def _account(run: Run) -> RunResult:
         winner=None,
         curve=curve,
         failures=failures_of(run.store, run.run_id),
+        **findings,
     )
 
 

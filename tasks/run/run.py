@@ -73,12 +73,23 @@ _NO_SIGNALS = (asyncio.CancelledError, GeneratorExit, SystemExit)
 """Contexts of an error that do not mean a signal."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Run:
     """One optimization in progress.
 
     A context manager, which frees the resources. A ``RunInterruptedError`` or a signal (Ctrl-C, a
     cancelled flow run, a terminated worker) marks the run ``stopped``, any other exception
     ``failed``; both can resume.
+
+    Args:
+        record: the run's row.
+        loaded: its configuration and files.
+        past: evidence of earlier runs.
+        study: decides on candidates and stopping.
+        state: state after the last committed generation.
+        resources: store, journal, budget and the like.
+        held: frees the resources, and everything pushed onto it later.
+        on_event: listener.
 
     Example:
         >>> with prepare_run(loaded) as run:
@@ -87,53 +98,27 @@ class Run:
         ...     step = run.learn(trials)
     """
 
-    def __init__(
-        self,
-        *,
-        record: RunRecord,
-        loaded: Loaded,
-        past: PriorRuns,
-        study: Study,
-        state: StudyState,
-        resources: RunResources,
-        held: ExitStack,
-        on_event: Listener | None,
-    ) -> None:
-        """Connect the opened parts.
+    record: RunRecord
+    loaded: Loaded
+    past: PriorRuns
+    study: Study
+    state: StudyState
+    resources: RunResources
+    held: ExitStack
+    on_event: Listener | None
 
-        Args:
-            record: the run's row.
-            loaded: its configuration and files.
-            past: evidence of earlier runs.
-            study: decides on candidates and stopping.
-            state: state after the last committed generation.
-            resources: store, journal, budget and the like.
-            held: frees the resources, and everything pushed onto it later.
-            on_event: listener.
-        """
-        self.record = record
-        self.loaded = loaded
-        self.past = past
-        self.study = study
-        self.state = state
+    def __post_init__(self) -> None:
+        """Take over the opened parts, and keep budget back for the final evaluation."""
         self.learners: dict[str, Learner] = {}
         """Learners by name, in order; each adds to the advice of the previous ones."""
-        self.store = resources.store
-        self.journal = resources.journal
-        self.session = resources.session
-        self.pool = resources.pool
-        """Processes that evaluate candidates; ``None`` to evaluate in this process."""
-        self.maybe_paid = resources.maybe_paid
-        self.spent_before = resources.spent_before
-        """Spending of the finished runs that this run continues."""
-        self.held = held
-        self.resumed_from = state.next_generation
+        self.store = self.resources.store
+        self.journal = self.resources.journal
+        self.session = self.resources.session
+        self.resumed_from = self.state.next_generation
         self.has_begun = False
         """Whether work has started; before that, no state needs saving."""
-        self._lease = resources.lease
-        self._budget = resources.budget
-        self._budget.keep_back(share=FINAL_SHARE, calls=study.schedule.final_calls)
-        self._on_event = on_event
+        final_calls = self.study.schedule.final_calls
+        self.resources.budget.keep_back(share=FINAL_SHARE, calls=final_calls)
         self._stopping = threading.Event()
         self._planned: PlannedGeneration | None = None
         self._steps: dict[str, LearnerStep] = {}
@@ -171,12 +156,12 @@ class Run:
     @property
     def spent(self) -> Spent:
         """Spending that counts against the limits: of this run and of those that it continues."""
-        return self.spent_before + Spent.of(self.journal.totals(self.run_id))
+        return self.resources.spent_before + Spent.of(self.journal.totals(self.run_id))
 
     def emit(self, event: Event) -> None:
         """Send an event to the listener, if any."""
-        if self._on_event is not None:
-            self._on_event(event)
+        if self.on_event is not None:
+            self.on_event(event)
 
     def evaluation_rows(self, evaluations: Iterable[Evaluation]) -> list[Row]:
         """Return rows of ``evaluations``, each with its case's weight."""
@@ -290,7 +275,7 @@ class Run:
 
     def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
         """Evaluate a candidate, here or in a worker process; see ``EvaluationSession``."""
-        return (self.pool or self.session).evaluate(assignment, generation)
+        return (self.resources.pool or self.session).evaluate(assignment, generation)
 
     def learn_of(self, name: str, trials: Sequence[Trial]) -> LearnerStep | None:
         """Return a learner's step on the planned generation without storing it.
@@ -315,7 +300,10 @@ class Run:
         number = self.next_generation + 1
         totals = self.journal.totals(self.run_id, before_generation=number)
         state, recommendation = self.study.learn(
-            self.state, planned, trials, n_calls=self.spent_before.calls + totals.n_attempts
+            self.state,
+            planned,
+            trials,
+            n_calls=self.resources.spent_before.calls + totals.n_attempts,
         )
         for name in self.learners:
             if name not in self._steps:
@@ -338,7 +326,7 @@ class Run:
 
     def begin_final(self) -> None:
         """Release the reserve of the budget to the final re-estimation."""
-        self._budget.keep_back()
+        self.resources.budget.keep_back()
 
     # -- start and end
 
@@ -346,8 +334,8 @@ class Run:
         """Request an early end: no new call starts, paid answers are kept. Thread-safe."""
         self._stopping.set()
         self.session.stop()
-        if self.pool is not None:
-            self.pool.stop()
+        if (pool := self.resources.pool) is not None:
+            pool.stop()
 
     @property
     def is_stopping(self) -> bool:
@@ -361,7 +349,7 @@ class Run:
             RunInterruptedError: ``stop`` was called.
             LeaseHeldError: another process took the lease, e.g. while this machine slept.
         """
-        if self._lease.lost:
+        if self.resources.lease.lost:
             raise LeaseHeldError(
                 f"another process optimizes `{self.record.name}` since this one lost its lease. "
                 f"See `convergence runs`; `convergence resume {self.label}` continues later."
@@ -403,21 +391,19 @@ class Run:
         """
         self.has_begun = True
         self.save("running")
-        self._budget.start(wall_clock_us() / 1e6)
+        self.resources.budget.start(wall_clock_us() / 1e6)
         schedule = self.study.schedule
         self.emit(
             RunStarted(
-                run_id=self.run_id,
-                label=self.label,
+                **fields_of(self.record, "run_id", "label", "seed"),
                 system=self.record.name,
-                seed=self.record.seed,
                 algorithm=self.study.sampler.name,
                 **fields_of(schedule, "n_generations", "n_search_cases", "n_holdout_cases"),
                 resumed_from=self.resumed_from,
-                maybe_paid=self.maybe_paid,
+                maybe_paid=self.resources.maybe_paid,
                 n_cells_planned=schedule.planned_cells(),
                 warm_start=self.past.describe(),
-                continues=describe_lineage(self.record, self.spent_before),
+                continues=describe_lineage(self.record, self.resources.spent_before),
             )
         )
         return self

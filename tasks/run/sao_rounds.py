@@ -110,7 +110,7 @@ def save_round(run: Run, flow_run_id: str | None) -> None:
         learned={**run.state.learned, SAO: step.learned},
     )
     tables = generation_tables(
-        run, generation, [step.tables], state=state, flow_run_id=flow_run_id
+        run, generation, [step.tables], state=state, flow_run_id=flow_run_id, partial=False
     )
     run.store.publish(run.run_id, generation, tables)
     run.commit(StepResult(trials=(), state=state, recommendation=None, learners={SAO: step}))

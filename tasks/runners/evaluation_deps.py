@@ -15,12 +15,12 @@ from convergence_core.config.models import TelemetryConfig
 from convergence_core.events import BudgetWarned, CallListener, TrafficChanged
 from convergence_core.objective import RewardModel
 from convergence_core.ports import Metric, SessionTarget, Target
-from convergence_core.records import Evaluation
+from convergence_core.records import Evaluation, fields_of
 from convergence_core.space.parameters import Choice
 from tasks.calls.dispatcher import Workload
 from tasks.calls.metric_calls import PaidMetric
 from tasks.calls.paid_calls import CallLimits
-from tasks.calls.pending_calls import Epoch, RunContext, endpoint_of
+from tasks.calls.pending_calls import RunContext, endpoint_of
 from tasks.calls.rate_limiter import SharedRates
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
@@ -30,6 +30,7 @@ from tasks.runners.work_items import RunSpec
 from tasks.secrets.redaction import Redactor, journal_url, secret_name
 from tasks.store.journal.rates import Rates
 from tasks.store.journal.sql_journal import Journal
+from tasks.store.tables.lineage import OFFLINE, payer
 from tasks.telemetry.listeners import local_telemetry
 
 _SERVES: Final = re.compile(r"serve_forever|serve_json|uvicorn|\.run\(")
@@ -107,26 +108,21 @@ def open_session(
         ConfigurationError: ``telemetry`` needs an extra that is missing.
         StoreError: the database of call times cannot be opened.
     """
-    loaded = deps.loaded
+    loaded, record = deps.loaded, spec.record
     configuration = loaded.configuration
     execution, llm = configuration.optimization.execution, configuration.llm
     rates = None
     if execution.calls_per_second:
         slots = Rates(spec.store_path, journal_url(configuration))
         rates = SharedRates(slots, execution.calls_per_second)
-    payer_id, payer_started_us = spec.payer
     if isinstance(deps.target, SessionTarget):
-        deps.target.bind(spec.run_id)
+        deps.target.bind(record.run_id)
     return EvaluationSession(
         context=RunContext(
-            run_id=spec.run_id,
-            label=spec.label,
-            epoch=Epoch(
-                run_id=payer_id,
-                cache=configuration.cache,
-                run_started_us=payer_started_us,
-                world=spec.world,
-            ),
+            **fields_of(record, "run_id", "label"),
+            cache=configuration.cache,
+            payer=payer(record),
+            world=OFFLINE if OFFLINE in record.tags else "",
             redact=deps.redact,
             keep_text=configuration.storage.keep_text,
         ),
@@ -142,8 +138,7 @@ def open_session(
             workers=max(1, execution.parallel_workers // n_sessions),
             judge_workers=max(1, _judge_workers(configuration) // n_sessions),
             thought_workers=1 if llm is None else llm.parallel_workers,
-            max_retries=execution.max_retries,
-            max_rate_limit_retries=execution.max_rate_limit_retries,
+            **fields_of(execution, "max_retries", "max_rate_limit_retries"),
         ),
         journal=journal,
         budget=budget,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from convergence_core.budget.limits import Spent
 from convergence_core.errors import ConvergenceError
+from convergence_core.ports import RunRecord
 from convergence_core.records import Assignment, Trial
 
 
@@ -12,21 +13,10 @@ from convergence_core.records import Assignment, Trial
 class RunSpec:
     """All that a worker needs to evaluate candidates of a run; no secret is in it."""
 
-    run_id: str
+    record: RunRecord
+    """The run's row as its process opened the run; the worker has the same files in its folder."""
     session_id: str
     """Of this process's work on the run: a resumed run is not stopped by what stopped the last."""
-    label: str
-    payer: tuple[str, int]
-    """Id and beginning of the run whose answers are shared; see ``Epoch``."""
-    world: str
-    """Whose answers these are; see ``Epoch``."""
-    config_json: str
-    """With the run's overrides."""
-    base_dir: str
-    """Folder that relative paths start from; the worker has the same files there."""
-    cases_sha256: str
-    search_space_json: str
-    """As it was when the run began, which the worker's files must agree with."""
     store_path: str
     mock_url: str | None
     n_workers: int

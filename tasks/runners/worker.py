@@ -13,6 +13,7 @@ from pathlib import Path
 
 from convergence_core.budget.limits import Budget, Spent
 from convergence_core.errors import ResumeError
+from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
@@ -91,7 +92,7 @@ class Worker:
         if self._open is not None and self._open.spec == spec:
             return self._open
         self._close()
-        loaded = _loaded(spec)
+        loaded = _loaded(spec.record)
         configuration = loaded.configuration
         environment = Environment.of(configuration, mock_url=spec.mock_url)
         budget = Budget(configuration.budget, lock=threading.Lock())
@@ -114,18 +115,18 @@ class Worker:
             current.held.close()
 
 
-def _loaded(spec: RunSpec) -> Loaded:
+def _loaded(record: RunRecord) -> Loaded:
     """Read the files of a run, which must be the very ones.
 
     Raises:
         ResumeError: they are others here.
     """
-    loaded = load_mapping(json.loads(spec.config_json), Path(spec.base_dir))
-    same_space = canonical_json(loaded.space.to_json()) == spec.search_space_json
-    if loaded.cases_sha256 != spec.cases_sha256 or not same_space:
-        difference = "prompt files" if loaded.cases_sha256 == spec.cases_sha256 else "test cases"
+    loaded = load_mapping(json.loads(record.config_json), Path(record.base_dir))
+    same_space = canonical_json(loaded.space.to_json()) == record.search_space_json
+    if loaded.cases_sha256 != record.cases_sha256 or not same_space:
+        difference = "prompt files" if loaded.cases_sha256 == record.cases_sha256 else "test cases"
         raise ResumeError(
-            f"a worker of run {spec.label} finds other {difference} in {spec.base_dir} than the run. "
+            f"a worker of run {record.label} finds other {difference} in {record.base_dir} than the run. "
             "Give all workers the same files, e.g. on a shared folder."
         )
     return loaded

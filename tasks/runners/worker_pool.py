@@ -223,8 +223,8 @@ class WorkerPool:
 
     def _recount(self) -> None:
         """Take what is spent from the journal: a lost worker has not reported it."""
-        self.journal.abandon(self.spec.run_id)  # nobody else is at a call of this run
-        spent = self.before + Spent.of(self.journal.totals(self.spec.run_id))
+        self.journal.abandon(self.spec.record.run_id)  # nobody else is at a call of this run
+        spent = self.before + Spent.of(self.journal.totals(self.spec.record.run_id))
         seconds = self.budget.spent.seconds
         self.budget.restart(replace(spent, seconds=seconds), time.time())
 

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -29,6 +29,7 @@ from tasks.functions.workers import (
 )
 from tasks.http.clients import ClientSettings, HttpClient
 from tasks.http.faults import bad_body_fault, bare
+from tasks.json_values import mapping, mappings
 from tasks.version import install_command
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class ScriptEnd:
     """Bytes that its pages loaded, decompressed."""
 
 
+@dataclass(eq=False, repr=False)
 class ScriptRunner:
     """Runs one script in sessions, in an event loop of its own.
 
@@ -71,20 +73,16 @@ class ScriptRunner:
         n_workers: scripts at once.
     """
 
-    def __init__(
-        self,
-        script: Script,
-        *,
-        connect_s: float,
-        timeout_s: float,
-        max_bytes: int,
-        n_workers: int,
-    ) -> None:
-        self._script = script
-        self._connect_s = connect_s
-        self._timeout_s = timeout_s
-        self._max_bytes = max_bytes
-        self._pool = LoopPool(n_workers, name="browser")
+    script: Script
+    _: KW_ONLY
+    connect_s: float
+    timeout_s: float
+    max_bytes: int
+    n_workers: int
+
+    def __post_init__(self) -> None:
+        """Prepare the loop; the driver starts with the first script."""
+        self._pool = LoopPool(self.n_workers, name="browser")
         self._driver: Playwright | None = None
         self._starting: asyncio.Lock | None = None
 
@@ -100,7 +98,7 @@ class ScriptRunner:
             end = await self._run(session, case_input, params)
             return WorkOutcome(end, None, end.outcome.latency_ms)
 
-        result = await self._pool.run(work, self._connect_s + self._timeout_s + _SLACK_S)
+        result = await self._pool.run(work, self.connect_s + self.timeout_s + _SLACK_S)
         assert isinstance(result.value, ScriptEnd)  # noqa: S101 - as above
         return result.value
 
@@ -118,7 +116,7 @@ class ScriptRunner:
 
     async def _run(self, session: "RemoteBrowser", case_input: Json, params: Params) -> ScriptEnd:
         try:
-            chromium, timeout_ms = (await self._driving()).chromium, self._connect_s * 1000
+            chromium, timeout_ms = (await self._driving()).chromium, self.connect_s * 1000
             if session.launch is None:
                 browser = await chromium.connect_over_cdp(session.connect_url, timeout=timeout_ms)
             else:
@@ -148,16 +146,16 @@ class ScriptRunner:
 
         async def call() -> object:
             try:
-                return await self._script(page, *deepcopy((case_input, dict(params))))
+                return await self.script(page, *deepcopy((case_input, dict(params))))
             except BaseException as error:
                 raised.append(error)
                 raise
 
-        meter = _Meter(self._max_bytes)
+        meter = _Meter(self.max_bytes)
         await meter.watch(context, page)  # first: while a page is loading, it is not answered
         task = asyncio.create_task(measured_async(call, result_json))
         meter.stop = task.cancel
-        await asyncio.wait({task}, timeout=self._timeout_s)
+        await asyncio.wait({task}, timeout=self.timeout_s)
         is_late = not task.done()
         if is_late:
             task.cancel()
@@ -328,6 +326,7 @@ def billed_minutes(seconds: float) -> int:
     return max(1, math.ceil(seconds / 60.0))
 
 
+@dataclass(eq=False, repr=False)
 class SessionClient:
     """Speaks the sessions' API; every request is sent once.
 
@@ -338,18 +337,17 @@ class SessionClient:
         n_connections: at once.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        *,
-        headers: Callable[[], Mapping[str, str]],
-        secret: str | None,
-        n_connections: int,
-    ) -> None:
-        self._url = endpoint.rstrip("/") + PATH
-        self._headers = headers
-        settings = ClientSettings(timeout_s=_ANSWER_S, n_connections=n_connections)
-        self._client = HttpClient(settings, secret)
+    endpoint: str
+    _: KW_ONLY
+    headers: Callable[[], Mapping[str, str]]
+    secret: str | None
+    n_connections: int
+
+    def __post_init__(self) -> None:
+        """Prepare the client; it connects with the first request."""
+        self._url = self.endpoint.rstrip("/") + PATH
+        settings = ClientSettings(timeout_s=_ANSWER_S, n_connections=self.n_connections)
+        self._client = HttpClient(settings, self.secret)
 
     async def create(self, body: Mapping[str, Json], run_id: str) -> RemoteBrowser:
         """Open a session with the mark of a run; what is paid begins here.
@@ -396,11 +394,10 @@ class SessionClient:
         n_released = 0
         for status in _OPEN:
             sessions = await self._request("GET", self._url, params={"status": status, **query})
-            for entry in sessions if isinstance(sessions, list) else ():
+            for entry in mappings(sessions):
                 session = _session_of(entry)
-                metadata = entry.get("userMetadata") if isinstance(entry, dict) else None
                 # What a query means is the provider's: no session of others may be ended by it.
-                is_ours = isinstance(metadata, dict) and metadata.get(MARK) in run_ids
+                is_ours = mapping(entry.get("userMetadata")).get(MARK) in run_ids
                 if session is not None and session.is_open and is_ours:
                     await self._request("POST", f"{self._url}/{session.session_id}", json=_RELEASE)
                     n_released += 1
@@ -410,8 +407,8 @@ class SessionClient:
         """Close the connections; safe to call twice."""
         await self._client.aclose()
 
-    async def _request(self, method: str, url: str, **content: Any) -> object:
-        response, _ = await self._client.request(method, url, headers=self._headers(), **content)
+    async def _request(self, method: str, url: str, **content: Any) -> Any:
+        response, _ = await self._client.request(method, url, headers=self.headers(), **content)
         try:
             return response.json()
         except (ValueError, RecursionError) as error:

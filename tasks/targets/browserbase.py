@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
 from convergence_core.budget.prices import PriceTable
@@ -28,6 +28,7 @@ from tasks.functions.workers import WorkersHungError, WorkTimeoutError
 from tasks.http.authentication import request_headers
 from tasks.http.clients import CONNECT_S
 from tasks.http.request_templates import Values
+from tasks.json_values import mapping
 from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.browser import (
     ENDPOINT,
@@ -55,6 +56,7 @@ _GB: Final = 1e9
 _KEYS = re.compile(r"((?:signingKey|apiKey)=)[^&\s\"']+")
 
 
+@dataclass(eq=False, repr=False)
 class BrowserbaseTarget:
     """Runs a script in a session of its own for each call.
 
@@ -65,25 +67,21 @@ class BrowserbaseTarget:
 
     provider = "browserbase"
 
-    def __init__(
-        self,
-        api: ApiConfig,
-        runner: ScriptRunner,
-        *,
-        secrets: Secrets,
-        workers: int,
-        prices: PriceTable | None = None,
-        is_offline: bool = False,
-    ) -> None:
-        self._api = api
-        self._runner = runner
-        self._secrets = secrets
-        self._workers = workers
+    api: ApiConfig
+    runner: ScriptRunner
+    _: KW_ONLY
+    secrets: Secrets
+    workers: int
+    prices: PriceTable | None = None
+    is_offline: bool = False
+
+    def __post_init__(self) -> None:
+        """Look up the prices of a session."""
+        prices = self.prices
         price = None if prices is None else prices.find(self.provider, None)
         self._minute_usd = None if price is None else price.minute
         self._proxy_gb_usd = None if price is None else price.proxy_gb
         self._price_version = None if prices is None else prices.version_of(self.provider, None)
-        self._is_offline = is_offline
         self._run_id = ""
         self._open: set[str] = set()
         """Sessions that this target has opened and not yet released."""
@@ -100,8 +98,8 @@ class BrowserbaseTarget:
             CandidateFault: the case lacks an input of the session's template, or the session breaks a rule.
         """
         return {
-            "url": (self._api.endpoint or ENDPOINT).rstrip("/") + PATH,
-            "script": self._api.function,
+            "url": (self.api.endpoint or ENDPOINT).rstrip("/") + PATH,
+            "script": self.api.function,
             "session": self._session(params, case),
             "input": case.input,
             "params": dict(params),
@@ -113,10 +111,7 @@ class BrowserbaseTarget:
         Raises:
             CandidateFault: as ``request``.
         """
-        session = self._session(params, case)
-        uses_proxies = bool(session.get("proxies"))
-        usd = self._most_usd(session, uses_proxies=uses_proxies, ending_s=_ENDING_S)
-        return WorstCase(usd=usd)
+        return WorstCase(usd=self._most_usd(self._session(params, case), _ENDING_S))
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Open a session, run the script in it, release it.
@@ -154,7 +149,7 @@ class BrowserbaseTarget:
         """Release what is open, and end driver and connections; safe to call twice."""
         for session_id in tuple(self._open):
             await self._release(session_id)
-        await self._runner.aclose()
+        await self.runner.aclose()
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -163,16 +158,15 @@ class BrowserbaseTarget:
 
     def _session(self, params: Params, case: Case) -> dict[str, Json]:
         values = Values(params, case.input)
-        body = values.fill(self._api.request.body)
+        body = values.fill(self.api.request.body)
         problem = next(session_problems(body), None)
         if problem is not None:
             raise CandidateFault(
                 f"the session that these parameters ask for: {problem}",
                 error_type="invalid_session",
             )
-        settings = dict(body) if isinstance(body, dict) else {}
-        request = self._api.request
-        needed_s = math.ceil(CONNECT_S + request.timeout_seconds + _MARGIN_S)
+        settings = dict(mapping(body))
+        needed_s = math.ceil(CONNECT_S + self.api.request.timeout_seconds + _MARGIN_S)
         settings.setdefault("timeout", min(max(needed_s, MIN_SESSION_S), MAX_SESSION_S))
         return settings
 
@@ -182,13 +176,13 @@ class BrowserbaseTarget:
         return self._client
 
     def _new_client(self) -> SessionClient | LocalSessions:
-        if self._is_offline:
+        if self.is_offline:
             return LocalSessions()
         return SessionClient(
-            self._api.endpoint or ENDPOINT,
-            headers=lambda: request_headers(self._api, self._secrets),
-            secret=secret_name(self._api),
-            n_connections=self._workers + 2,
+            self.api.endpoint or ENDPOINT,
+            headers=lambda: request_headers(self.api, self.secrets),
+            secret=secret_name(self.api),
+            n_connections=self.workers + 2,
         )
 
     async def _swept(self, run_ids: frozenset[str]) -> None:
@@ -226,18 +220,18 @@ class BrowserbaseTarget:
         Raises:
             EndpointDownError: all scripts hold their event loop.
         """
-        timeout_s = self._api.request.timeout_seconds
+        timeout_s = self.api.request.timeout_seconds
         try:
-            return await self._runner.run(session, case.input, params)
+            return await self.runner.run(session, case.input, params)
         except WorkTimeoutError:
             return CandidateFault(
-                f"{self._api.function} took longer than api.request.timeout_seconds={timeout_s:g} and holds its "
+                f"{self.api.function} took longer than api.request.timeout_seconds={timeout_s:g} and holds its "
                 "event loop. Await Playwright's calls, and `asyncio.sleep` in place of `time.sleep`.",
                 error_type="timeout",
             )
         except WorkersHungError as error:
             raise EndpointDownError(
-                f"all {error} scripts of {self._api.function} hang and cannot be stopped, so no further call "
+                f"all {error} scripts of {self.api.function} hang and cannot be stopped, so no further call "
                 "is possible. Await what takes time. Paid answers are kept; `convergence resume` continues."
             ) from None
 
@@ -273,11 +267,11 @@ class BrowserbaseTarget:
 
     def _recording(self, session: RemoteBrowser) -> str | None:
         """Return where the session's recording is; ``None``: a browser of this machine has none."""
-        return None if self._is_offline else recording_of(session.session_id)
+        return None if self.is_offline else recording_of(session.session_id)
 
     def _fault_of(self, end: ScriptEnd, released: RemoteBrowser | None) -> EvaluationFault | None:
         """Return what the end of a script means beside its own result; ``None``: nothing."""
-        request, name = self._api.request, self._api.function
+        request, name = self.api.request, self.api.function
         failure = end.outcome.failure
         message = "" if failure is None else f"{failure.error_type}: {failure.message}"
         details = "" if failure is None else failure.details
@@ -299,12 +293,10 @@ class BrowserbaseTarget:
 
     # -- the bill
 
-    def _most_usd(
-        self, session: Mapping[str, Json], *, uses_proxies: bool, ending_s: float = 0.0
-    ) -> float | None:
-        timeout = session["timeout"]
+    def _most_usd(self, session: Mapping[str, Json], ending_s: float = 0.0) -> float | None:
+        timeout, uses_proxies = session["timeout"], bool(session.get("proxies"))
         assert isinstance(timeout, int)  # noqa: S101 - checked with the session
-        n_bytes = self._api.request.max_response_bytes * _BYTES_MARGIN if uses_proxies else 0
+        n_bytes = self.api.request.max_response_bytes * _BYTES_MARGIN if uses_proxies else 0
         return self._usd(billed_minutes(timeout + ending_s), n_bytes)
 
     def _usd(self, minutes: int, proxy_bytes: int) -> float | None:
@@ -317,7 +309,7 @@ class BrowserbaseTarget:
     ) -> Billed:
         """Return what a session cost; one that is not released as if it lasted to its time-out."""
         if released is None:
-            usd = self._most_usd(settings, uses_proxies=bool(settings.get("proxies")))
+            usd = self._most_usd(settings)
         else:
             minutes = released.minutes or billed_minutes(seconds)
             usd = self._usd(minutes, released.proxy_bytes)

@@ -1,8 +1,9 @@
 """Chat models as targets: parameters and a case become a request."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import COMPATIBLE, CONFIGURED, PriceTable, provider_of
@@ -22,10 +23,10 @@ from tasks.calls.metric_calls import PaidCall
 from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings
 from tasks.http.request_templates import Values
-from tasks.json_values import as_text
+from tasks.json_values import as_text, mapping, mappings
 from tasks.providers import make_chat
-from tasks.providers.answers import ChatCompletion, mappings
-from tasks.providers.chat import ChatSettings, Provider, check_refused
+from tasks.providers.answers import ChatCompletion
+from tasks.providers.chat import ChatSettings, Delivery, Provider, check_refused
 from tasks.providers.fields import REQUEST_FIELDS, Mapped, n_answers, output_limit
 from tasks.providers.streams import EventCallback
 from tasks.secrets.redaction import Secrets, secret_name
@@ -35,6 +36,7 @@ from tasks.targets.endpoint import chosen_model
 _NO_PRICES = PriceTable(version="")
 
 
+@dataclass(eq=False, repr=False)
 class ChatTarget:
     """One chat model, or several behind ``api.models``.
 
@@ -53,45 +55,41 @@ class ChatTarget:
             of its test cases, and left out. Any field of a chat request may be a parameter.
     """
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        *,
-        secrets: Secrets,
-        workers: int,
-        prices: PriceTable = _NO_PRICES,
-        base_dir: Path | None = None,
-        mock_url: str | None = None,
-        is_conversation: bool = False,
-    ) -> None:
-        self._is_conversation = is_conversation
-        self._api = configuration.api
+    configuration: Configuration
+    _: KW_ONLY
+    secrets: Secrets
+    workers: int
+    prices: PriceTable = _NO_PRICES
+    base_dir: Path | None = None
+    mock_url: str | None = None
+    is_conversation: bool = False
+
+    def __post_init__(self) -> None:
+        """Prepare a client for each endpoint."""
+        configuration = self.configuration
         self._system = system_parameter(configuration)
         self._fields = sent_fields(configuration)
-        if is_conversation:
+        if self.is_conversation:
             unsent = configuration.search_space.parameters.keys() - self._fields
             self._fields |= REQUEST_FIELDS - unsent
-        self._prices = prices
-        api = self._api
+        self._api = api = configuration.api
         self.provider: str = api.kind
         """Short name for tables and prices: the kind."""
         settings = ChatSettings(
-            headers=lambda: request_headers(api, secrets),
-            client=ClientSettings.of(api.request, workers),
+            headers=lambda: request_headers(api, self.secrets),
+            client=ClientSettings.of(api.request, self.workers),
             secret=secret_name(api),
-            unsupported=api.request.unsupported,
             provider=api.kind,
-            separate_thinking=api.request.separate_thinking,
+            **fields_of(api.request, "unsupported", "separate_thinking"),
         )
-        endpoints: dict[str, str | None] = {
-            name: model.endpoint for name, model in api.models.items()
-        }
+        endpoints: dict[str, str | None] = {n: model.endpoint for n, model in api.models.items()}
+        where: dict[str, Any] = {"base_dir": self.base_dir, "mock_url": self.mock_url}
         self._chats: dict[str, Provider] = {
-            name: make_chat(api, endpoint, settings, base_dir=base_dir, mock_url=mock_url)
+            name: make_chat(api, endpoint, settings, **where)
             for name, endpoint in (endpoints or {"": api.endpoint}).items()
         }
 
-    def request(self, params: Params, case: Case) -> Json:
+    def request(self, params: Params, case: Case) -> dict[str, Json]:
         """Return who is asked, query, headers as configured, and the body; no secret in it.
 
         Raises:
@@ -115,10 +113,9 @@ class ChatTarget:
             CandidateFault: as ``request``.
         """
         request, _ = self._prepared(params, case)
-        body, model = request["body"], str(request["model"])
-        assert isinstance(body, dict)  # noqa: S101 - made by a provider
+        body, model = mapping(request["body"]), str(request["model"])
         billed_by = self._billing_provider(params)
-        price = self._prices.find(billed_by, model) or self._prices.facts(billed_by, model)
+        price = self.prices.find(billed_by, model) or self.prices.facts(billed_by, model)
         prompt, longest = prompt_bound(body), output_limit(body)
         if longest is None:
             longest = price.max_output_tokens
@@ -158,8 +155,7 @@ class ChatTarget:
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
         """
         request, mapped = self._prepared(params, case)
-        model, query = str(request["model"]), request["query"]
-        assert isinstance(query, dict)  # noqa: S101 - made below
+        model, query = str(request["model"]), mapping(request["query"])
         values, passed = fields or {}, 0
 
         def pass_on(text: str) -> None:
@@ -169,13 +165,13 @@ class ChatTarget:
                 on_text(text)
 
         body = {**mapped.body, **values}
-        completion = await self._chat(params).send(
-            body,
-            model=str(values.get("model", model)),
+        delivery = Delivery(
             query=query,
             stream=self._api.request.stream or on_text is not None,
             on_text=None if on_text is None else pass_on,
         )
+        sent_model = str(values.get("model", model))
+        completion = await self._chat(params).send(body, model=sent_model, delivery=delivery)
         is_broken = isinstance(completion.fault, InfrastructureFault)
         if on_text is not None and not passed and completion.text and not is_broken:
             on_text(completion.text)
@@ -216,7 +212,7 @@ class ChatTarget:
             answer = await chat.forward(path, body, on_event)
             usage, reported_usd = usage_of(answer.raw), reported_cost(answer.raw)
             is_apart = is_priced_apart(body) or is_priced_apart(answer.raw)
-            cost_usd, version = self._prices.settled(
+            cost_usd, version = self.prices.settled(
                 billed_by, model, usage,
                 reported_usd=reported_usd if billed_by == "openrouter" else None, is_apart=is_apart,
             )  # fmt: skip
@@ -251,8 +247,7 @@ class ChatTarget:
         """Return the canonical request, and its body with what was left out of it."""
         request, chat = self._api.request, self._chat(params)
         values = Values(params, case.input)
-        settings = values.fill(dict(request.options))
-        assert isinstance(settings, dict)  # noqa: S101 - a mapping stays one
+        settings = mapping(values.fill(dict(request.options)))
         settings |= {name: value for name, value in params.items() if name in self._fields}
         model = settings.pop("model", None)
         if not isinstance(model, str):
@@ -279,7 +274,7 @@ class ChatTarget:
     def _messages(self, values: Values) -> list[Mapping[str, Json]]:
         """Return the messages of a case; demonstrations at the end of a text are turns before it."""
         values, shots = without_shots(values)
-        if self._is_conversation:
+        if self.is_conversation:
             return self._conversation(values, shots)
         messages = self._plain_messages(values)
         if not shots or messages[-1]["role"] == "assistant":
@@ -336,7 +331,7 @@ class ChatTarget:
         for several; but a price of the configuration for what was asked wins over the table's. A
         compatible server may name any model, so there it prices no request whose own model has no price.
         """
-        prices, answered = self._prices, completion.model
+        prices, answered = self.prices, completion.model
         billed_by, model = self._billing_provider(params), requested
         if answered is not None and prices.find(billed_by, answered) is not None:
             versions = [prices.version_of(billed_by, name) for name in (requested, answered)]
@@ -358,7 +353,7 @@ class ChatTarget:
         texts = body.get("input")
         n_prompts = len(texts) if isinstance(texts, list) and "messages" not in body else 1
         prompt = prompt_bound(dict(body))
-        return self._prices.worst_case(
+        return self.prices.worst_case(
             billed_by, model, prompt, longest, max(n_prompts, 1), is_apart=may_exceed_tables(body)
         )
 

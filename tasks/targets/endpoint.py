@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 import httpx
@@ -13,7 +14,7 @@ from convergence_core.config.api import BODILESS
 from convergence_core.config.secrecy import shown
 from convergence_core.errors import Billed, CandidateFault, InfrastructureFault
 from convergence_core.ports import WorstCase
-from convergence_core.records import Case, Json, Params, Reply, Usage
+from convergence_core.records import Case, Json, Params, Reply, Usage, fields_of
 from tasks.functions.call_forms import merge
 from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings, HttpClient
@@ -24,6 +25,7 @@ from tasks.json_values import (
     Missing,
     NotJsonError,
     as_text,
+    mapping,
     pick,
     says_failed,
     to_json,
@@ -53,6 +55,7 @@ _HEAD_CHARS: Final = 10_000
 _SHOWN_CHARS: Final = 300
 
 
+@dataclass(eq=False, repr=False)
 class HttpTarget:
     """Calls ``api.endpoint``, or the one of ``api.models`` that the parameter ``model`` names.
 
@@ -62,28 +65,26 @@ class HttpTarget:
 
     provider = "http"
 
-    def __init__(
-        self,
-        api: ApiConfig,
-        *,
-        secrets: Secrets,
-        workers: int,
-        prices: PriceTable | None = None,
-        mock: EndpointMock | None = None,
-    ) -> None:
-        self._mock = mock
-        self._price = RequestPrice.of(prices, self.provider)
-        self._api = api
-        self._secrets = secrets
-        self._client = HttpClient(ClientSettings.of(api.request, workers), secret_name(api))
+    api: ApiConfig
+    _: KW_ONLY
+    secrets: Secrets
+    workers: int
+    prices: PriceTable | None = None
+    mock: EndpointMock | None = None
 
-    def request(self, params: Params, case: Case) -> Json:
+    def __post_init__(self) -> None:
+        """Look up the price of a request, and prepare the client."""
+        self._price = RequestPrice.of(self.prices, self.provider)
+        settings = ClientSettings.of(self.api.request, self.workers)
+        self._client = HttpClient(settings, secret_name(self.api))
+
+    def request(self, params: Params, case: Case) -> dict[str, Json]:
         """Return method, URL, query, headers as configured, and body; no secret is in it.
 
         Raises:
             CandidateFault: the case lacks an input that a template needs.
         """
-        request = self._api.request
+        request = self.api.request
         values = Values(params, case.input)
         query: dict[str, Json] = {name: values.text(text) for name, text in request.query.items()}
         body: Json = None
@@ -94,10 +95,10 @@ class HttpTarget:
             query |= {name: as_text(value) for name, value in merged.items()}
         else:
             body = dict(merge(case.input, params))
-        model = chosen_model(self._api, params)
+        model = chosen_model(self.api, params)
         return {
             "method": request.method,
-            "url": self._api.models[model].endpoint if model else str(self._api.endpoint),
+            "url": self.api.models[model].endpoint if model else str(self.api.endpoint),
             "query": query,
             "headers": dict(request.headers),
             "body": body,
@@ -121,10 +122,9 @@ class HttpTarget:
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
         """
         request = self.request(params, case)
-        assert isinstance(request, dict)  # noqa: S101 - made above
-        if self._mock is not None:
-            body = self._mock.request(params, case)
-            request = {"method": "POST", "url": self._mock.url, "query": None, "body": body}
+        if self.mock is not None:
+            body = self.mock.request(params, case)
+            request = {"method": "POST", "url": self.mock.url, "query": None, "body": body}
         response, latency_ms = await self._exchange(request)
         return self._reply(response, latency_ms)
 
@@ -139,7 +139,7 @@ class HttpTarget:
             ConfigurationError: an environment variable is not set.
             EvaluationFault: it failed.
         """
-        auth = {} if self._mock else request_headers(self._api, self._secrets)
+        auth = {} if self.mock else request_headers(self.api, self.secrets)
         response, latency_ms = await self._client.request(
             str(request["method"]),
             str(request["url"]),
@@ -147,12 +147,12 @@ class HttpTarget:
             json=request["body"],
             headers=auth,
         )
-        if self._mock is not None:
-            response = httpx.Response(200, json=self._mock.answer(response.json()))
+        if self.mock is not None:
+            response = httpx.Response(200, json=self.mock.answer(response.json()))
         return response, latency_ms
 
     def _reply(self, response: httpx.Response, latency_ms: float) -> Reply:
-        fields = self._api.response
+        fields = self.api.response
         try:
             is_text_allowed = fields.result_field is None
             body = _body_of(response, is_text_allowed=is_text_allowed, check_bill=self._billed)
@@ -165,11 +165,11 @@ class HttpTarget:
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
             raise CandidateFault(why, error_type="reported_failure", billed=billed)
         value = pick(body, fields.result_field or "result")
-        error = body.get("error") if isinstance(body, dict) else None
+        error = mapping(body).get("error")
         is_message = isinstance(error, dict) and bool({"message", "code"} & error.keys())
         is_absent = value is None or isinstance(value, Missing)
         if is_absent and isinstance(body, dict) and (isinstance(error, str) or is_message):
-            url, secret = bare(str(response.request.url)), secret_name(self._api)
+            url, secret = bare(str(response.request.url)), secret_name(self.api)
             reported = reported_fault(body, response.headers, url=url, secret=secret)
             if reported is not None:
                 reported.billed = None if billed.cost_usd is None else billed
@@ -186,15 +186,13 @@ class HttpTarget:
         return Reply(
             value=value,
             latency_ms=latency_ms,
-            cost_usd=billed.cost_usd,
-            price_version=billed.price_version,
-            usage=billed.usage,
+            **fields_of(billed, "cost_usd", "price_version", "usage"),
             provider=self.provider,
         )
 
     def _billed(self, body: Json) -> Billed:
         """Return what an answer says it cost, else the price of a request."""
-        billed = Billed(usage=Usage(), cost_usd=_number(body, self._api.response.cost_field))
+        billed = Billed(usage=Usage(), cost_usd=_number(body, self.api.response.cost_field))
         return self._price.bill(billed) or billed
 
 

@@ -9,7 +9,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.evaluation import ExpectingMetric
 from convergence_core.records import Case, Json, Params
 from tasks.http.request_templates import Values
-from tasks.json_values import Missing, answers_of, as_text, field_of, parse_path
+from tasks.json_values import Missing, answers_of, as_text, field_of, mapping, parse_path
 from tasks.metrics.metrics import BUILT_IN_METRICS
 
 _USD_PER_TOKEN = 1e-6
@@ -94,8 +94,7 @@ def _fields(
                     field_to_values.setdefault(field, []).append(value)
         schema = metric_to_schema.get(name)
         if place is None and isinstance(schema, dict):
-            properties = schema.get("properties")
-            schemas |= properties if isinstance(properties, dict) else {}
+            schemas |= mapping(schema.get("properties"))
     return schemas | {field: _schema(values) for field, values in field_to_values.items()}
 
 

@@ -4,18 +4,17 @@ import functools
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import CandidateFault, EndpointDownError
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply
-from tasks.functions.call_forms import CallForm, call_form
+from tasks.functions.call_forms import CallForm
 from tasks.functions.function_results import reply_of, result_json
-from tasks.functions.user_functions import UserFunction, describe, is_async
+from tasks.functions.user_functions import UserFunction, is_async
 from tasks.functions.workers import FunctionPool, WorkersHungError, WorkTimeoutError
 from tasks.targets.request_price import RequestPrice
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class FunctionTarget:
     """Calls one function; see ``tasks.functions.call_forms`` for how.
 
@@ -29,8 +28,9 @@ class FunctionTarget:
     function: UserFunction
     workers: int
     timeout_s: float
-    price: RequestPrice
-    reads: AbstractSet[str] | None
+    price: RequestPrice = field(default_factory=RequestPrice)
+    reads: AbstractSet[str] | None = None
+    """Fields of a result that metrics read; see ``result_json``."""
     _pool: FunctionPool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,37 +88,3 @@ class FunctionTarget:
     async def aclose(self) -> None:
         """End threads and loop; safe to call twice."""
         await self._pool.aclose()
-
-
-def make_function_target(
-    function: UserFunction,
-    *,
-    parameters: AbstractSet[str],
-    fields: AbstractSet[str],
-    workers: int,
-    timeout_s: float,
-    key: str,
-    name: str | None = None,
-    prices: PriceTable | None = None,
-    reads: AbstractSet[str] | None = None,
-) -> FunctionTarget:
-    """Return the target of a function.
-
-    Args:
-        function: the function.
-        parameters: names of all parameters of the search space, for its signature.
-        fields: names of the input fields of the cases, for its signature.
-        workers: threads or coroutines at once.
-        timeout_s: longest duration of one call.
-        key: configuration key, for errors.
-        name: how requests and messages call it.
-        prices: what calls cost; ``None`` if unknown.
-        reads: as ``result_json``.
-
-    Raises:
-        ConfigurationError: its signature fits no call form.
-    """
-    form = call_form(function, parameters, fields, key=key)
-    price = RequestPrice.of(prices, FunctionTarget.provider)
-    name = name or describe(function)
-    return FunctionTarget(name, form, function, workers, timeout_s, price, reads)

@@ -9,6 +9,7 @@ from typing import Final
 
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json
+from tasks.json_values import mapping
 from tasks.targets.browser import RemoteBrowser
 
 AD_HOST: Final = "ads.localhost"
@@ -45,8 +46,7 @@ class LocalSessions:
         """Return a session whose browser the runner starts."""
         session_id = uuid.uuid4().hex
         self._id_to_begun_s[session_id] = time.monotonic()
-        settings = body.get("browserSettings")
-        blocks_ads = isinstance(settings, dict) and bool(settings.get("blockAds"))
+        blocks_ads = bool(mapping(body.get("browserSettings")).get("blockAds"))
         launch = {
             "executable_path": chromium_path(),
             "args": [f"--host-resolver-rules=MAP {AD_HOST} ~NOTFOUND"] if blocks_ads else [],

@@ -88,7 +88,7 @@ class PluginTarget:
         except Exception as error:
             message = f"failed before anything was sent: {str(error) or type(error).__name__}"
             kind = getattr(error, "error_type", None) or type(error).__name__
-            raise CandidateFault(f"{self.plugin.told} {message}", error_type=str(kind)) from error
+            raise CandidateFault(f"{self.plugin.title} {message}", error_type=str(kind)) from error
 
 
 def make_plugin_target(

@@ -143,7 +143,7 @@ class ListenerThreads:
         if isinstance(event, CellEvaluated):
             return
         try:
-            redacted = redacted_event(event, self._redact)
+            redacted: Event = _redacted(event, self._redact)
         except Exception as error:  # noqa: BLE001 - no run fails by what only watches it
             _LOGGER.warning("no listener received an event: %s", type(error).__name__)
             return
@@ -239,12 +239,6 @@ class _ListenerThread:
                 self._name,
                 text,
             )
-
-
-def redacted_event(event: Event, redact: Callable[[str], str]) -> Event:
-    """Return an event with secrets taken out of all its texts."""
-    clean_event: Event = _redacted(event, redact)
-    return clean_event
 
 
 def _redacted(value: Any, redact: Callable[[str], str]) -> Any:

@@ -18,6 +18,7 @@ from convergence_core.config import Configuration
 from convergence_core.errors import Billed, ConfigurationError, EvaluationFault
 from convergence_core.events import CallEnded
 from convergence_core.records import Json, Reply, sha256_hex
+from tasks.json_values import mapping, mappings
 from tasks.secrets.redaction import redact_json, shortened
 from tasks.version import code_version, install_command
 
@@ -184,8 +185,7 @@ def _root(run_id: str) -> Any:
 
 def attributes_of(call: CallEnded) -> dict[str, Any]:
     """Return the attributes of a call without any text of prompt or answer."""
-    request = call.request if isinstance(call.request, dict) else {}
-    body, answer = request.get("body"), _answer_of(call)
+    request, answer = mapping(call.request), _answer_of(call)
     attributes: dict[str, Any] = {
         "convergence.run_id": call.run_id,
         "convergence.generation": call.generation,
@@ -205,7 +205,7 @@ def attributes_of(call: CallEnded) -> dict[str, Any]:
             "gen_ai.provider.name": provider,
             "gen_ai.request.model": model,
         }
-        attributes |= _settings(body if isinstance(body, dict) else {})
+        attributes |= _settings(mapping(request.get("body")))
     if answer is not None:
         usage = answer.usage.to_json()
         attributes |= {_USAGE[name]: number for name, number in usage.items() if name in _USAGE}
@@ -217,15 +217,14 @@ def attributes_of(call: CallEnded) -> dict[str, Any]:
 
 def content_of(call: CallEnded, redact: Callable[[str], str]) -> dict[str, str]:
     """Return prompt and answer of a model's call in the form of the conventions, redacted."""
-    request = redact_json(call.request, redact)
-    body = request.get("body") if isinstance(request, dict) else None
-    messages = body.get("messages") if isinstance(body, dict) else None
+    request = mapping(redact_json(call.request, redact))
+    messages = mapping(request.get("body")).get("messages")
     content: dict[str, str] = {}
     if isinstance(messages, list):
         parts = [
             _message(message["role"], message.get("content"))
-            for message in messages
-            if isinstance(message, dict) and "role" in message
+            for message in mappings(messages)
+            if "role" in message
         ]
         content["gen_ai.input.messages"] = shortened(_json(parts), MAX_CONTENT_CHARS, redact)
     if isinstance(call.reply, Reply) and content:

@@ -20,8 +20,9 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.records import RateInfo
-from tasks.calls.rate_limiter import LONGEST_HOLD_S, EndpointLimiter, EndpointLimiters
+from tasks.calls.rate_limiter import LONGEST_HOLD_S, EndpointLimiter
 from tasks.http.clients import Stopwatch, within_limits
+from tests.support.sessions import function_target, session
 
 T = TypeVar("T")
 
@@ -117,20 +118,16 @@ def test_a_call_that_is_not_made_leaves_no_trace():
 
 
 def test_gates_are_per_endpoint_and_key():
-    limiters = EndpointLimiters(max_in_flight=4)
-    here = limiters.of("http://a", "KEY")
-    assert here is limiters.of("http://a", "KEY")
-    others = [
-        limiters.of("http://a", "OTHER"),
-        limiters.of("http://a", None),
-        limiters.of("http://b", "KEY"),
-    ]
-    assert len({here, *others}) == 4
-    assert limiters.of(None, "KEY") is None
-    assert here is not None
-    ends(here, throttled(5.0))
-    assert here.enter(0.0) == 5.0
-    assert [limiter.enter(0.0) for limiter in others if limiter is not None] == [None] * 3
+    with session(function_target(lambda case_input, params: 1)) as s:
+        limiter_of = s._calls.limiter_of
+        here = limiter_of("http://a", "KEY")
+        assert here is limiter_of("http://a", "KEY")
+        keys = (("http://a", "OTHER"), ("http://a", None), ("http://b", "KEY"))
+        others = [limiter_of(*key) for key in keys]
+        assert len({here, *others}) == 4
+        ends(here, throttled(5.0))
+        assert here.enter(0.0) == 5.0
+        assert [limiter.enter(0.0) for limiter in others] == [None] * 3
 
 
 # -- what the ends of calls mean

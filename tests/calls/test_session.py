@@ -66,7 +66,7 @@ def test_infrastructure_fault_is_missing_and_never_zero():
     fault = InfrastructureFault("down", error_type="http_503")
     with session(ScriptedTarget(lambda p, c: fault), max_retries=2) as s:
         (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
-        assert s._budget.spent.calls == 3
+        assert s.budget.spent.calls == 3
     assert (evaluation.status, evaluation.fault, evaluation.reward) == (
         "error",
         "infrastructure",
@@ -80,7 +80,7 @@ def test_a_fault_that_cannot_heal_is_not_tried_again():
     fault = InfrastructureFault("no key", error_type="http_401", retryable=False)
     with session(ScriptedTarget(lambda p, c: fault), max_retries=5) as s:
         s.evaluate(assignment({"k": 1}, ["c0"]), 0)
-        assert s._budget.spent.calls == 1
+        assert s.budget.spent.calls == 1
 
 
 def test_a_call_that_heals_counts_with_its_last_attempt():
@@ -95,7 +95,7 @@ def test_a_call_that_heals_counts_with_its_last_attempt():
     journal = ScratchJournal()
     with session(ScriptedTarget(flaky), max_retries=3, journal=journal) as s:
         trial = s.evaluate(assignment({"k": 1}, ["c0", "c1"]), 0)
-        assert s._budget.spent.calls == 6
+        assert s.budget.spent.calls == 6
     assert [(e.reward, e.attempt) for e in trial.evaluations] == [(1.0, 3), (1.0, 3)]
     assert sorted(str(row["state"]) for row in journal.ledger) == ["done"] * 2 + ["failed"] * 4
 
@@ -119,7 +119,7 @@ def test_a_call_that_is_always_throttled_ends_as_missing_after_the_attempts_that
         journal=journal,
     ) as s:
         trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
-        assert s._budget.spent.calls == 2 + limits.most_attempts == len(journal.ledger)
+        assert s.budget.spent.calls == 2 + limits.most_attempts == len(journal.ledger)
     assert [e.reward for e in trial.evaluations] == [1.0, None, 1.0]
     assert (trial.evaluations[1].fault, trial.evaluations[1].attempt) == (
         "infrastructure",
@@ -332,7 +332,7 @@ def test_budget_skips_what_it_does_not_cover_and_says_so():
     target = ScriptedTarget(right)
     with session(target, max_calls=3, workers=4) as s:
         trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
-        assert s._budget.spent.calls == 3
+        assert s.budget.spent.calls == 3
     statuses = [e.status for e in trial.evaluations]
     assert statuses.count("ok") == 3
     skipped = [e for e in trial.evaluations if e.status == "skipped"]

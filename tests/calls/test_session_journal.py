@@ -23,7 +23,7 @@ def test_a_stored_answer_is_not_asked_again_and_gives_the_same_evaluation(tmp_pa
     never = ScriptedTarget(lambda p, c: pytest.fail("asked again"))
     with session(never, journal=journal, calls_used=2) as s:
         again = s.evaluate(plan, 0)
-        assert s._budget.spent.calls == 2
+        assert s.budget.spent.calls == 2
     journal.close()
     assert again == first
     assert never.n_calls == 0
@@ -39,7 +39,7 @@ def test_a_stored_candidate_fault_is_replayed_to_the_letter(tmp_path):
         first = s.evaluate(plan, 0)
     with session(function_target(raises), journal=journal) as s:
         again = s.evaluate(plan, 0)
-        assert s._budget.spent.calls == 0
+        assert s.budget.spent.calls == 0
     journal.close()
     assert again == first
     assert first.evaluations[0].error is not None
@@ -119,7 +119,7 @@ def test_a_spent_budget_still_reads_what_was_paid_for():
         first = s.evaluate(plan, 0)
     with session(ScriptedTarget(right), journal=journal, max_calls=2, calls_used=2) as s:
         again = s.evaluate(plan, 0)
-        assert s._budget.spent.calls == 2
+        assert s.budget.spent.calls == 2
     assert again == first
 
 

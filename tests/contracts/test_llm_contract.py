@@ -13,7 +13,7 @@ from convergence_core.ports import LLM, Completion
 from convergence_core.records import RateInfo
 from tasks.http.clients import within_limits
 from tasks.providers.anthropic import AnthropicChat
-from tasks.providers.chat import Provider
+from tasks.providers.chat import Delivery, Provider
 from tasks.providers.openai_chat import AzureChat, OpenAIChat
 from tests.support.chat_servers import (
     HELLO_CHUNKS,
@@ -139,7 +139,7 @@ def test_a_stream_says_the_same_as_one_piece(kind):
         async def go() -> Any:
             try:
                 body = llm.mapped(MESSAGES, model="m", settings={}).body
-                return await llm.send(body, model="m", stream=True)
+                return await llm.send(body, model="m", delivery=Delivery(stream=True))
             finally:
                 await llm.aclose()
 

@@ -12,7 +12,7 @@ from convergence_core.objective import RewardModel
 from convergence_core.records import Assignment, Cell
 from tasks.calls.dispatcher import Workload
 from tasks.calls.paid_calls import CallLimits
-from tasks.calls.pending_calls import Epoch, RunContext
+from tasks.calls.pending_calls import RunContext
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
@@ -59,7 +59,8 @@ def _answer_all(folder: Path, n_candidates: int, order: int, pipe: Connection) -
     session = EvaluationSession(
         context=RunContext(
             run_id=RUN,
-            epoch=Epoch(run_id=RUN, cache=configuration.cache, run_started_us=0),
+            cache=configuration.cache,
+            payer=(RUN, 0),
             redact=world.redactor(configuration),
             keep_text=True,
         ),

@@ -202,7 +202,7 @@ class Told:
             state=SimpleNamespace(search=self.search),
             past=read_past(self.store, run_record(), loaded),
             journal=SimpleNamespace(totals=lambda _: CallTotals(n_attempts=99, cost_usd=1.5)),
-            maybe_paid=(),
+            resources=SimpleNamespace(maybe_paid=()),
         )
         return collect(
             run,

@@ -114,8 +114,8 @@ def test_a_run_whose_worker_is_killed_ends_like_the_unbroken_one(
     from tests.support.searching import finish
 
     run = prepare_run(load(project(tmp_path, "processes")))
-    assert run.pool is not None
-    runner = run.pool.runner
+    assert run.resources.pool is not None
+    runner = run.resources.pool.runner
     assert isinstance(runner, ProcessRunner)
     first = min(runner.pids)
 

@@ -18,21 +18,9 @@ from tasks.runners.worker_pool import MOST_LOSSES, WorkerPool
 from tests.store.journals import intent, settled
 from tests.support.configurations import mapping
 from tests.support.scratch_journal import ScratchJournal
+from tests.support.store_rows import run_record
 
-SPEC = RunSpec(
-    run_id="R",
-    session_id="s",
-    label="r",
-    payer=("R", 0),
-    world="",
-    config_json="{}",
-    base_dir=".",
-    cases_sha256="",
-    search_space_json="{}",
-    store_path=".",
-    mock_url=None,
-    n_workers=3,
-)
+SPEC = RunSpec(record=run_record("R"), session_id="s", store_path=".", mock_url=None, n_workers=3)
 
 
 class Counting:

@@ -143,6 +143,7 @@ def publish(run: Run, learned: StepResult) -> None:
         candidates=[one.candidate for one in members if one.generation == generation],
         evaluations=evaluations,
         state=learned.state,
+        flow_run_id=None,
         partial=any(evaluation.status == "skipped" for evaluation in evaluations),
     )
     run.store.publish(run.run_id, generation, tables)
@@ -176,7 +177,7 @@ def _take_to_its_end(folder: Path) -> None:
         "usd": (totals.cost_usd or 0.0) + totals.maybe_usd,
         "tokens": totals.tokens + totals.maybe_tokens,
         "seconds": totals.active_s,
-        "maybe_paid": sorted([lost.call_key, lost.attempt] for lost in run.maybe_paid),
+        "maybe_paid": sorted([lost.call_key, lost.attempt] for lost in run.resources.maybe_paid),
     }
     with (folder / OPENED).open("a") as file:
         file.write(json.dumps(found) + "\n")

@@ -27,12 +27,13 @@ from convergence_core.records import (
 from tasks.calls.dispatcher import Workload
 from tasks.calls.metric_calls import PaidMetric
 from tasks.calls.paid_calls import CallLimits
-from tasks.calls.pending_calls import Epoch, RunContext
+from tasks.calls.pending_calls import RunContext
 from tasks.calls.session import EvaluationSession
+from tasks.functions.call_forms import call_form
 from tasks.http.retries import Backoff
 from tasks.metrics.metrics import Compared
 from tasks.store.journal.sql_journal import Journal
-from tasks.targets.function import FunctionTarget, make_function_target
+from tasks.targets.function import FunctionTarget
 from tests.support.scratch_journal import ScratchJournal
 from tests.support.single_metrics import metric
 
@@ -74,16 +75,9 @@ def function_target(
     timeout_s: float = 30.0,
     **more: Any,
 ) -> FunctionTarget:
-    return make_function_target(
-        function,
-        **more,
-        parameters={"k"},
-        fields={"x"},
-        workers=workers,
-        timeout_s=timeout_s,
-        key="api.function",
-        name="f",
-    )
+    form = call_form(function, {"k"}, {"x"}, key="api.function")
+    target: dict[str, Any] = {"form": form, "function": function, "workers": workers, **more}
+    return FunctionTarget(name="f", timeout_s=timeout_s, **target)
 
 
 CASE = Case(case_id="c", input={"x": 3}, expected=3)
@@ -185,9 +179,8 @@ def session(
     made = EvaluationSession(
         context=RunContext(
             run_id=run_id,
-            epoch=Epoch(
-                run_id=run_id, cache=cache or CacheConfig(), run_started_us=run_started_us
-            ),
+            cache=cache or CacheConfig(),
+            payer=(run_id, run_started_us),
             redact=redact,
             keep_text=keep_text,
         ),

@@ -9,7 +9,8 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Usage
-from tasks.targets.function import make_function_target
+from tasks.targets.request_price import RequestPrice
+from tests.support.sessions import function_target
 
 CASE = Case(case_id="c", input={"x": 3}, expected=3)
 NO_PRICES = PriceTable(version="2026-01-01")
@@ -17,16 +18,8 @@ PRICES = NO_PRICES.with_overrides({"function": {"request": 0.002}})
 
 
 def use(function, prices, *, calls=True) -> Any:
-    target = make_function_target(
-        function,
-        parameters={"k"},
-        fields={"x"},
-        workers=1,
-        timeout_s=10.0,
-        key="api.function",
-        name="f",
-        prices=prices,
-    )
+    price = RequestPrice.of(prices, "function")
+    target = function_target(function, workers=1, timeout_s=10.0, price=price)
 
     async def go() -> Any:
         try:

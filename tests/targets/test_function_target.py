@@ -186,7 +186,7 @@ def test_a_call_that_was_given_up_before_it_began_frees_its_worker(is_wrapped: b
         given_up = [target.call({"k": 1}, case) for case in cases]
         ends = await asyncio.gather(*given_up, return_exceptions=True)
         await asyncio.sleep(0.6)
-        pool = target._pool._own_loop
+        pool = target._pool._loop
         try:
             return [*(getattr(end, "error_type", end) for end in ends), pool._n_busy, pool._n_hung]
         finally:

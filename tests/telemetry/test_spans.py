@@ -19,6 +19,7 @@ from tasks.secrets.redaction import Secrets
 from tests.support.configurations import chat_api, loaded
 from tests.support.http_server import LoopbackServer, chat_answer, error_answer
 from tests.support.scratch_journal import ScratchJournal
+from tests.support.store_rows import run_record
 
 trace_service = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2",
@@ -72,11 +73,8 @@ def evaluated(api: Any, endpoint: str, *, content: bool = False) -> list[Evaluat
     )
     configuration = made.configuration
     environment = Environment(secrets=Secrets({"CANARY": SECRET}), prices=prices_of(configuration))
-    spec = RunSpec(
-        run_id=RUN, session_id="s", label="l", payer=(RUN, 0), world="w", base_dir=".",
-        config_json=configuration.to_json(), cases_sha256="", search_space_json="{}",
-        store_path=".", mock_url=None, n_workers=1,
-    )  # fmt: skip
+    record = run_record(RUN)
+    spec = RunSpec(record=record, session_id="s", store_path=".", mock_url=None, n_workers=1)
     session = open_session(
         EvaluationDeps.of(made, environment),
         spec,

@@ -16,12 +16,13 @@ from convergence_core.errors import (
 )
 from convergence_core.judges.report import JudgeMode
 from convergence_core.ports import LLM
-from convergence_core.records import Case, Json, Params, Reply, canonical_json
+from convergence_core.records import Case, Json, Params, Reply, canonical_json, fields_of
 from tasks.calls.metric_calls import Asker, PaidCall
 from tasks.calls.model_calls import Model
-from tasks.json_values import MISSING, answer_field, as_text, field_of
+from tasks.json_values import MISSING, as_text, field_of
 from tasks.metrics.judge.prompts import EVALUATOR_VERSION, judge_messages, response_format
 from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_verdict, worth
+from tasks.metrics.metrics import judged_value
 
 PURPOSE: Final = "judge"
 UNREADABLE: Final = "judge_unreadable"
@@ -128,11 +129,6 @@ class LlmJudge:
     async def summary(self, reply: Reply, case: Case, params: Params, asker: Asker) -> VoteSummary:
         """Return what the votes say of an answer together; see ``judge``."""
         answer = self._shown(reply)
-        if answer is None:
-            raise CandidateFault(
-                f"metric `{self.name}`: the answer has no field `{self.config.field}`",
-                error_type="missing_field",
-            )
         if self.mode == "pairwise":
             return await self._compared(answer, case, params, asker)
         return self._summary(await self._votes([(self._messages(case, answer), "A")], asker))
@@ -152,12 +148,10 @@ class LlmJudge:
             return VoteSummary(value=0.5)
         try:
             other = self._shown(await asker.answer_of(champion, case))
-        except CandidateFault:
-            other = None
+        except CandidateFault:  # an answer beats none
+            return VoteSummary(value=1.0)
         except InfrastructureFault as fault:
             raise self._failed("the champion's answer is missing", fault) from fault
-        if other is None:  # an answer beats none
-            return VoteSummary(value=1.0)
         if other == answer:
             return VoteSummary(value=0.5)
         questions: list[_Question] = [
@@ -236,21 +230,13 @@ class LlmJudge:
     def _failed(self, purpose: str, fault: EvaluationFault) -> EvaluatorFault:
         return EvaluatorFault(
             f"metric `{self.name}`: {purpose}: {fault}",
-            error_type=fault.error_type,
-            details=fault.details,
+            **fields_of(fault, "error_type", "details"),
         )
 
     # -- one call
 
-    def _shown(self, reply: Reply) -> str | None:
-        """Return the text of an answer that the judge sees; ``None`` if it lacks the field."""
-        value: Json = reply.value
-        if self.config.field is not None:
-            shown = answer_field(value, self.config.field)
-            if shown is MISSING:
-                return None
-            value = shown
-        return as_text(value)
+    def _shown(self, reply: Reply) -> str:
+        return as_text(judged_value(self.name, reply.value, self.config.field))
 
     def _messages(self, case: Case, *answers: str) -> list[dict[str, Json]]:
         case_input, expected = hidden(case, self.config.label_field)
