@@ -15,7 +15,7 @@ class RunStarted:
 
     run_id: str
     label: str
-    """Short name for people, e.g. ``support_bot-7f3a``."""
+    """Short display name, e.g. ``support_bot-7f3a``."""
     system: str = ""
     """Name of the system, with the suffix ``.offline`` if a mock answers."""
     seed: int | None = None

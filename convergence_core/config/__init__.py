@@ -1,4 +1,4 @@
-"""``optimization.yaml`` as frozen models: the only entry for external data.
+"""``optimization.yaml`` as frozen models: the only entry point for external data.
 
 The input is text; the output is a ``Configuration``, or a ``ConfigurationError`` with every
 problem. This package opens no files.

@@ -1,4 +1,4 @@
-"""``api``: the function, HTTP endpoint or chat model that is optimized."""
+"""``api``: the function, HTTP endpoint or chat model to optimize."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -24,11 +24,11 @@ CHAT_KINDS: frozenset[ApiKind] = frozenset(
 )
 """Kinds of target that are chat models."""
 BODILESS = ("GET", "DELETE")
-"""Methods that send no body unless one is written."""
+"""Methods without a body unless the configuration sets one."""
 HOSTED_KINDS: frozenset[ApiKind] = frozenset(
     {"groq", "gemini", "anthropic", "local", "agno", "browserbase"}
 )
-"""Kinds of target of which no endpoint need be written: they have their own, or none at all."""
+"""Kinds of target that need no endpoint: they have a default, or none at all."""
 URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin"})
 """Kinds of target that read neither `endpoint` nor `models`."""
 _CHAT_WIRE = ("openai", "azure", "groq", "gemini", "anthropic")
@@ -45,18 +45,18 @@ KEY_HEADERS = {
     "anthropic": "x-api-key",
     "browserbase": "x-bb-api-key",
 }
-"""Headers in which providers of their own form take keys."""
+"""Key header of each kind with a provider-specific form."""
 
 
 class ModelEndpoint(Section):
-    """One entry of ``api.models``."""
+    """Entry of ``api.models``."""
 
     endpoint: Text
     """URL for this value of `model`."""
 
 
 class AuthConfig(Section):
-    """How requests authenticate; secrets come from environment variables only."""
+    """Authentication of requests; secrets come from environment variables only."""
 
     type: Annotated[Literal["none", "bearer", "api_key", "basic"], _KEYED] = "none"
     """`bearer`: `Authorization: Bearer …`; `api_key`: the header `header_name`; `basic`: user
@@ -74,16 +74,16 @@ class AuthConfig(Section):
 
 
 class MessageTemplate(Section):
-    """One chat message; `{name}` and `{input.field}` in its content are filled in."""
+    """Chat message; `{name}` and `{input.field}` in its content are filled in."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    """Who speaks."""
+    """Message role."""
     content: str
     """Text with placeholders."""
 
 
 class RequestConfig(Section):
-    """What to send."""
+    """Requests to send."""
 
     method: Annotated[Literal["GET", "POST", "PUT", "PATCH", "DELETE"], Readers(("http",))] = (
         "POST"
@@ -108,31 +108,31 @@ class RequestConfig(Section):
     kinds)."""
     body: Annotated[JsonValue, Readers(("http", "browserbase"))] = None
     """JSON body of `http`, or session of `browserbase`. `{name}` inserts a parameter,
-    `{input}` or `{input.field}` the test case; a lone placeholder keeps its JSON type. Absent:
+    `{input}` or `{input.field}` the test case; a lone placeholder keeps its JSON type. Default:
     input fields and parameters together."""
     query: Annotated[dict[str, str], _WIRE] = Field(default_factory=dict)
     """Query parameters, with the same placeholders."""
     messages: Annotated[list[MessageTemplate] | None, _CHATS] = Field(default=None, min_length=1)
-    """Chat messages. Absent: a system message from `system` or the only text parameter, then
-    the input as user message."""
+    """Chat messages. Default: a system message from `system` or the only text parameter, then the
+    input as user message."""
     options: Annotated[dict[str, JsonValue], _CHATS] = Field(default_factory=dict)
     """Extra fields of chat requests, such as `response_format`, with placeholders."""
 
 
 class ResponseConfig(Section):
-    """Where to find the parts of an answer (`http`), as dotted paths. `success: false` is a failure."""
+    """Dotted paths to the parts of an answer (`http`). `success: false` is a failure."""
 
     result_field: Text | None = None
-    """The result. Absent: the field `result`, else the whole answer."""
+    """The result. Default: the field `result`, else the whole answer."""
     cost_field: Text | None = None
-    """Cost of the call, in USD. Absent: unknown."""
+    """Cost of the call, in USD. Default: unknown."""
 
 
 class AgnoConfig(Section):
     """Limits of an agent run (`agno`)."""
 
     max_model_calls: int = Field(default=20, ge=1, le=1000)
-    """Most model calls per run; an agent that needs more scores 0."""
+    """Maximum model calls per run; an agent that needs more scores 0."""
     allow_writes: bool = False
     """Whether tools that write (send, delete, create …) run; else the agent sees what would
     happen."""
@@ -144,19 +144,19 @@ class AgnoConfig(Section):
 
 
 class ApiConfig(Section):
-    """What to optimize."""
+    """System to optimize."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
     """Name of the system: 1 to 64 letters, digits, dots, dashes and underscores. Runs of one
     name belong together."""
     description: str = ""
-    """What the system does; for reports, judges and writers."""
+    """Purpose of the system; for reports, judges and writers."""
     kind: ApiKind
-    """How to call it. Chat kinds are `openai` (and compatible servers), `azure`, `groq`,
+    """Kind of target. Chat kinds are `openai` (and compatible servers), `azure`, `groq`,
     `gemini`, `anthropic` and `local`. Default: `function` or `plugin` if that
     key is set, `openai` if the endpoint ends in `/v1` or `/chat/completions`, else `http`."""
     endpoint: Annotated[Text | None, _URLS] = None
-    """URL; hosted kinds know their own. `agno` takes it from the model's name (`openai/` by
+    """URL; hosted kinds have a default. `agno` takes it from the model's name (`openai/` by
     default, `groq/`, `gemini/`, `anthropic/`)."""
     models: Annotated[dict[str, ModelEndpoint], _WIRE] = Field(default_factory=dict)
     """Several endpoints; the parameter `model` chooses among their names."""
@@ -164,11 +164,11 @@ class ApiConfig(Section):
         default=None,
         pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(-preview)?$",
     )
-    """API version of `azure`. Absent: 2024-10-21."""
+    """API version of `azure`. Default: 2024-10-21."""
     deployment: Annotated[str | None, _AZURE] = Field(
         default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$"
     )
-    """Deployment of `azure`. Absent: the model's name."""
+    """Deployment of `azure`. Default: the model's name."""
     function: Annotated[FunctionPath | None, Readers(("function", "agno", "browserbase"))] = None
     """Python function, browser script (`browserbase`) or factory (`agno`): `module:name` or
     `file.py:name`."""

@@ -1,4 +1,4 @@
-"""Rules of ``api``: what each kind of target needs, and what it does not read."""
+"""Rules of ``api``: keys that each kind of target requires or ignores."""
 
 import re
 from collections.abc import Iterator
@@ -30,18 +30,18 @@ from convergence_core.errors import Problem
 from convergence_core.records import Json
 
 MIN_SESSION_S: Final = 60
-"""Shortest time-out of a session, in seconds."""
+"""Minimum time-out of a session, in seconds."""
 MAX_SESSION_S: Final = 21_600
-"""Longest time-out of a session, in seconds."""
+"""Maximum time-out of a session, in seconds."""
 
 _FIELD = re.compile(r"\{[A-Za-z_]")
 
 
 def session_problems(body: Json) -> Iterator[Problem]:
-    """Yield what a run cannot take over into the request of a session; the provider checks the other fields.
+    """Yield the problems of a session that a run must avoid; the provider checks other fields.
 
     Args:
-        body: as written, or with its placeholders filled.
+        body: Request body as written, or with its placeholders filled.
     """
     if not isinstance(body, dict | None):
         fix = "Write fields of a session."
@@ -69,7 +69,7 @@ def session_problems(body: Json) -> Iterator[Problem]:
 
 
 def check_session(api: ApiConfig, report: Report) -> None:
-    """Check the session that a target of kind ``browserbase`` asks for."""
+    """Check the session that a target of kind ``browserbase`` requests."""
     for problem in session_problems(api.request.body):
         path: Path = ("api", "request", "body", *filter(None, (problem.key,)))
         report.add(path, problem.rule, problem.fix, value=problem.value, of_key=not problem.value)
@@ -80,7 +80,7 @@ _UNUSED_FIX = {
     "endpoint": "Remove it, or remove `function` and write `kind: http`.",
     **dict.fromkeys(("messages", "options"), "Use `request.body`, or `kind: openai`."),
 }
-"""What to write instead of a key, where that is another key."""
+"""Unread key → fix, if another key replaces it."""
 _NEEDED_BY = {
     "function": (
         "function",
@@ -93,11 +93,11 @@ _NEEDED_BY = {
         "Add `plugin:` with the name of an entry point of the group `convergence.targets`.",
     ),
 }
-"""Kind → the key that it cannot do without, and what to write."""
+"""Kind → its required key, and the fix if that is missing."""
 
 
 def check_api(configuration: Configuration, report: Report, *, allow_callable: bool) -> None:
-    """Check what the kind needs, URLs, headers, authentication and placeholders."""
+    """Check required keys, URLs, headers, authentication and placeholders."""
     api, space = configuration.api, configuration.search_space
     _check_unused(api, report)
     if api.kind not in URLLESS_KINDS:
@@ -173,7 +173,7 @@ def _check_models(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> N
 
 
 def _check_deployment(deployment: str, model: CategoricalParam, report: Report) -> None:
-    """One deployment is one model, so that several to choose from would all be the same."""
+    """Check that one deployment does not serve several models, which would all be the same."""
     if len(model.choices) > 1:
         rule = "cannot be combined with several models: it would answer for each"
         fix = "Remove it: each model's own name is its deployment's. Or use `api.models`."
@@ -198,7 +198,7 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 def _check_auth(auth: AuthConfig, report: Report) -> None:
-    """Check what each type of authentication needs, and what it does not read."""
+    """Check the keys that the type of authentication requires or ignores."""
     path: Path = ("api", "auth")
     needed = _NEEDED_KEYS[auth.type]
     for key in needed:
@@ -208,14 +208,14 @@ def _check_auth(auth: AuthConfig, report: Report) -> None:
             report.require((*path, key), f"by auth type `{auth.type}`", fix)
     read = {*needed, "header_name"} if auth.type == "api_key" else {*needed}
     if auth.type == "none" and "type" in auth.model_fields_set:
-        read.add("token_env")  # the-convergence 0.1 demanded it even then
+        read.add("token_env")  # the-convergence 0.1 required it even so
     for key, fix in _KEY_FIX.items():
         if key not in read and not is_default(auth, key):
             report.no_effect((*path, key), f"with auth type `{auth.type}`", fix)
 
 
 def _check_headers(api: ApiConfig, report: Report) -> None:
-    """Check names and values of headers, and that none is sent twice."""
+    """Check the names and values of headers, and that no header is sent twice."""
     sent = {"bearer": "authorization", "basic": "authorization"}.get(api.auth.type, "")
     if api.auth.type == "api_key":
         sent = api.auth.header_name.lower()
@@ -246,11 +246,11 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
         names[lowered] = name
 
 
-# -- URLs, wherever one is written
+# -- URLs of any key
 
 
 def check_url(path: Path, url: str, report: Report, *, secret_fix: str = "") -> None:
-    """Check that a text is a URL without a secret; ``secret_fix`` says where its secret belongs."""
+    """Check that a text is a URL without a secret; ``secret_fix`` names the place for secrets."""
     example, text = "Write e.g. `https://api.example.com/v1/chat`.", shown_url(url)
     try:
         parts = urlsplit(url)

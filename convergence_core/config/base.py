@@ -7,16 +7,16 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Choice: TypeAlias = str | int | float | bool
-"""A scalar that a parameter can take; its type is kept as written."""
+"""Scalar value of a parameter, with its type as written."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""An identifier: letters, digits and underscores, not beginning with a digit."""
+"""Identifier: letters, digits and underscores, not starting with a digit."""
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 """Name of an environment variable, never its value."""
 
 Text = Annotated[str, Field(min_length=1)]
-"""A text that is not empty."""
+"""Non-empty text."""
 
 FunctionPath = Annotated[str, Field(pattern=r"^.+:[A-Za-z_][A-Za-z0-9_.]*$")]
 """``module:name`` or ``path/to/file.py:name``."""
@@ -27,10 +27,10 @@ PluginName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
 
 
 class Section(BaseModel):
-    """A part of the configuration: frozen, strict in types, without unknown keys."""
+    """Part of the configuration: frozen, strict in types, without unknown keys."""
 
     nullable: ClassVar[frozenset[str]] = frozenset()
-    """Keys of which ``null`` is a value of its own."""
+    """Keys for which ``null`` is a distinct value."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -48,7 +48,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _empty_is_absent(cls, value: Any) -> Any:
-        """A key left empty (``null``) counts as not written, so it takes its default."""
+        """Treat an empty key (``null``) as missing, so that it takes its default."""
         if not isinstance(value, dict):
             return value
         known = {info.alias or name for name, info in cls.model_fields.items()} - cls.nullable
@@ -57,7 +57,7 @@ class Section(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Kinds (types) that alone read a key, or the keys of a section."""
+    """Kinds (types) that read a key, or the keys of a section."""
 
     kinds: tuple[str, ...]
 
@@ -65,7 +65,7 @@ class Readers:
 def unread_keys(
     holder: Section, kind: str, inherited: Readers | None = None
 ) -> Iterator[tuple[tuple[str, ...], Readers]]:
-    """Yield each key below a section that is set and that its kind does not read, with its readers."""
+    """Yield each key below a section that is set but not read by its kind, with its readers."""
     for name, info in type(holder).model_fields.items():
         readers = next((m for m in info.metadata if isinstance(m, Readers)), inherited)
         default = info.get_default(call_default_factory=True, validated_data={})

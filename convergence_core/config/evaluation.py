@@ -1,4 +1,4 @@
-"""``evaluation``, ``llm``: test cases, metrics, and the models that judge."""
+"""``evaluation``, ``llm``: test cases, metrics, and judges."""
 
 import re
 from typing import Annotated, Literal, TypeAlias
@@ -9,11 +9,11 @@ from convergence_core.config.base import EnvName, FunctionPath, PluginName, Sect
 
 Direction: TypeAlias = Literal["higher", "lower"]
 LLM_PROVIDERS = ("openai", "azure", "groq", "gemini", "anthropic")
-"""Providers that the name of a judge's model may begin with."""
+"""Provider prefixes of judges' model names."""
 
 
 def provider_of(model: object) -> str | None:
-    """Return the provider that a model's name begins with; ``None``: it names none."""
+    """Return the provider prefix of a model's name, or ``None``."""
     match = re.match(rf"({'|'.join(LLM_PROVIDERS)})/.", model) if isinstance(model, str) else None
     return match[1] if match else None
 
@@ -27,21 +27,21 @@ class LlmConfig(Section):
     """Model; a prefix `openai/`, `azure/`, `groq/`, `gemini/` or `anthropic/` names the
     provider."""
     endpoint: Text | None = None
-    """URL; also `base_url`. Absent: the provider's; `azure` has none."""
+    """URL; also `base_url`. Default: the provider's; `azure` has none."""
     api_key_env: EnvName | None = None
-    """Environment variable with the key. Absent: no key, for your own `endpoint` only."""
+    """Environment variable with the key. Default: no key, for your own `endpoint` only."""
     temperature: float | None = Field(default=0.0, ge=0, le=2)
-    """Randomness of answers; `null`: not sent."""
+    """Sampling temperature; `null` omits it."""
     max_tokens: int = Field(default=500, ge=1, le=1_000_000)
-    """Longest answer, in tokens."""
+    """Maximum answer length, in tokens."""
     timeout_seconds: float = Field(default=60.0, gt=0, le=86_400)
     """Time limit of a call, in seconds."""
     parallel_workers: int = Field(default=4, ge=1, le=512)
-    """Most calls in flight."""
+    """Maximum calls in flight."""
 
 
 class TestCasesConfig(Section):
-    """Where the test cases are: a path, a list or a mapping."""
+    """Test cases: a path, a list or a mapping."""
 
     __test__ = False  # not a class of tests
 
@@ -58,7 +58,7 @@ class TestCasesConfig(Section):
 
 
 class ScaleConfig(Section):
-    """The metric's values that are worth reward 1 and reward 0; linear between."""
+    """Metric values with reward 1 and reward 0; linear between."""
 
     good: float
     """Value with reward 1."""
@@ -67,17 +67,16 @@ class ScaleConfig(Section):
 
 
 class BaseMetric(Section):
-    """One measured number of every answer: the keys of every type."""
+    """Measured number of every answer, with the keys of every type."""
 
     type: str
     weight: float = Field(default=1.0, ge=0, le=1e9)
-    """Relative share in the reward; 0: shown and constrained only."""
+    """Relative share in the reward; 0 only shows and constrains."""
     direction: Direction
-    """Which values are good. Default: by `scale`, else `lower` for times, costs and
-    `tool_calls`."""
+    """Good values. Default: by `scale`, else `lower` for times, costs and `tool_calls`."""
     scale: ScaleConfig | None = None
-    """How values become rewards. Absent: they are rewards; times end at 5,000 ms, `cost_usd`
-    at 1, `tool_calls` at 10."""
+    """Conversion of values to rewards. Default: values are rewards; times end at 5,000 ms,
+    `cost_usd` at 1, `tool_calls` at 10."""
     min: float | None = None
     """Hard constraint: lower values score 0."""
     max: float | None = None
@@ -90,23 +89,22 @@ class BaseMetric(Section):
 
 
 class AnswerMetric(BaseMetric):
-    """A metric that reads answers."""
+    """Metric of answers."""
 
     field: Text | None = None
-    """Dotted path into the result. Absent: the whole result, or `tool_calls` for tool
-    metrics."""
+    """Dotted path into the result. Default: the whole result, or `tool_calls` for tool metrics."""
 
 
 class ExpectingMetric(AnswerMetric):
-    """A metric that reads what a case expects."""
+    """Metric that compares an answer with the case's expected value."""
 
     expected_field: Text | None = None
-    """Dotted path into `expected`. Absent: all of it, or `tool_calls` for tool metrics.
+    """Dotted path into `expected`. Default: all of it, or `tool_calls` for tool metrics.
     `llm_judge` and `checks` skip cases without it."""
 
 
 class CasedMetric(ExpectingMetric):
-    """A metric that compares letters."""
+    """Metric with an option for letter case."""
 
     case_sensitive: bool = True
     """Whether capitals matter."""
@@ -126,7 +124,7 @@ class RegexMetric(CasedMetric):
 
     type: Literal["regex"]
     pattern: Text | None = None
-    """Regular expression. Absent: `expected`."""
+    """Regular expression. Default: `expected`."""
 
 
 class NumericMetric(ExpectingMetric):
@@ -134,9 +132,9 @@ class NumericMetric(ExpectingMetric):
 
     type: Literal["numeric"]
     tolerance: float | None = Field(default=None, ge=0)
-    """Largest absolute difference that counts as equal. Absent: 0."""
+    """Maximum absolute difference that counts as equal. Default: 0."""
     relative_tolerance: float | None = Field(default=None, ge=0)
-    """Largest relative difference. Absent: 0."""
+    """Maximum relative difference. Default: 0."""
 
 
 class JsonSchemaMetric(ExpectingMetric):
@@ -144,18 +142,18 @@ class JsonSchemaMetric(ExpectingMetric):
 
     type: Literal["json_schema"]
     json_schema: dict[str, JsonValue] | Text | None = Field(default=None, alias="schema")
-    """JSON Schema or its path. Absent: `expected`."""
+    """JSON Schema or its path. Default: `expected`."""
 
 
 class SimilarityMetric(CasedMetric):
-    """Likeness of two texts."""
+    """Similarity of two texts."""
 
     type: Literal["similarity"]
     method: Literal["levenshtein", "damerau_levenshtein", "jaro_winkler", "jaccard"] = (
         "levenshtein"
     )
-    """How to compare texts: edits per character, `jaro_winkler` for names, `jaccard` for
-    shared words."""
+    """Comparison of texts: edits per character, `jaro_winkler` for names, `jaccard` for shared
+    words."""
 
 
 class RougeMetric(ExpectingMetric):
@@ -167,7 +165,7 @@ class RougeMetric(ExpectingMetric):
 
 
 class PlainMetric(ExpectingMetric):
-    """A metric without keys of its own."""
+    """Metric without additional keys."""
 
     type: Literal["checks", "tool_choice"]
 
@@ -218,18 +216,18 @@ class JudgeMetric(ExpectingMetric):
     """Verdict: 1 to 10, pass or fail, or the better of two answers, in both orders. A rating r
     scores (r - 1) / 9."""
     rubric: Text | None = None
-    """What a good answer is. Absent: derived from `api.description`."""
+    """Description of a good answer. Default: derived from `api.description`."""
     rubric_path: Text | None = None
     """File with the rubric."""
     votes: int = Field(default=1, ge=1, le=99)
     """Odd number of votes, averaged."""
     champion: Literal["default"] | dict[str, JsonValue] | None = None
-    """Opponent of `pairwise`: `default`, or parameters and values. Absent: `default`."""
+    """Opponent of `pairwise`: `default`, or parameters and values. Default: `default`."""
     label_field: Text | None = None
     """Path to a human verdict in the case, such as `expected.label`. The report shows how often
     judge and human agree."""
     llm: LlmConfig | None = None
-    """Judge of this metric; missing keys come from `llm`. Absent: `llm`, else the target's
+    """Judge of this metric; missing keys come from `llm`. Default: `llm`, else the target's
     model."""
 
 
@@ -249,21 +247,21 @@ MetricConfig: TypeAlias = Annotated[
     | JudgeMetric,
     Field(discriminator="type"),
 ]
-"""A metric; its `type` decides which keys it has."""
+"""Metric, with keys that depend on its `type`."""
 
 
 class EvaluationConfig(Section):
-    """How to score a candidate."""
+    """Scoring of candidates."""
 
     test_cases: TestCasesConfig
     repeats: int = Field(default=1, ge=1, le=1000)
-    """Most evaluations of a case per candidate; above 1 for targets that answer at random.
-    With a single case, finalists get up to four more."""
+    """Maximum evaluations of a case per candidate; above 1 for targets that answer at random. With
+    a single case, finalists get up to four more."""
     deterministic: bool = False
     """Whether a case always gives a candidate the same reward. Then nothing repeats and
     rewards count as free of noise."""
     cases_per_candidate: int | None = Field(default=None, ge=1)
-    """Test cases for a new candidate. Absent: the algorithm decides."""
+    """Test cases for a new candidate. Default: the algorithm decides."""
     metrics: dict[str, MetricConfig] = Field(min_length=1)
     """Metrics by name; the reward is their weighted mean."""
     objective: Literal["reward", "pareto"] = "reward"
@@ -275,5 +273,5 @@ class EvaluationConfig(Section):
 
     @property
     def judges(self) -> dict[str, JudgeMetric]:
-        """Metrics that a model judges, by name."""
+        """Name → metric with a model as judge."""
         return {name: item for name, item in self.metrics.items() if isinstance(item, JudgeMetric)}

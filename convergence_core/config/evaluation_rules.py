@@ -25,7 +25,7 @@ _METRICS: Path = ("evaluation", "metrics")
 def check_evaluation(
     configuration: Configuration, report: Report, *, allow_callable: bool
 ) -> None:
-    """Check test cases, each metric, and that something is optimized at all."""
+    """Check test cases and each metric, and that the reward has a metric."""
     evaluation = configuration.evaluation
     _check_test_cases(configuration, report)
     for name, metric in evaluation.metrics.items():
@@ -166,7 +166,7 @@ def _check_rubric(metric: JudgeMetric, path: Path, report: Report) -> None:
 
 
 def _check_range(metric: JudgeMetric, path: Path, report: Report) -> None:
-    """Ratings are given from 1 to 10, but measured in [0, 1]; limits must be, too."""
+    """Check that limits lie in [0, 1]: ratings are from 1 to 10, but measured in [0, 1]."""
     limits: dict[Path, float | None] = {("min",): metric.min, ("max",): metric.max}
     if metric.scale is not None:
         limits |= {("scale", "good"): metric.scale.good, ("scale", "bad"): metric.scale.bad}
@@ -180,14 +180,14 @@ def _check_range(metric: JudgeMetric, path: Path, report: Report) -> None:
         report.add((*path, *keys), rule, fix, value=shown(value))
 
 
-# -- the models that judge
+# -- judges' models
 
 
 def check_judges(configuration: Configuration) -> None:
-    """Check that a model judges each metric of type ``llm_judge``; ``--offline`` needs none.
+    """Check that each metric of type ``llm_judge`` has a model; ``--offline`` needs none.
 
     Raises:
-        ConfigurationError: names each metric without one.
+        ConfigurationError: Names each metric without a model.
     """
     rule = (
         "is required by type `llm_judge`, here or as `society.llm`, because the target has "
@@ -207,7 +207,7 @@ def check_judges(configuration: Configuration) -> None:
 
 
 def judge_note(configuration: Configuration, *, is_offline: bool = False) -> str | None:
-    """Return who judges where no key names a model, in words; ``None``: a key does, or nothing is judged."""
+    """Return the judge if no key names a model, in words; ``None`` otherwise or without judges."""
     is_named = configuration.llm is not None or all(
         metric.llm is not None for metric in configuration.evaluation.judges.values()
     )
@@ -228,7 +228,7 @@ _KEY_NAMES = {
 
 
 def check_llm(configuration: Configuration, report: Report) -> None:
-    """Check each model that judges, and that the general one is used."""
+    """Check each model that judges, and that the general one has an effect."""
     for path, llm in configuration.llms:
         _check_llm(llm, path, report)
     society = configuration.society

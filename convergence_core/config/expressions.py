@@ -1,16 +1,15 @@
 """Constraints between parameters: ``min_tokens <= max_tokens``, ``a + b < 1``.
 
-An expression is parsed by ``ast`` and walked over a white list: comparisons, ``and``, ``or``,
-``not``, ``in``, the arithmetic ``+ - * / // %``, numbers, texts, booleans and parameter names.
-Nothing is ever evaluated by Python itself; powers, calls, attributes and text arithmetic do not
-exist here, and size and depth are bounded, so no expression can be slow or harmful.
+An expression is parsed by ``ast`` and validated against a list of allowed nodes: comparisons,
+``and``, ``or``, ``not``, ``in``, the arithmetic ``+ - * / // %``, numbers, texts, booleans and
+parameter names. Python never evaluates it. Powers, calls, attributes and text arithmetic are not
+allowed, and size and depth are limited, so no expression can be slow or harmful.
 
-Numbers are exact fractions of what is meant: 0.1 + 0.2 is 0.3, as a reader expects of steps of 0.1, and so
-is a choice that a program computed, 0.30000000000000004; three thirds are 1.
+Numbers are exact fractions of the intended values. 0.1 + 0.2 is 0.3, as expected of steps of 0.1.
+So is a computed choice, 0.30000000000000004. Three thirds are 1.
 
-Semantics: a constraint that uses a parameter which is not active *does not apply* and holds. One
-that cannot be computed for a candidate (division by zero, a text compared with a number) does
-not hold.
+Semantics: a constraint with an inactive parameter *does not apply* and holds. One that cannot be
+computed for a candidate (division by zero, a text compared with a number) does not hold.
 """
 
 import ast
@@ -26,11 +25,11 @@ from typing import Any, Literal, TypeAlias
 from convergence_core.records import Params
 
 MAX_LENGTH = 1000
-"""Characters of an expression at most."""
+"""Maximum characters of an expression."""
 MAX_NODES = 200
-"""Names, numbers and operators of an expression at most."""
+"""Maximum number of names, numbers and operators of an expression."""
 MAX_DEPTH = 25
-"""Levels of nesting at most."""
+"""Maximum nesting depth."""
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction | int]] = {
     ast.Add: operator.add,
@@ -47,9 +46,9 @@ _ORDER: dict[type[ast.cmpop], Callable[[Fraction, Fraction], bool]] = {
     ast.GtE: operator.ge,
 }
 _SIMPLE = 10**6
-"""Largest denominator of a fraction that a float is read as."""
+"""Maximum denominator of the fraction that a float represents."""
 _ROUNDING = Fraction(1, 10**15)
-"""Relative distance of a float from the fraction that it means."""
+"""Maximum relative distance between a float and that fraction."""
 _ALLOWED = "allowed are names, numbers, quoted text, + - * / // %, comparisons, in, and, or, not"
 _NAMES_OF_NODES: dict[type[ast.AST], str] = {
     ast.Call: "a call",
@@ -64,30 +63,30 @@ _NAMES_OF_NODES: dict[type[ast.AST], str] = {
 
 
 Use: TypeAlias = Literal["number", "truth"]
-"""What a part of an expression must be."""
+"""Required type of a part of an expression."""
 _NO_CONDITION = "it is a value, not a condition; compare it, as in `a + b < 1`"
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed constraint; made by ``parse``."""
+    """Parsed constraint; create it with ``parse``."""
 
     text: str
-    """As the user wrote it, without white space at the ends."""
+    """Text as written, stripped of white space."""
     names: frozenset[str]
-    """Parameters it uses."""
+    """Parameters in the expression."""
     uses: frozenset[tuple[str, Use]]
-    """Parameters that must be numbers or truth values."""
+    """Parameters that must be numbers or booleans."""
     _tree: ast.expr = field(repr=False, compare=False)
 
     def applies(self, params: Params) -> bool:
-        """Return whether all parameters it uses are active."""
+        """Return whether all parameters in the expression are active."""
         return self.names <= params.keys()
 
     def evaluate(self, params: Params) -> bool:
-        """Return whether the constraint holds; it does when it does not apply.
+        """Return whether the constraint holds; it does if it does not apply.
 
-        What cannot be computed, such as a division by zero, does not hold.
+        An expression that cannot be computed, for example a division by zero, does not hold.
         """
         if not self.applies(params):
             return True
@@ -105,7 +104,7 @@ def parse(text: str) -> Expression:
     """Parse a constraint.
 
     Raises:
-        ValueError: what is wrong with it, in words.
+        ValueError: The constraint is invalid; the message explains why.
     """
     text = text.strip()
     if not text:
@@ -131,10 +130,10 @@ def parse(text: str) -> Expression:
 
 
 def _parts(node: ast.expr, use: Use | None, depth: int = 1) -> Iterator[tuple[str, Use | None]]:
-    """Yield each part of an expression, names with what they must be; else an empty text.
+    """Yield each part's name and required type; the name is "" unless the part is a parameter.
 
     Raises:
-        ValueError: a part is outside the white list, or not what it must be.
+        ValueError: A part is not allowed, or has the wrong type.
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
@@ -156,7 +155,7 @@ def _check_part(node: ast.expr, use: Use | None) -> None:
 
 
 def _below(node: ast.expr) -> list[tuple[ast.expr, Use | None]]:
-    """Return what a part is made of, each with what it must be."""
+    """Return the children of a part, each with its required type."""
     match node:
         case ast.Name() | ast.Constant():
             return []
@@ -177,7 +176,7 @@ def _below(node: ast.expr) -> list[tuple[ast.expr, Use | None]]:
 
 
 def _sides(node: ast.Compare) -> list[tuple[ast.expr, Use | None]]:
-    """Return the sides of comparisons, items of a list apart, each with what it must be."""
+    """Return the sides of comparisons, and the items of lists, each with its required type."""
     sides: list[tuple[ast.expr, Use | None]] = []
     lefts = [node.left, *node.comparators[:-1]]
     for op, left, right in zip(node.ops, lefts, node.comparators, strict=True):
@@ -226,7 +225,7 @@ def _value(node: ast.expr, params: Params) -> Any:  # noqa: PLR0911 - one arm pe
             return _compare(node, params)
         case ast.Tuple(elts=items) | ast.List(elts=items):
             return tuple(_value(item, params) for item in items)
-        case _:  # pragma: no cover - refused by _below
+        case _:  # pragma: no cover - rejected by _below
             raise AssertionError(node)
 
 
@@ -248,7 +247,7 @@ def _holds(op: ast.cmpop, left: Any, right: Any) -> bool:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Numbers are equal by value, and never to a boolean or a text."""
+    """Return whether values are equal: numbers by value, never to a boolean or a text."""
     return isinstance(left, bool) == isinstance(right, bool) and bool(
         _exact(left) == _exact(right)
     )
@@ -260,7 +259,7 @@ def _exact(value: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _fraction(value: float) -> Fraction:
-    """Return the simple fraction that a float rounds (1/3, 0.3), else its 15 digits."""
+    """Return the simple fraction that a float approximates (1/3, 0.3), else its 15 digits."""
     if not math.isfinite(value):
         raise ArithmeticError(f"{value} is not finite")
     if value.is_integer():
@@ -273,7 +272,7 @@ def _fraction(value: float) -> Fraction:
 
 
 def _number(value: Any) -> Fraction:
-    """Return a number; texts have neither arithmetic nor an order here."""
+    """Return a number, or raise TypeError: texts have neither arithmetic nor order here."""
     if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
         raise TypeError(value)
     return _fraction(value) if isinstance(value, float) else Fraction(value)

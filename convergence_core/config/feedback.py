@@ -1,4 +1,4 @@
-"""``feedback``: roles of a chat, and how a local model learns from ratings."""
+"""``feedback``: chat roles, and training of a local model on ratings."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -7,14 +7,14 @@ from pydantic import Field
 from convergence_core.config.base import FunctionPath, Section, Text
 
 RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
-"""Name of a role: small letters, digits, dashes and underscores."""
+"""Role name: lowercase letters, digits, dashes and underscores."""
 
 
 class LiveTestConfig(Section):
-    """How a new adapter that passed every check is tried on live traffic."""
+    """Live test of a new adapter that passed every check."""
 
     enabled: bool = True
-    """Whether to test; else it answers everything."""
+    """Whether to test; otherwise the new adapter answers everything."""
     share: float = Field(default=0.5, gt=0, lt=1)
     """Share of conversations for the new adapter."""
     max_ratings: int = Field(default=200, ge=1, le=1_000_000)
@@ -22,11 +22,11 @@ class LiveTestConfig(Section):
 
 
 class TrainingConfig(Section):
-    """How ratings train adapters (LoRA) of a local model."""
+    """Training of a local model's adapters (LoRA) on ratings."""
 
     base_model_path: Text | None = None
     """Model to adapt: `smollm2-135m-instruct`, a `.gguf` file or a Hugging Face folder.
-    Absent: that of `api.request.options`."""
+    Default: that of `api.request.options`."""
     objective: Literal["auto", "qrpo", "kto", "dpo"] = "auto"
     """`qrpo` for 1-5 ratings, `kto` for thumbs, `dpo` for comparisons; `auto` fits the most
     feedback."""
@@ -39,23 +39,23 @@ class TrainingConfig(Section):
     steps: int = Field(default=60, ge=1, le=100_000)
     """Steps per round."""
     max_seq_length: int = Field(default=512, ge=16, le=1_000_000)
-    """Longest prompt plus answer, in tokens; answers are cut, longer prompts skipped."""
+    """Maximum prompt plus answer, in tokens; answers are cut, longer prompts skipped."""
     min_ratings: int = Field(default=20, ge=2, le=1_000_000)
     """New ratings of a role that start a round."""
     held_out: float = Field(default=0.2, gt=0, lt=1)
-    """Share of prompts kept for the gate."""
+    """Share of prompts reserved for the gate."""
     preferences: bool = False
     """Whether audited pairs of preferences train the role `assistant`
     too."""
     rater: FunctionPath | None = None
-    """Function that rates held-out answers from 1 to 5 for the gate. Absent: logged ratings,
+    """Function that rates held-out answers from 1 to 5 for the gate. Default: logged ratings,
     weighted by likelihood."""
     live_test: LiveTestConfig = Field(default_factory=LiveTestConfig)
     """Blinded test of a new adapter on live traffic."""
 
 
 class FeedbackConfig(Section):
-    """Who answers in chat, and how to learn from ratings."""
+    """Chat roles, and training on ratings."""
 
     roles: dict[RoleName, Text] = Field(default_factory=dict)
     """Your roles and their personas (system prompts), besides `assistant`, `code` and

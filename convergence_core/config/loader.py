@@ -1,4 +1,4 @@
-"""Loader of a ``Configuration``, or of every problem at once."""
+"""Loader of a ``Configuration``, which reports every problem at once."""
 
 import datetime
 import json
@@ -31,11 +31,11 @@ def parse_configuration(text: str | bytes, *, file: str | None = None) -> Config
     """Read a configuration from YAML (or JSON) text.
 
     Args:
-        text: the file's text, or its bytes (UTF-8, with or without a byte order mark).
-        file: its path as the user gave it, for messages.
+        text: Text of the file, or its bytes (UTF-8, with or without a byte order mark).
+        file: Path as the user gave it, for messages.
 
     Raises:
-        ConfigurationError: holds all problems, in the order of the file.
+        ConfigurationError: Holds all problems, in the order of the file.
     """
     return configuration_of(read_yaml(text, file))
 
@@ -44,12 +44,12 @@ def parse_mapping(mapping: Mapping[str, Any], *, allow_callable: bool = False) -
     """Read a configuration from Python data of the same form.
 
     Args:
-        mapping: plain mappings, lists and scalars; stays as it is.
-        allow_callable: whether target and evaluator may be passed as Python callables, so that
-            ``api.function`` and the functions of metrics may be absent.
+        mapping: Plain mappings, lists and scalars; not changed.
+        allow_callable: Whether target and evaluator may be Python callables, so that
+            ``api.function`` and the functions of metrics may be missing.
 
     Raises:
-        ConfigurationError: holds all problems.
+        ConfigurationError: Holds all problems.
     """
     source = ConfigSource()
     source.data = _Reader(source).convert(mapping, ())
@@ -57,19 +57,19 @@ def parse_mapping(mapping: Mapping[str, Any], *, allow_callable: bool = False) -
 
 
 def parse_stored(text: str) -> Configuration:
-    """Read the configuration of a stored run, whatever version of this tool wrote it.
+    """Read the configuration of a stored run of any version.
 
     Args:
-        text: JSON, as ``Configuration.to_json`` wrote it.
+        text: JSON from ``Configuration.to_json``.
 
     Raises:
-        ConfigurationError: holds all problems.
+        ConfigurationError: Holds all problems.
     """
     return parse_mapping(stored_mapping(text), allow_callable=True)
 
 
 def stored_mapping(text: str) -> dict[str, Any]:
-    """Read the mapping of a stored configuration, without keys and words that this version lacks."""
+    """Read a stored configuration as a mapping, without keys and words unknown to this version."""
     tree: dict[str, Any] = json.loads(text)
     try:
         Configuration.model_validate(tree)
@@ -83,11 +83,12 @@ def stored_mapping(text: str) -> dict[str, Any]:
 
 
 def configuration_of(source: ConfigSource, *, allow_callable: bool = False) -> Configuration:
-    """Make a configuration of data that was read.
+    """Build a configuration from parsed data.
 
     Raises:
-        ConfigurationError: holds all problems of the first step that finds some: reading, then keys and
-            types, then the rules between them.
+        ConfigurationError: Holds all problems of the first failing step: reading, keys and types,
+            or
+            the rules between them.
     """
     problems = [*source.problems, *_nul_problems(source)]
     if problems:
@@ -109,9 +110,9 @@ def configuration_of(source: ConfigSource, *, allow_callable: bool = False) -> C
 
 
 def _error(problems: list[Problem]) -> ConfigurationError:
-    """Return the error of these problems in the order of the file, each once."""
+    """Return the error of these problems, without duplicates, in the order of the file."""
     distinct: dict[object, Problem] = {}
-    for problem in problems:  # the first of several that say the same of the same place
+    for problem in problems:  # keep the first of equal problems
         distinct.setdefault((problem.key, problem.rule, problem.line, problem.column), problem)
     return ConfigurationError(sorted(distinct.values(), key=_order))
 
@@ -123,7 +124,7 @@ def _order(problem: Problem) -> tuple[float, float, str]:
 
 
 def _nul_problems(source: ConfigSource) -> list[Problem]:
-    """Return a problem for each text with the character 0; test cases may hold any."""
+    """Return a problem for each text with the NUL character, except in test cases."""
     rule, fix = "must not hold the NUL character", "Remove it."
     return [
         source.problem(path, rule, fix, value=shown(text, str(path[-1]) if path else ""))
@@ -142,14 +143,14 @@ def _is_in_case(path: Path) -> bool:
 
 
 class _Reader:
-    """Copies Python data and notes what JSON could not carry."""
+    """Copier of Python data that records values without JSON form."""
 
     def __init__(self, source: ConfigSource) -> None:
         self._source = source
         self._n_nodes = 0
 
     def convert(self, value: Any, path: Path) -> Any:
-        """Return plain data; what is wrong with it is in ``problems`` of the source."""
+        """Return plain data; its problems are added to the source."""
         self._n_nodes += 1
         if len(path) > MAX_DEPTH or self._n_nodes > MAX_NODES:
             if not self._source.problems:
@@ -179,9 +180,9 @@ class _Reader:
             return value
         if isinstance(value, PurePath):
             return str(value)
-        if type(value) is datetime.date:  # what YAML 1.1 makes of an unquoted 2024-10-21
+        if type(value) is datetime.date:  # YAML 1.1 reads an unquoted 2024-10-21 as a date
             return value.isoformat()
-        # Subclasses such as enums and numpy's float64, too.
+        # Includes subclasses, such as enums and numpy's float64.
         kind = next((kind for kind in (str, int, float) if isinstance(value, kind)), None)
         if kind is None:
             rule = f"must be a JSON value, not a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""The whole configuration, with budget, storage, output and promotion."""
+"""Whole configuration, with budget, storage, output and promotion."""
 
 import json
 import re
@@ -24,20 +24,20 @@ class BudgetConfig(Section):
     """Limits of a run, over targets, judges and all other calls."""
 
     max_usd: float | None = Field(default=None, gt=0, le=1e9)
-    """USD limit; each call reserves its worst case first. Absent: no limit."""
+    """USD limit; each call reserves its worst case first. Default: no limit."""
     max_calls: int | None = Field(default=None, ge=1, le=10**15)
-    """Limit of calls, retries included. Absent: no limit."""
+    """Limit of calls, retries included. Default: no limit."""
     max_tokens: int | None = Field(default=None, ge=1, le=10**15)
-    """Limit of prompt and answer tokens. Absent: no limit."""
+    """Limit of prompt and answer tokens. Default: no limit."""
     max_minutes: float | None = Field(default=None, gt=0, le=525_600)
-    """Limit of working minutes, without stops between resumes. Absent: no limit."""
+    """Limit of working minutes, without stops between resumes. Default: no limit."""
     allow_unknown_prices: bool = False
     """Whether calls of unknown price may run under `max_usd`; they count as 0 and are listed
     apart."""
 
 
 class CacheConfig(Section):
-    """Which stored answers to reuse; `7d` is short for `{epoch: 7d}`."""
+    """Reuse of stored answers; `7d` is short for `{epoch: 7d}`."""
 
     epoch: str = Field(default="run", pattern=EPOCH_PATTERN)
     """`run`: this run's answers; `off`: none, except after a resume; `forever`: any run's;
@@ -45,12 +45,12 @@ class CacheConfig(Section):
 
     @property
     def shared(self) -> bool:
-        """Whether answers of other runs may be used."""
+        """Whether answers of other runs may be reused."""
         return self.epoch not in ("run", "off")
 
     @property
     def max_age_s(self) -> float | None:
-        """Age in seconds beyond which an answer of another run is not used; ``None``: none."""
+        """Maximum age of another run's answer in seconds; ``None`` without a limit."""
         match = re.fullmatch(r"([0-9]+)([smhdw])", self.epoch)
         return None if match is None else float(match[1]) * _SECONDS[match[2]]
 
@@ -66,61 +66,61 @@ class PriceConfig(Section):
     output: float | None = Field(default=None, ge=0, le=1e9)
     """USD per million answer tokens, reasoning included."""
     cached_input: float | None = Field(default=None, ge=0, le=1e9)
-    """USD per million prompt tokens read from cache. Absent: as `input`."""
+    """USD per million prompt tokens read from cache. Default: as `input`."""
     cache_write: float | None = Field(default=None, ge=0, le=1e9)
-    """USD per million prompt tokens written to cache. Absent: as `input`."""
+    """USD per million prompt tokens written to cache. Default: as `input`."""
     request: float | None = Field(default=None, ge=0, le=1e9)
-    """USD per request. Absent: the shipped table's."""
+    """USD per request. Default: the shipped table's."""
     minute: float | None = Field(default=None, ge=0, le=1e9)
     """USD per started minute of a browser session."""
     proxy_gb: float | None = Field(default=None, ge=0, le=1e9)
     """USD per gigabyte through proxies (`browserbase`); required with `proxies`."""
     max_output_tokens: int | None = Field(default=None, ge=1)
-    """Longest answer of the model; bounds calls without a limit."""
+    """Maximum answer length of the model; bounds calls without a limit."""
 
 
 class StorageConfig(Section):
-    """Where runs are stored."""
+    """Storage of runs."""
 
     path: Text = "./convergence-data"
     """Folder of tables and journal, or object storage (`s3://`, `gs://`, `az://`) for the
     tables."""
     local: Text | None = None
-    """Working copy, journal and runtime state beside object storage. Absent:
+    """Working copy, journal and runtime state next to object storage. Default:
     `./convergence-data`."""
     journal: Text | None = Field(default=None, pattern=r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$")
-    """`${ENV_NAME}` with a `postgresql://` URL: journal shared by several machines. Absent: a
+    """`${ENV_NAME}` with a `postgresql://` URL: journal shared by several machines. Default: a
     local file."""
 
     keep_text: bool = True
-    """Whether to store requests and answers as text, else hashes."""
+    """Whether to store requests and answers as text instead of hashes."""
 
     @property
     def folder(self) -> str:
-        """Folder of the store on this machine, relative to the configuration."""
+        """Local folder of the store, relative to the configuration."""
         return self.path if self.remote is None else self.local or "./convergence-data"
 
     @property
     def remote(self) -> str | None:
-        """Address of object storage; ``None``: the tables stay in the folder."""
+        """Address of object storage; ``None`` for tables in the local folder."""
         return self.path if "://" in self.path else None
 
 
 class TelemetryConfig(Section):
-    """Where to send spans (extra `otel`), and listeners."""
+    """Destination of spans (extra `otel`), and listeners."""
 
     endpoint: Text | None = None
     """URL for OpenTelemetry spans (OTLP over HTTP), such as `http://127.0.0.1:4318/v1/traces`;
-    headers from `OTEL_EXPORTER_OTLP_HEADERS`. Absent: none."""
+    headers from `OTEL_EXPORTER_OTLP_HEADERS`. Default: none."""
     content: bool = False
-    """Whether spans hold redacted prompts and answers."""
+    """Whether spans include redacted prompts and answers."""
     listeners: dict[PluginName, dict[str, JsonValue]] = Field(default_factory=dict)
     """Listeners with their options: `mlflow`, `wandb` (extras), or entry points of
     `convergence.listeners`."""
 
 
 class OutputConfig(Section):
-    """What a run writes at its end."""
+    """Output of a run."""
 
     save_path: Text = "./results"
     """Folder of results."""
@@ -129,18 +129,18 @@ class OutputConfig(Section):
 
 
 class PromotionConfig(Section):
-    """When a result may replace the champion."""
+    """Conditions for replacing the champion."""
 
     alpha: float = Field(default=0.05, gt=0, lt=1)
-    """Largest probability of a false promotion, however often you check."""
+    """Maximum probability of a false promotion, however often you check."""
     min_effect: float = Field(default=0.0, ge=0, lt=1)
-    """Smallest gain in mean reward that deserves promotion."""
+    """Minimum gain in mean reward for a promotion."""
     require_adoption: bool = True
     """Whether `convergence promote` must confirm; `false`: passing the gate promotes."""
 
 
 class Configuration(Section):
-    """A configuration after all spellings are normalized and all rules were checked."""
+    """Configuration with normalized spelling, whose rules are checked."""
 
     api: ApiConfig
     search_space: SearchSpaceConfig
@@ -170,14 +170,14 @@ class Configuration(Section):
 
     @property
     def trained_model(self) -> str | None:
-        """Model whose adapters ratings train; ``None``: the configuration names none of this machine."""
+        """Model whose adapters ratings train; ``None`` without a configured local model."""
         served = self.api.request.options.get("model") if self.api.kind == "local" else None
         is_fixed = isinstance(served, str) and "{" not in served
         return self.feedback.training.base_model_path or (str(served) if is_fixed else None)
 
     @property
     def llms(self) -> list[tuple[tuple[str, ...], LlmConfig]]:
-        """Models that judge answers, think or write, each with the key where it stands."""
+        """Models that judge, think or write, each with its key."""
         llms: list[tuple[tuple[str, ...], LlmConfig]] = []
         if self.llm is not None:
             llms.append((("llm",), self.llm))
@@ -188,19 +188,19 @@ class Configuration(Section):
 
     @property
     def writes_prompts(self) -> bool:
-        """Whether texts are written while a run goes on."""
+        """Whether the run writes prompts."""
         if not self.has_mutable_texts or self.prompts.enabled is False:
             return False
         can_write = self.llm is not None or self.prompts.writer == "rules"
         return can_write and (self.prompts.enabled is True or not self.society.prefers)
 
     def judge_of(self, metric: JudgeMetric) -> LlmConfig | None:
-        """Return the model that judges a metric; ``None``: only the mock of ``--offline`` could."""
+        """Return the model that judges a metric; ``None`` if only an offline mock can."""
         return metric.llm or self.llm or self.target_llm
 
     @property
     def target_llm(self) -> LlmConfig | None:
-        """The target's own model as one that judges; ``None``: it has none that a key alone reaches."""
+        """Target's model as a judge; ``None`` if the configured key alone cannot reach one."""
         api = self.api
         model = self._target_model()
         is_asked = api.kind == "agno" or (api.kind in CHAT_KINDS and api.kind != "local")
@@ -225,7 +225,7 @@ class Configuration(Section):
         )
 
     def _target_model(self) -> str | None:
-        """Return the model in use today, else the first on offer."""
+        """Return the current model, else the first choice."""
         parameter = self.search_space.parameters.get("model")
         model = self.api.deployment or self.api.request.options.get("model")
         if isinstance(parameter, CategoricalParam):
@@ -233,10 +233,10 @@ class Configuration(Section):
         return model if isinstance(model, str) and "{" not in model else None
 
     def to_json(self) -> str:
-        """Return this configuration as JSON, defaults written out; no secret is in it.
+        """Return this configuration as JSON with explicit defaults; it contains no secret.
 
-        Keys keep the order they were written in: the order of parameters decides which random
-        number goes to which, so a resumed run needs it.
+        Keys keep their order. A resumed run needs it: the order of parameters decides which random
+        number goes to which parameter.
         """
         return json.dumps(
             self.model_dump(mode="json"),

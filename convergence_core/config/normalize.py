@@ -1,7 +1,7 @@
-"""Spellings and shorthands of a file, brought to the one form of the models.
+"""Normalization of a file's spellings and shorthands to the form of the models.
 
-Works on plain data before it is validated, so every value may still be of any type: what is not
-understood is left as it stands, for the models to refuse.
+Works on plain data before validation, so every value may have any type. Unrecognized values are
+left for the models to reject.
 """
 
 import copy
@@ -16,13 +16,13 @@ from convergence_core.config.secrecy import shown
 from convergence_core.config.source import ConfigSource, Path
 
 _BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0, "tool_calls": 10.0}
-"""Values worth reward 0 of metrics that count downwards, unless a scale is written."""
+"""Default values with reward 0, for metrics where lower is better."""
 _OF_ENDPOINT = ("endpoint", "api_key_env")
-"""Keys of ``llm`` that belong together: a key is for one endpoint."""
+"""Keys of ``llm`` that belong together: an API key is for one endpoint."""
 
 
 def normalize(data: dict[str, Any], source: ConfigSource, *, allow_callable: bool) -> Report:
-    """Return the data in the models' form; the argument stays as it is."""
+    """Return the data in the models' form; the argument is not changed."""
     n = Report(source=source, data=copy.deepcopy(data))
     _api(n, allow_callable=allow_callable)
     _parameters(n)
@@ -34,7 +34,7 @@ def normalize(data: dict[str, Any], source: ConfigSource, *, allow_callable: boo
 
 
 def mapping_at(holder: Any, *keys: str) -> dict[str, Any]:
-    """Return the mapping at these keys; an unconnected empty one when there is none."""
+    """Return the mapping at these keys, or a new empty one if there is none."""
     for key in keys:
         holder = holder.get(key) if isinstance(holder, dict) else None
     return holder if isinstance(holder, dict) else {}
@@ -74,7 +74,7 @@ def _is_chat_url(url: str) -> bool:
 
 
 def _auth(n: Report) -> None:
-    """Choose the kind's own way to send a key where only the key's variable is written."""
+    """Choose the kind's form of authentication if only the key's variable is set."""
     api = mapping_at(n.data, "api")
     auth, kind = mapping_at(api, "auth"), api.get("kind")
     if not isinstance(kind, str) or kind not in (*CHAT_KINDS, "agno", "plugin", "browserbase"):
@@ -156,7 +156,7 @@ def _metric(n: Report, name: str, metric: dict[str, Any], *, has_function: bool)
 
 
 def costs_unknown(data: dict[str, Any]) -> bool:
-    """Whether a metric ``cost_usd`` measures an endpoint of which nothing tells what a request costs."""
+    """Return whether metric ``cost_usd`` measures an endpoint without a known price."""
     api = mapping_at(data, "api")
     return (
         isinstance(mapping_at(data, "evaluation", "metrics").get("cost_usd"), dict)
@@ -167,7 +167,7 @@ def costs_unknown(data: dict[str, Any]) -> bool:
 
 
 def _default_rubric(api: dict[str, Any]) -> str:
-    """Return what a good answer is where nobody says it: what the description promises."""
+    """Return the default rubric, derived from the description."""
     described = api.get("description")
     task = (
         f' This system: "{described.strip()}"'
@@ -181,7 +181,7 @@ def _default_rubric(api: dict[str, Any]) -> str:
 
 
 def _read_direction(n: Report, metric: dict[str, Any], path: Path) -> None:
-    """Read ``type: higher_is_better``, which means a direction."""
+    """Read ``type: higher_is_better`` as a direction."""
     written = metric.get("type")
     if not isinstance(written, str) or written not in DIRECTIONS:
         return
@@ -196,7 +196,7 @@ def _read_direction(n: Report, metric: dict[str, Any], path: Path) -> None:
 
 
 def guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> str | None:
-    """Return the type of a metric that names none; ``None``: nothing tells it."""
+    """Return the type of a metric that names none, or ``None`` if it is ambiguous."""
     function = metric.get("function")
     if name in {*_BAD, "success_rate"}:
         return name
@@ -215,7 +215,7 @@ def guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> st
 
 
 def _cache(n: Report) -> None:
-    """Read a plain value as the epoch, and the ``off`` of YAML 1.1, which is ``false``."""
+    """Read a plain value as the epoch, and ``false`` as ``off``, as YAML 1.1 does."""
     cache = n.data.get("cache")
     if isinstance(cache, str | int | float):
         cache = n.data["cache"] = {"epoch": cache}
@@ -225,7 +225,7 @@ def _cache(n: Report) -> None:
 
 
 def _llms(n: Report) -> None:
-    """Read ``society.llm`` as ``llm``, and complete the judges' own ``llm`` from it."""
+    """Read ``society.llm`` as ``llm``, and complete the judges' ``llm`` from it."""
     society = mapping_at(n.data, "society")
     if society.get("llm") is None:
         society.pop("llm", None)
@@ -248,7 +248,7 @@ def _llms(n: Report) -> None:
 
 
 def _complete(n: Report, specific: dict[str, Any], general: dict[str, Any], path: Path) -> None:
-    """Take the keys that are not written from the general ``llm``; a key stays with its endpoint."""
+    """Fill missing keys from the general ``llm``; an API key stays with its endpoint."""
     model = specific.get("model")
     is_elsewhere = specific.get("endpoint") is not None or (
         model is not None and provider_of(model) != provider_of(general.get("model"))

@@ -1,4 +1,4 @@
-"""Problems of a configuration: pydantic's errors in words, and what rules report.
+"""Problems of a configuration: pydantic's errors in words, and violated rules.
 
 Each names key, rule, value and fix.
 """
@@ -27,12 +27,12 @@ from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
 
 Place: TypeAlias = str | Path
-"""A path, or keys joined by dots where none of them is a name of the user's."""
+"""Path, or keys joined by dots if none of them is a user-defined name."""
 
 
 @dataclass(slots=True)
 class Report:
-    """Data in the models' form, what the user wrote for each part of it, and what is wrong."""
+    """Data in the models' form, with the spelling and problems of each part."""
 
     source: ConfigSource
     data: dict[str, Any]
@@ -41,7 +41,7 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
 
     def origin(self, path: Path) -> Path:
-        """Return the path the user wrote for a path of the normalized data."""
+        """Return the path as written for a path of the normalized data."""
         for end in range(len(path), 0, -1):
             written = self.renamed.get(path[:end])
             if written is not None:
@@ -49,7 +49,7 @@ class Report:
         return path
 
     def rename(self, holder: dict[str, Any], path: Path, old: str, new: str) -> None:
-        """Give a key its name of today; both spellings at once are a problem."""
+        """Rename a key to its current name; both spellings together are a problem."""
         if old not in holder:
             return
         if new in holder:
@@ -60,7 +60,7 @@ class Report:
         self.renamed[(*path, new)] = self.origin((*path, old))
 
     def refuse(self, holder: dict[str, Any], path: Path, rule: str, fix: str) -> None:
-        """Note a problem with a key and take the key out."""
+        """Record a problem with a key and remove the key."""
         key = str(path[-1])
         self.add(path, rule, fix, value=shown(holder.pop(key), key))
 
@@ -73,14 +73,14 @@ class Report:
         value: str = "",
         of_key: bool = False,
     ) -> None:
-        """Note that a rule does not hold.
+        """Record a violated rule.
 
         Args:
-            place: where, in the models' form.
-            rule: what must hold.
-            fix: what to write instead.
-            value: the offending value, already fit to be shown.
-            of_key: whether the key rather than the value is at fault.
+            place: Place in the models' form.
+            rule: Violated rule.
+            fix: Suggested correction.
+            value: Offending value, safe to display.
+            of_key: Whether the problem is the key rather than the value.
         """
         path: Path = tuple(place.split(".")) if isinstance(place, str) else place
         written = self.origin(path)
@@ -88,11 +88,11 @@ class Report:
         self.problems.append(problem)
 
     def require(self, place: Place, why: str, fix: str) -> None:
-        """Note that a key is missing."""
+        """Record a missing key."""
         self.add(place, f"is required {why}", fix, of_key=True)
 
     def no_effect(self, place: Place, why: str, fix: str) -> None:
-        """Note that a key is written in vain."""
+        """Record a key without effect."""
         self.add(place, f"has no effect {why}", fix, of_key=True)
 
 
@@ -103,7 +103,7 @@ _Words: TypeAlias = tuple[str, str]
 
 
 def problems_of(error: ValidationError, report: Report) -> list[Problem]:
-    """Return a problem for each wrong place; alternatives of a union count as one place."""
+    """Return a problem for each invalid place; alternatives of a union count as one place."""
     data = report.data
     places: dict[Path, ErrorDetails] = {}
     meant: set[Path] = set()
@@ -114,16 +114,16 @@ def problems_of(error: ValidationError, report: Report) -> list[Problem]:
             *above, key = path
             guess = nearest(str(key), known_keys(sections_at(tuple(above), data)))
             if guess and guess not in value_at(data, tuple(above)):
-                meant.add((*above, guess))  # it is misspelt, not missing
+                meant.add((*above, guess))  # misspelt, not missing
     return [_problem(item, path, report) for path, item in places.items() if path not in meant]
 
 
 UNIONS = (("search_space", "parameters"), ("evaluation", "metrics"))
-"""Mappings of which each entry has the keys of its `type`."""
+"""Mappings with entries whose keys depend on `type`."""
 
 
 def path_of(item: ErrorDetails, data: Any) -> Path:
-    """Return where an error is, without the tags that pydantic adds for unions."""
+    """Return the path of an error, without pydantic's tags for unions."""
     loc = item["loc"]
     if loc[:2] in UNIONS and len(loc) > 3:
         loc = (*loc[:3], *loc[4:])
@@ -137,14 +137,14 @@ def path_of(item: ErrorDetails, data: Any) -> Path:
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """Return the known word that a misspelt one most likely means."""
+    """Return the known word closest to a misspelt one, or ``None``."""
     lowered = {name.lower(): name for name in reversed(known)}
     close = difflib.get_close_matches(word.lower()[:100], list(lowered), n=1, cutoff=0.6)
     return lowered[close[0]] if close else None
 
 
 def guessed(word: str, known: Sequence[str], fix: str) -> str:
-    """Return a fix, and before it the known word that was most likely meant."""
+    """Return a fix, preceded by the closest known word, if any."""
     guess = nearest(word, known)
     return f"Did you mean `{guess}`? {fix}" if guess else fix
 
@@ -194,14 +194,14 @@ ENV_FIX = (
     "Put the secret into an environment variable and write the variable's name here, "
     "e.g. `OPENAI_API_KEY`, without `$`."
 )
-"""What to write where the name of an environment variable belongs."""
+"""Fix for a value in place of an environment variable's name."""
 _JOURNAL_FIX = (
     "Put the `postgresql://…` URL into an environment variable and write e.g. `${JOURNAL_URL}`."
 )
 
 
 def _extra_rule(path: Path, data: Any) -> _Words:
-    """Return the types that read a key, or the nearest known key, where it belongs, and all known keys."""
+    """Return rule and fix for an unknown key, or for one that another type reads."""
     key = str(path[-1])
     options = sections_at(path[:-1], None)
     holders = [model for model in options if key in fields_of(model)]
@@ -246,7 +246,7 @@ _EXAMPLES = {
     "choices": ", e.g. `[small, large]`.",
     "variants": ", e.g. `[prompts/a.md, prompts/b.md]`.",
 }
-"""What follows "Add `key:`" where a key is missing, and "Add at least one entry"."""
+"""Key → continuation of "Add `key:`" if it is missing, and of "Add at least one entry"."""
 
 _MAPPING: _Words = ("must be a mapping", "Write `key: value` pairs, indented below.")
 _TYPES: dict[str, _Words] = {
@@ -290,7 +290,7 @@ _SPECIAL: dict[Path, _Words] = {
         "Write `default`, or e.g. `{temperature: 0.2, model: small}`.",
     ),
 }
-"""Ends of paths at which several types are right."""
+"""End of a path with several valid types → rule and fix."""
 _BOUNDS: dict[str, tuple[str, str, str]] = {
     "greater_than": ("gt", "must be above {}", "Write a larger number."),
     "greater_than_equal": ("ge", "must be at least {}", "Write {} or more."),
@@ -321,7 +321,7 @@ def _rule(item: ErrorDetails, path: Path, data: Any) -> _Words:
 
 
 def _special_rule(path: Path, data: Any) -> _Words | None:
-    """Return rule and fix of a place that takes several types; ``None`` for all others."""
+    """Return rule and fix of a place with several valid types; ``None`` for others."""
     if path[:2] == ("search_space", "parameters"):
         if _is_choice(path, data):
             fix = "Write one value, e.g. `small` or `0.5`."
@@ -360,7 +360,7 @@ _NOT_OF_NUMBERS = re.compile(
     r"^\s*(?:US\$|USD|\$)?\s*|\s*(?:\$|USD)?\s*$|(?<=\d)[,_\s](?=\d{3}(?!\d))|(?<=\d)_(?=\d)",
     re.IGNORECASE,
 )
-"""What people write around an amount, and between its groups of digits."""
+"""Text around amounts, and separators between their groups of digits."""
 
 
 def _is_number(text: str) -> bool:

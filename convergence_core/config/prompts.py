@@ -1,4 +1,4 @@
-"""``prompts``: how texts of parameters with ``mutate`` are written."""
+"""``prompts``: writing of variants for parameters with ``mutate``."""
 
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -19,16 +19,16 @@ OperatorName: TypeAlias = Literal[
 ]
 OPERATORS: tuple[OperatorName, ...] = get_args(OperatorName)
 N_REQUESTS: Final = 2
-"""Requests for one text at most, where a writer is paid: the second only if the first text was refused."""
+"""Maximum paid requests per prompt; the second only if the first prompt was rejected."""
 
 
 class PromptsConfig(Section):
-    """How to write variants of `mutate` parameters."""
+    """Writing of variants of `mutate` parameters."""
 
     nullable = frozenset({"temperature"})
 
     enabled: bool | None = None
-    """Whether to write. Absent: if a text has `mutate`, `llm` (or `writer: rules`) is set, and
+    """Whether to write. Default: if a text has `mutate`, `llm` (or `writer: rules`) is set, and
     preferences are off."""
     writer: Literal["llm", "rules"] = "llm"
     """The model of `llm`, or rules without calls."""
@@ -39,15 +39,15 @@ class PromptsConfig(Section):
     n_texts: int = Field(default=4, ge=1, le=64)
     """Prompts per batch."""
     max_shots: int = Field(default=4, ge=0, le=32)
-    """Most demonstrations per prompt, from search cases; 0: none."""
+    """Maximum demonstrations per prompt, from search cases."""
     max_length: int = Field(default=4000, ge=20, le=1_000_000)
-    """Longest prompt in characters, demonstrations included."""
+    """Maximum prompt length in characters, demonstrations included."""
     length_price: float = Field(default=0.0, ge=0, le=1)
     """Reward that 1,000 characters of a `mutate` prompt cost in the search. Measured rewards
     exclude it."""
     temperature: float | None = Field(default=0.7, ge=0, le=2)
-    """Randomness of the writer; `null`: not sent."""
+    """Sampling temperature of the writer; `null` omits it."""
     max_tokens: int = Field(default=1500, ge=16, le=1_000_000)
-    """Longest answer of the writer, in tokens."""
+    """Maximum answer length of the writer, in tokens."""
     max_share_usd: float = Field(default=0.2, gt=0, le=1)
     """Share of `budget.max_usd` for writing."""

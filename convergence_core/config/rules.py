@@ -1,4 +1,4 @@
-"""Rules between keys of a configuration whose types are right."""
+"""Rules between keys of a configuration with valid types."""
 
 import re
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ from convergence_core.config.space_rules import check_space
 
 
 def check(configuration: Configuration, report: Report, *, allow_callable: bool) -> None:
-    """Check every rule; what does not hold is in the report."""
+    """Check every rule; violations are added to the report."""
     _check_secrets(configuration, report)
     check_api(configuration, report, allow_callable=allow_callable)
     check_space(configuration.search_space, report)
@@ -55,7 +55,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     _check_training(configuration, report)
 
 
-# -- secrets: none is written out; each is named by its environment variable
+# -- secrets: each is named by its environment variable, never written out
 
 _REFERENCE_FIX = (
     "Put the secret into an environment variable and name it by `api.auth.token_env`, or write "
@@ -68,7 +68,7 @@ _HEADER_FIX = (
 
 
 def _check_secrets(configuration: Configuration, report: Report) -> None:
-    """Refuse secrets written out, without ever showing them."""
+    """Reject literal secrets without displaying them."""
     for path, name in _env_names(configuration):
         if not is_env_name(name):
             rule = "must be the name of an environment variable, not a secret"
@@ -89,7 +89,7 @@ def _check_secrets(configuration: Configuration, report: Report) -> None:
 
 
 def _env_names(configuration: Configuration) -> Iterator[tuple[Path, str]]:
-    """Yield each name of an environment variable, and where it stands."""
+    """Yield each environment variable's name with its path."""
     auth, journal = configuration.api.auth, configuration.storage.journal
     names: dict[Path, str | None] = {
         ("api", "auth", "token_env"): auth.token_env,
@@ -132,7 +132,7 @@ _KIND_PRICES = {
         "Write e.g. `{minute: 0.002, proxy_gb: 12}`, in US dollars, as your plan says.",
     ),
 }
-"""Kind of target → keys that it reads, the required one first; how it is priced; the fix."""
+"""Kind of target → its keys, the required one first; pricing basis; fix."""
 
 
 def _check_prices(configuration: Configuration, report: Report) -> None:
@@ -197,7 +197,7 @@ def _check_prompts(configuration: Configuration, report: Report) -> None:
 
 
 def _check_kept_texts(configuration: Configuration, report: Report) -> None:
-    """Check that texts are kept where a resume, a judge or a page reads them again."""
+    """Check that texts are stored if a resume, a judge or a page reads them again."""
     society = configuration.society
     judges, plays = configuration.evaluation.judges, society.games != GamesConfig()
     readers = (
@@ -239,7 +239,7 @@ _EXECUTION: Path = ("optimization", "execution")
 
 
 def _check_execution(configuration: Configuration, report: Report) -> None:
-    """Check that what stands beside a runner has an effect, and that each process can have a call."""
+    """Check that runner keys have an effect, and that each process can make a call."""
     execution = configuration.optimization.execution
     if execution.cluster is not None and execution.runner != "ray":
         why = f"with `runner: {execution.runner}`"
@@ -257,11 +257,11 @@ def _check_execution(configuration: Configuration, report: Report) -> None:
 
 
 _DEFAULT_HOSTS = frozenset({"api.openai.com", "api.groq.com", "generativelanguage.googleapis.com"})
-"""Where chat models are whose endpoint is not written."""
+"""Hosts of chat models without an explicit endpoint."""
 
 
 def _check_rates(configuration: Configuration, report: Report) -> None:
-    """Refuse a host that nothing asks: its limit would have no effect."""
+    """Reject a rate limit for a host that the configuration does not call."""
     api = configuration.api
     llms = [llm for _, llm in configuration.llms]
     urls = [api.endpoint, *(model.endpoint for model in api.models.values())]
@@ -282,7 +282,7 @@ def _check_rates(configuration: Configuration, report: Report) -> None:
 
 
 def _host(url: str) -> str:
-    """Return the host of a URL with its port; empty where it has none, which other rules say."""
+    """Return the host of a URL with its port; empty if it has none, which other rules report."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2].lower()
     except ValueError:
@@ -323,19 +323,19 @@ def _check_telemetry(configuration: Configuration, report: Report) -> None:
 
 # -- keys without effect
 #
-# They are shown, not refused: a configuration may be kept for several algorithms, and those of the
-# original write the rates of its genetic algorithm whatever searches.
+# They are reported, not rejected: a configuration may serve several algorithms, and those of the
+# original set genetic rates for every algorithm.
 
 _RATES = ("mutation_rate", "crossover_rate", "elite_size")
 READ_BY: dict[tuple[str, str, str], tuple[str, ...]] = {
     **{("optimization", "evolution", key): ("evolution",) for key in _RATES},
     ("optimization", "mab", "exploration_rate"): ("thompson", "mab_evolution"),
 }
-"""Key → algorithms that read it; what else an algorithm does not read is refused beside it."""
+"""Key → algorithms that read it; other unread keys are rejected."""
 
 
 def without_effect(configuration: Configuration) -> list[str]:
-    """Return a sentence for each key that is valid and without effect here, in their order."""
+    """Return a sentence for each valid key without effect, in order."""
     optimization = configuration.optimization
     problems = [
         f"`{'.'.join(path)}` has no effect with `algorithm: {optimization.algorithm}`: only "
@@ -379,7 +379,7 @@ _MODEL_KEYS: Final = ("model_name", "persona", "temperature")
 
 
 def check_games(configuration: Configuration, report: Report) -> None:
-    """Check games and roles without opening the files of your games."""
+    """Check games and roles without opening the files of custom games."""
     games = configuration.society.games
     if games == GamesConfig():
         return

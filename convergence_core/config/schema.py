@@ -1,6 +1,6 @@
 """Tree of the models: sections by path, JSON Schema.
 
-Rules between keys are not in the schema; ``convergence validate`` knows them.
+The schema excludes rules between keys, which ``convergence validate`` checks.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -20,22 +20,22 @@ ALSO_READ: Mapping[str, tuple[str, ...]] = {
     "SocietyConfig": ("llm",),
     "LlmConfig": ("base_url",),
 }
-"""Keys that ``normalize`` reads beside a section's own."""
+"""Keys that ``normalize`` reads besides a section's fields."""
 GUESSED: frozenset[tuple[str, str]] = frozenset(
     {("ApiConfig", "kind"), ("BaseMetric", "type"), ("BaseMetric", "direction")}
 )
-"""Fields that may be left out of a file although the model requires them."""
+"""Fields that a file may omit although the model requires them."""
 
 PARAMETER_TYPES = {"continuous": "float", "bool": "boolean"}
 DIRECTIONS = {"higher_is_better": "higher", "lower_is_better": "lower"}
-"""Words that are read too, and ours, here and above."""
+"""Alternative spellings → the models' words, here and above."""
 
 
 # -- sections and keys
 
 
 def sections_of(annotation: Any) -> list[type[Section]]:
-    """Return the sections an annotation allows, at any depth of unions and containers."""
+    """Return the sections that an annotation allows, at any depth of unions and containers."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
     if get_origin(annotation) is Annotated:
@@ -44,19 +44,19 @@ def sections_of(annotation: Any) -> list[type[Section]]:
 
 
 def fields_of(model: type[Section]) -> dict[str, FieldInfo]:
-    """Return a section's fields by the key they have in a file."""
+    """Return key in a file → field of a section."""
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
 def is_default(holder: Section, key: str) -> bool:
-    """Whether a section's key has its default value, written or not."""
+    """Return whether a section's key has its default value, explicit or not."""
     info = fields_of(type(holder))[key]
     default: Any = info.get_default(call_default_factory=True, validated_data={})
     return bool(getattr(holder, key) == default)
 
 
 def known_keys(models: list[type[Section]]) -> list[str]:
-    """Return the keys that any of these sections reads, in their order."""
+    """Return the keys of these sections, in order."""
     keys: dict[str, None] = {}
     for model in models:
         keys.update(dict.fromkeys([*fields_of(model), *ALSO_READ.get(model.__name__, ())]))
@@ -64,7 +64,7 @@ def known_keys(models: list[type[Section]]) -> list[str]:
 
 
 def sections_at(path: Path, data: Any) -> list[type[Section]]:
-    """Return the sections that may stand at a path; several where ``type`` decides and is wrong."""
+    """Return the possible sections at a path; several if ``type`` selects one but is wrong."""
     models: list[type[Section]] = [Configuration]
     inside = False  # between the name of a container's field and its entry
     for part in path:
@@ -106,7 +106,7 @@ def is_container(annotation: Any, kinds: Collection[type] = (dict, list)) -> boo
 
 
 def kinds_of(model: type[Section]) -> tuple[Any, ...]:
-    """Return the values of ``type`` that choose a section among the options of a union."""
+    """Return the values of ``type`` that select a section in a union."""
     info = model.model_fields.get("type")
     return get_args(info.annotation) if info else ()
 
@@ -119,7 +119,7 @@ METRIC_TYPES: tuple[str, ...] = tuple(
 
 @cache
 def homes() -> dict[str, tuple[str, ...]]:
-    """Return, for each key, the sections (as dotted paths) where it belongs."""
+    """Return key → sections with that key, as dotted paths."""
     places: dict[str, dict[str, None]] = {}
     for section, key in _keys(Configuration, ""):
         places.setdefault(key, {})[section] = None
@@ -127,7 +127,7 @@ def homes() -> dict[str, tuple[str, ...]]:
 
 
 def _keys(model: type[Section], section: str) -> Iterator[tuple[str, str]]:
-    """Yield section and key of everything outside of mappings by name."""
+    """Yield section and key of all fields outside mappings by name."""
     for key, info in fields_of(model).items():
         yield section, key
         below = sections_of(info.annotation)
@@ -137,7 +137,7 @@ def _keys(model: type[Section], section: str) -> Iterator[tuple[str, str]]:
 
 
 def is_guessed(model: type[Section], key: str) -> bool:
-    """Return whether a field may be left out of a file although its model requires it."""
+    """Return whether a file may omit a field that its model requires."""
     return any((base.__name__, key) in GUESSED for base in model.__mro__)
 
 
@@ -147,7 +147,7 @@ Schema: TypeAlias = dict[str, Any]
 
 
 def json_schema() -> Schema:
-    """Return the JSON Schema (2020-12) of a configuration file, with the spellings that are read too."""
+    """Return the JSON Schema (2020-12) of a configuration file, with alternative spellings."""
     schema = Configuration.model_json_schema(by_alias=True, mode="validation")
     definitions: Schema = schema["$defs"]
     definitions["ApiConfig"]["required"].remove("kind")
@@ -175,7 +175,7 @@ def _ref(model: str) -> Schema:
 
 
 def _allow_empty_sections(holder: Schema) -> None:
-    """A section whose keys are all commented out is ``null`` in YAML, and takes its defaults."""
+    """Allow ``null`` for sections: YAML reads one with only comments as ``null``."""
     for key, item in holder.get("properties", {}).items():
         if "$ref" in item and key not in holder.get("required", ()):
             holder["properties"][key] = {
@@ -185,7 +185,7 @@ def _allow_empty_sections(holder: Schema) -> None:
 
 
 def _join_lines(holder: Schema) -> None:
-    """Descriptions are docstrings, whose lines end where our source's do."""
+    """Join the lines of descriptions, which are docstrings."""
     for item in (holder, *holder.get("properties", {}).values()):
         if "description" in item:
             item["description"] = " ".join(item["description"].split())
@@ -236,7 +236,7 @@ def _patch_evaluation(definitions: Schema) -> None:
 
 
 def _patch_calls(schema: Schema, definitions: Schema) -> None:
-    """Plain epochs, ``llm`` within ``society``, and judges that complete theirs from it."""
+    """Allow plain epochs, ``llm`` within ``society``, and judges that complete theirs from it."""
     null = {"type": "null"}
     cache_config, llm = definitions["CacheConfig"], definitions["LlmConfig"]
     epoch = cache_config["properties"]["epoch"]

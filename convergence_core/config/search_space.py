@@ -14,14 +14,14 @@ IntBound = Annotated[int, Field(ge=-_INT_BOUND, le=_INT_BOUND)]
 
 
 class BaseParam(Section):
-    """What every parameter has."""
+    """Keys of every parameter."""
 
     when: dict[str, list[Choice]] = Field(default_factory=dict)
-    """Active only while the named parameters have these values. Absent: always."""
+    """Active only while the named parameters have these values. Default: always."""
 
 
 class FloatParam(BaseParam):
-    """A real number; `continuous` is read too."""
+    """Real number; `continuous` is accepted, too."""
 
     type: Literal["float"]
     """Float: also `continuous`."""
@@ -32,13 +32,13 @@ class FloatParam(BaseParam):
     log: bool = False
     """Whether to search on a logarithmic scale; needs `min` above 0."""
     step: float | None = Field(default=None, gt=0, le=_BOUND)
-    """Distance between values, from `min`. Absent: 1 for `int`, any for `float`."""
+    """Distance between values, from `min`. Default: 1 for `int`, any for `float`."""
     default: float | None = None
     """Current value: the baseline of the report."""
 
 
 class IntParam(BaseParam):
-    """A whole number."""
+    """Integer."""
 
     type: Literal["int"]
     """Int: whole numbers."""
@@ -49,7 +49,7 @@ class IntParam(BaseParam):
     log: bool = False
     """Whether to search on a logarithmic scale; needs `min` above 0."""
     step: int | None = Field(default=None, gt=0, le=_INT_BOUND)
-    """Distance between values, from `min`. Absent: 1 for `int`, any for `float`."""
+    """Distance between values, from `min`. Default: 1 for `int`, any for `float`."""
     default: int | None = None
     """Current value: the baseline of the report."""
 
@@ -75,7 +75,7 @@ class BooleanParam(BaseParam):
 
 
 class TextParam(BaseParam):
-    """A text, such as a prompt, chosen among variants."""
+    """Text, such as a prompt, chosen among variants."""
 
     type: Literal["text"]
     """Text: a prompt, for example."""
@@ -94,7 +94,7 @@ ParameterConfig: TypeAlias = Annotated[
 
 
 class SearchSpaceConfig(Section):
-    """What may vary."""
+    """Parameters and their constraints."""
 
     parameters: dict[str, ParameterConfig] = Field(min_length=1)
     """Parameters by name (letters, digits, underscores). A plain list is a categorical

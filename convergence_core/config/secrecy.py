@@ -1,7 +1,7 @@
 """Recognition of secrets, and display of keys and values in messages.
 
-No function here, and no message, returns the text that it checked: a secret in a terminal or a log
-is a leaked secret.
+No function here, and no message, returns the checked text: a secret in a terminal or a log is a
+leaked secret.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 from convergence_core.records import canonical_json
 
 HIDDEN = "a text that is not shown, since it may be a secret"
-"""Replaces a value in messages."""
+"""Replacement for a value in messages."""
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 ENV_REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -43,17 +43,17 @@ _SCHEME = re.compile(r"(?:bearer|basic|token|key|apikey|api-key|digest)\b[:=]?",
 
 
 def has_known_secret(text: str) -> bool:
-    """Whether the text contains a key of a well-known form (``sk-…``, ``AKIA…``, a JWT…)."""
+    """Return whether a text contains a key of a well-known form (``sk-…``, ``AKIA…``, a JWT…)."""
     return _KNOWN.search(text) is not None
 
 
 def has_credentials(text: str) -> bool:
-    """Whether the text contains a URL with a user name or password (``https://user:…@host``)."""
+    """Return whether a text contains a URL with credentials (``https://user:…@host``)."""
     return _CREDENTIALS.search(text) is not None
 
 
 def looks_random(text: str) -> bool:
-    """Whether a text without spaces looks random: long hexadecimal or base64."""
+    """Return whether a text without spaces looks random: long hexadecimal or base64."""
     if _HEX.fullmatch(text):
         return True
     if not _DENSE.fullmatch(text):
@@ -67,22 +67,22 @@ def looks_random(text: str) -> bool:
 
 
 def looks_like_secret(text: str) -> bool:
-    """Whether the text looks like a secret or contains one."""
+    """Return whether a text looks like a secret or contains one."""
     return has_known_secret(text) or has_credentials(text) or looks_random(text)
 
 
 def is_env_name(text: str) -> bool:
-    """Whether the text can name an environment variable and does not look secret."""
+    """Return whether a text can name an environment variable and does not look secret."""
     return ENV_NAME.fullmatch(text) is not None and not looks_like_secret(text)
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether a header, query parameter or key of this name usually holds a secret."""
+    """Return whether a header, query parameter or key of this name usually holds a secret."""
     return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.search(key)
 
 
 def is_only_references(value: str) -> bool:
-    """Whether a header's value consists of ``${ENV_NAME}`` and a scheme such as ``Bearer``."""
+    """Return whether a header consists of ``${ENV_NAME}`` and a scheme such as ``Bearer``."""
     if not ENV_REFERENCE.search(value):
         return False
     rest = ENV_REFERENCE.sub(" ", value)
@@ -109,7 +109,7 @@ def dotted(path: tuple[str | int, ...]) -> str:
 
 
 def shown(value: Any, key: str = "") -> str:
-    """Return a value for display in a message; ``key`` is the name of its key."""
+    """Return a value for display in a message; ``key`` is its key."""
     if isinstance(value, str):
         return _shown_text(value, key)
     if value is None:

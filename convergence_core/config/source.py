@@ -1,8 +1,8 @@
-"""Plain data with the line and column of each part, read from YAML text.
+"""Plain data from YAML text, with the line and column of each part.
 
-Scalars are read by the core schema of YAML 1.2, as editors do: only ``true`` and ``false`` are
-booleans, ``1e-5`` is a number, and ``on``, ``yes``, ``no``, ``off`` and dates are texts.
-Anchors, aliases and merge keys work within bounds of size and depth.
+Scalars follow the core schema of YAML 1.2, as in editors: only ``true`` and ``false`` are
+booleans, ``1e-5`` is a number, and ``on``, ``yes``, ``no``, ``off`` and dates are texts. Anchors,
+aliases and merge keys work within limits of size and depth.
 """
 
 import codecs
@@ -33,15 +33,15 @@ _SIZE_FIX = "Shorten it; large test cases belong in their own file (`test_cases.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys and indices from the top of a document down."""
+"""Keys and indices from the top of a document."""
 
 
 def texts_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield each text in plain data, with the path to it.
+    """Yield each text in plain data, with its path.
 
     Args:
-        value: mappings, lists and what they hold.
-        path: where ``value`` stands.
+        value: Plain data.
+        path: Path of ``value``.
     """
     return ((place, leaf) for place, leaf in leaves(value, path) if isinstance(leaf, str))
 
@@ -56,29 +56,29 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 class Position(NamedTuple):
-    """Where something stands in its file."""
+    """Position in a file."""
 
     line: int
-    """1-based."""
+    """Line, from 1."""
     column: int
-    """1-based, in characters."""
+    """Column in characters, from 1."""
 
 
 @dataclass(slots=True)
 class ConfigSource:
-    """Plain data, where each part of it stands, and what is wrong with it."""
+    """Plain data, with the position and problems of each part."""
 
     file: str | None = None
-    """As the user gave it; ``None`` when the data came from Python."""
+    """Path as the user gave it; ``None`` for data from Python."""
     data: Any = None
     keys: dict[Path, Position] = field(default_factory=dict)
     values: dict[Path, Position] = field(default_factory=dict)
     retyped: dict[Path, str] = field(default_factory=dict)
-    """Scalars without quotes that are no texts → how they are written."""
+    """Unquoted scalar other than a text → its spelling."""
     problems: list[Problem] = field(default_factory=list)
 
     def position(self, path: Path, *, of_key: bool) -> Position | None:
-        """Return where a value (or its key) stands, else the nearest thing around it."""
+        """Return the position of a value (or its key), else that of the nearest enclosing part."""
         if not of_key and path in self.values:
             return self.values[path]
         for end in range(len(path), 0, -1):
@@ -88,9 +88,9 @@ class ConfigSource:
         return self.values.get(())
 
     def located(self, problem: Problem) -> Problem:
-        """Return a problem that knows its key alone with the position of what the key names.
+        """Return a problem with the position of its key.
 
-        The key is compared as it is written, since names of parameters may hold dots.
+        Matches the key as written, since parameter names may contain dots.
         """
         around = [
             path
@@ -119,7 +119,7 @@ class ConfigSource:
         )
 
     def add(self, path: Path, rule: str, fix: str, **place: Any) -> None:
-        """Note a problem, see ``problem``."""
+        """Record a problem, see ``problem``."""
         self.problems.append(self.problem(path, rule, fix, **place))
 
 
@@ -127,13 +127,13 @@ class ConfigSource:
 
 
 class _Loader(_BaseLoader):
-    """A safe loader that knows the scalars of YAML 1.2 only."""
+    """Safe loader with only the scalars of YAML 1.2."""
 
     yaml_implicit_resolvers: dict[str | None, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
 class _Dumper(yaml.SafeDumper):
-    """A safe dumper that quotes a text which YAML 1.2 would read as something else."""
+    """Safe dumper that quotes a text if YAML 1.2 would read it as another type."""
 
 
 for _name, _pattern, _first in (
@@ -153,7 +153,7 @@ for _name, _pattern, _first in (
 
 
 def yaml_text(data: Any) -> str:
-    r"""Return plain data as YAML; ``read_yaml``, and readers of YAML 1.1, read the same values.
+    r"""Return plain data as YAML, which readers of YAML 1.1 and 1.2 parse to the same values.
 
     Example:
         >>> yaml_text({"hash": "1e5", "rate": 0.5})
@@ -163,11 +163,11 @@ def yaml_text(data: Any) -> str:
 
 
 class _TooLargeError(Exception):
-    """The document has more nodes, or is deeper, than any configuration needs."""
+    """The document exceeds the limits of size or depth."""
 
 
 def read_yaml(text: str | bytes, file: str | None) -> ConfigSource:
-    """Read a document; what is wrong with it is in ``problems`` of the result."""
+    """Read a document; its problems are in ``problems`` of the result."""
     source = ConfigSource(file=file)
     decoded = _decode(text, source)
     if decoded is None:
@@ -190,7 +190,7 @@ def read_yaml(text: str | bytes, file: str | None) -> ConfigSource:
 
 
 def _decode(text: str | bytes, source: ConfigSource) -> str | None:
-    """Return the text without its byte order mark, or note why it is none."""
+    """Return the text without its byte order mark; ``None`` if it is invalid."""
     if isinstance(text, bytes):
         is_utf16 = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         try:
@@ -225,8 +225,8 @@ def _compose(text: str, source: ConfigSource) -> yaml.Node | None:
     """Return the document's root node; ``None`` for an empty or broken document.
 
     Raises:
-        _TooLargeError: it nests too deep.
-        yaml.YAMLError: it is no YAML, nobody knows where.
+        _TooLargeError: The nesting is too deep.
+        yaml.YAMLError: The YAML is invalid at an unknown position.
     """
     try:
         _check_depth(text)
@@ -240,7 +240,7 @@ def _compose(text: str, source: ConfigSource) -> yaml.Node | None:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse nesting that would exhaust the stack, before anything recursive sees it."""
+    """Reject nesting that would exhaust the stack, before any recursion."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -252,7 +252,7 @@ def _check_depth(text: str) -> None:
 
 
 class _Converter:
-    """Turns nodes into plain data and notes positions."""
+    """Converter of nodes to plain data, which records positions."""
 
     def __init__(self, source: ConfigSource) -> None:
         self._source = source
@@ -309,7 +309,7 @@ class _Converter:
                 self._source.add(path, rule, fix, at=_start(node))
 
     def _merge(self, mapping: yaml.MappingNode, path: Path, explicit: dict[str, Any]) -> None:
-        """Add a merged mapping's keys, which yield to those already there."""
+        """Add a merged mapping's keys, except existing ones."""
         if len(path) >= MAX_DEPTH:
             raise _TooLargeError(_TOO_DEEP)
         self._count(1 + len(mapping.value))
@@ -327,7 +327,7 @@ class _Converter:
             self._merge(item, path, explicit)
 
     def _key(self, node: yaml.Node, path: Path) -> str | None:
-        """Return a key's text; ``None`` for a key that is no scalar, or empty."""
+        """Return a key's text; ``None`` for an empty or non-scalar key."""
         at = _start(node)
         if not isinstance(node, yaml.ScalarNode):
             self._source.add(path, "must have strings as keys", "Write a plain word.", at=at)
@@ -374,7 +374,7 @@ class _Converter:
 
 
 def shown_key(text: str) -> str:
-    """Return a key for a message."""
+    """Return a key for display in a message."""
     return f"`{text[:40]}`" if text else "empty"
 
 
@@ -433,11 +433,11 @@ _SYNTAX: dict[str, tuple[str, str]] = {
         "Put the text in quotes.",
     ),
 }
-"""Words of PyYAML's message → rule and fix; the first found counts."""
+"""Words of PyYAML's message → rule and fix; the first match counts."""
 
 
 def _explain(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str]:
-    """Return rule and fix for a syntax error; never a piece of the file, it may be secret."""
+    """Return rule and fix for a syntax error, without text of the file, which may be secret."""
     message = f"{error.problem or ''} {error.context or ''}"
     mark = error.problem_mark
     lines = [] if mark is None else text.splitlines()[mark.line : mark.line + 1]

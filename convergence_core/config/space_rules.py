@@ -25,13 +25,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _PARAMETERS: Path = ("search_space", "parameters")
 _RESERVED = "input"
 _MAX_STEPS = 2**53
-"""More cannot be told apart by floating-point numbers."""
+"""Maximum number of steps that floats can distinguish."""
 
 Parameters: TypeAlias = Mapping[str, ParameterConfig]
 
 
 def check_space(space: SearchSpaceConfig, report: Report) -> None:
-    """Check each parameter, then what holds between them."""
+    """Check each parameter, then the rules between them."""
     for name, parameter in space.parameters.items():
         path = (*_PARAMETERS, name)
         _check_name(name, path, report)
@@ -50,12 +50,12 @@ def check_space(space: SearchSpaceConfig, report: Report) -> None:
 
 
 def _same(a: Choice, b: Choice) -> bool:
-    """Whether two values are one: numbers by value, booleans apart from numbers."""
+    """Return whether two values are equal: numbers by value, booleans distinct from numbers."""
     return isinstance(a, bool) == isinstance(b, bool) and a == b
 
 
 def _allows(parameter: ParameterConfig, value: Choice) -> bool:
-    """Whether a parameter can take a value."""
+    """Return whether a parameter can take a value."""
     if isinstance(parameter, BooleanParam):
         return isinstance(value, bool)
     if isinstance(parameter, CategoricalParam):
@@ -71,7 +71,7 @@ def _allows(parameter: ParameterConfig, value: Choice) -> bool:
 
 
 def _allowed(parameter: ParameterConfig) -> str:
-    """Return what a parameter can take, in words."""
+    """Return the allowed values of a parameter, in words."""
     if isinstance(parameter, FloatParam | IntParam):
         step = f" in steps of {parameter.step}" if parameter.step is not None else ""
         return f"between min={parameter.min} and max={parameter.max}{step}"
@@ -149,7 +149,7 @@ def _check_conditions(parameters: Parameters, report: Report) -> None:
 
 
 def unused(parameters: Parameters, received: AbstractSet[str]) -> list[str]:
-    """Return the parameters that change nothing: the target receives none of them, and no other is under one."""
+    """Return the parameters that neither the target nor another parameter reads."""
     gates = {other for parameter in parameters.values() for other in parameter.when}
     return [name for name in parameters if name not in received | gates]
 
@@ -165,7 +165,7 @@ def _check_values(
 
 
 def _leads_back(name: str, parameters: Parameters) -> bool:
-    """Whether a parameter's conditions lead back to it by way of others."""
+    """Return whether a parameter's conditions lead back to it through others."""
     waiting = [other for other in parameters[name].when if other in parameters and other != name]
     seen: set[str] = set()
     while waiting:
@@ -179,7 +179,7 @@ def _leads_back(name: str, parameters: Parameters) -> bool:
 
 
 def _check_defaults(parameters: Parameters, report: Report) -> None:
-    """Defaults are the baseline of the report, so either all that it needs are given, or none."""
+    """Check that all or none of the required defaults are set, since they form the baseline."""
     defaults = {name: p.default for name, p in parameters.items() if p.default is not None}
     for name in parameters if defaults else ():
         if name not in defaults and _is_active(name, parameters, defaults):
@@ -195,7 +195,7 @@ def _is_active(
     values: Mapping[str, object],
     above: frozenset[str] = frozenset(),
 ) -> bool:
-    """Whether a parameter is active while all others have these values."""
+    """Return whether a parameter is active given these values of the others."""
     if name in above:
         return False
     for other, wanted in parameters[name].when.items():
@@ -209,7 +209,7 @@ def _is_active(
     return True
 
 
-# -- constraints: known parameters, each used as what it is
+# -- constraints: known parameters of the right types
 
 
 def _check_constraints(space: SearchSpaceConfig, report: Report) -> None:
@@ -236,7 +236,7 @@ def _check_constraints(space: SearchSpaceConfig, report: Report) -> None:
 def _report_unknown(
     path: Path, name: str, known: Parameters, report: Report, *, of_key: bool = False
 ) -> None:
-    """Report a name that is no parameter's."""
+    """Record a name that is not a parameter."""
     names = sorted(known)
     rule = "must name a parameter of `search_space.parameters`"
     fix = guessed(name, names, f"Known are: {listing(names[:20])}.")

@@ -62,10 +62,10 @@ class Recommendation:
     """
     ranking: tuple[Ranked, ...]
     """All candidates with a reward, the probably feasible first, by decreasing cautious estimate;
-    ties go to the oldest. Last among them come candidates outside the surrogate's evidence and
-    those whose rewards are mostly missing because a metric failed. The other candidates follow by
-    decreasing probability of feasibility. The defaults replace the leader if they have its reward
-    on each of its cases and no candidate beats them on another case."""
+    ties go to the defaults, then to the oldest. Last among them come candidates outside the
+    surrogate's evidence and those whose rewards are mostly missing because a metric failed. The
+    other candidates follow by decreasing probability of feasibility. The defaults replace the
+    leader if they have its reward on each of its cases and no candidate beats them on another."""
     lead: "Lead | None" = None
     """Lead over the requested rival; ``None`` without a rival or if the rival has no reward."""
 
@@ -121,7 +121,7 @@ def recommend(
             bounds: Range of rewards, means and intervals; ``None`` means unbounded.
 
     Raises:
-        ValueError: level or delta is out of range.
+        ValueError: The level or delta is out of range.
 
     Example:
         >>> best = recommend(state, rng=rng, surrogate=SpaceModel(space=space))
@@ -377,7 +377,7 @@ def mean_interval(
         groups: Case → group of similar cases; missing cases are independent.
 
     Raises:
-        ValueError: the level, a value or a weight is out of range.
+        ValueError: The level, a value or a weight is out of range.
 
     Example:
         >>> interval = mean_interval({"a": 0.9, "b": 0.7, "c": 0.8})

@@ -160,7 +160,7 @@ class SearchState:
         """Rebuild a state from ``to_json``.
 
         Raises:
-            ValueError: the value does not come from ``to_json``.
+            ValueError: The value does not come from ``to_json``.
         """
         memory = value.get("memory") if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(memory, dict):

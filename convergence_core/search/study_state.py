@@ -51,7 +51,7 @@ class StopperState:
         """Rebuild from ``to_json``.
 
         Raises:
-            ValueError: the value does not come from ``to_json``.
+            ValueError: The value does not come from ``to_json``.
         """
         fields = value if isinstance(value, dict) else {}
         leader, n_flat, bound = (fields.get(k) for k in ("leader", "n_flat", "left_to_gain"))

@@ -67,7 +67,7 @@ class Rules:
     n_probes: int = 4
     """Number of early repeats of leaders with one case, to separate noise from merit."""
     min_noise: float = 0.02
-    """Minimum noise, relative to the spread of candidates' rewards, for that end game."""
+    """Minimum noise, in units of the candidates' spread, for an end game with one case."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
