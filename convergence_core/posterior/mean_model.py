@@ -1,4 +1,4 @@
-"""Surrogate of another quantity: a Gaussian process on each candidate's plain mean.
+"""Surrogate of another quantity: a Gaussian process on candidates' plain means.
 
 The surrogate of the reward, ``space_model``, reads cells. Other quantities (a metric, the share of
 cells that satisfy the constraints) are stored as sums only. So candidates are compared by plain

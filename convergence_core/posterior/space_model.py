@@ -1,4 +1,4 @@
-"""Surrogate of the search: a Gaussian process on evidence corrected for case effects.
+"""Surrogate of the search: a Gaussian process on evidence without case effects.
 
 Cells become one measurement per candidate (``case_effects``). Rewards are warped, so that crashes
 do not bend the surface (``warped_posterior``). A process over the space (``gaussian_process``)

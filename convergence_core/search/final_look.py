@@ -1,4 +1,4 @@
-"""Final test: re-estimation of the winner on cells that did not influence its choice.
+"""Final test: re-estimation of the winner on cells that its choice did not use.
 
 The winner, the user's defaults and the champion get the same cells: held-out cases, which the
 search never saw, and another repeat of the search cases.

@@ -110,15 +110,15 @@ def recommend(
     """Return the recommendation from the evidence; ``None`` if no candidate has a reward.
 
     Args:
-            state: State of the search.
-            rng: Generator for the draws behind ``probability_within``; the choice uses none.
-            surrogate: Model of the rewards.
-            level: Level of the intervals, in (0, 1).
-            delta: Reward difference that counts as small, at least 0.
-            case_weights: Search case → positive weight; missing cases have weight 1.
-            rival_id: Candidate to compare with, see ``Recommendation.lead``.
-            goals: Hard constraints, fitted to the same archive; ``None`` without any.
-            bounds: Range of rewards, means and intervals; ``None`` means unbounded.
+        state: State of the search.
+        rng: Generator for the draws behind ``probability_within``; the choice uses none.
+        surrogate: Model of the rewards.
+        level: Level of the intervals, in (0, 1).
+        delta: Reward difference that counts as small, at least 0.
+        case_weights: Search case → positive weight; missing cases have weight 1.
+        rival_id: Candidate to compare with, see ``Recommendation.lead``.
+        goals: Hard constraints, fitted to the same archive; ``None`` without any.
+        bounds: Range of rewards, means and intervals; ``None`` means unbounded.
 
     Raises:
         ValueError: The level or delta is out of range.
@@ -132,8 +132,7 @@ def recommend(
     members = [member for member in state.archive if member.n]
     if not members:
         return None
-    # Uses only the evidence, not the sampler's memory: a repaired run recommends the same
-    # candidate.
+    # The sampler's memory is not used: a repaired run recommends the same candidate.
     fitted = surrogate.fit(state.archive, case_weights=case_weights)
     candidates = [member.candidate for member in members]
     posterior = fitted.posterior(candidates)

@@ -1,4 +1,4 @@
-"""Rate limiters of endpoints: admission of calls, and the effects of their outcomes.
+"""Rate limiters of endpoints: admission of calls, and effects of their outcomes.
 
 Rate limits apply per endpoint and key, so each pair has one ``EndpointLimiter`` for calls of all
 purposes. A limiter has no queue: ``enter`` admits a call or returns the seconds until the next

@@ -1,4 +1,4 @@
-"""Racing: candidates compete for cells (``competitors``) and get them (``cell_allocation``)."""
+"""Racing of candidates (``competitors``) for cells (``cell_allocation``)."""
 
 from convergence_core.search.racing.cell_allocation import CellAllocation
 from convergence_core.search.racing.competitors import Competitors, Rules

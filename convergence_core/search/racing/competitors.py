@@ -1,4 +1,4 @@
-"""Competitors for the cells of a generation: known candidates and a pool of new ones.
+"""Competitors for a generation's cells: known candidates and a pool of new ones.
 
 A known candidate is eliminated if its probability of beating the leader is below
 
