@@ -23,7 +23,7 @@ from convergence_core.events import (
     TrafficChanged,
 )
 from convergence_core.ports import LostCall
-from convergence_core.result.number_text import plural
+from convergence_core.result.number_text import left_out, plural
 from tasks.report.phrases import clean
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class ProgressDisplay:
         self._best = ""
         self._warm_start: str | None = None
         self._n_calls = 0
-        self._cost_usd: float | None = None
+        self._cost = ""
         self._traffic = ""
         self._notices: set[str] = set()
         """Notices of traffic so far, without their numbers."""
@@ -224,17 +224,18 @@ class ProgressDisplay:
         if event.best_mean is not None and event.best_interval is not None:
             low, high = event.best_interval
             self._best = f"best {event.best_mean:.3f} [{low:.3f}, {high:.3f}]"
-        self._n_calls, self._cost_usd = event.n_calls, event.cost_usd
+        cost = left_out(event.n_unpriced)
+        self._cost = f", ${event.cost_usd:.4f}{cost}" if event.cost_usd else ""
+        self._n_calls = event.n_calls
         self._n_calls_made = 0
         self._traffic = ""
         failed = f", {event.n_failed} failed" if event.n_failed else ""
         failed += f", {event.n_skipped} skipped" if event.n_skipped else ""
-        cost = f", ${event.cost_usd:.4f}" if event.cost_usd else ""
         # Lines of learners belong to their generation's.
         write = self._screen.line if event.learning else self._screen.detail
         write(
             f"generation {event.generation:02d}  "
-            f"{plural(event.n_evaluations, 'evaluation')}{failed}{cost}  "
+            f"{plural(event.n_evaluations, 'evaluation')}{failed}{self._cost}  "
             f"{self._best or 'no reward yet'}  "
             f"{clean(event.best_name or '')}".rstrip()
         )
@@ -253,11 +254,10 @@ class ProgressDisplay:
         else:
             number, n = self._generation, self._started.n_generations
             where = f"generation {number + 1}/{n}"
-        price = f", ${self._cost_usd:.4f}" if self._cost_usd else ""
         parts = [
             where,
             self._best,
-            f"{self._n_calls + self._n_calls_made} calls{price}",
+            f"{self._n_calls + self._n_calls_made} calls{self._cost}",
             f"{self._n_done}/{self._n_planned} done",
             self._time_left(),
             self._traffic,

@@ -135,8 +135,10 @@ class LeaderboardRow(Ranked):
     """Rank, from 1."""
     label: str
     params: Params
+    n_cells: int
+    """Search evaluations, skipped ones left out."""
     n_failed: int
-    """Search evaluations without an ``ok`` status, excluding skipped ones."""
+    """Those of them without an ``ok`` status."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metric → mean, adjusted for the difficulty of its cases."""
     origin: str

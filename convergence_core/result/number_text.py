@@ -68,6 +68,7 @@ def usd(value: float | None) -> str:
     """Return an amount of US dollars; small amounts keep two significant digits."""
     if value is None:
         return "unknown"
+    value = float(f"{value:.12g}")  # sums in another order differ in the last bits
     if value == 0 or abs(value) >= 0.995:
         return f"${value:,.2f}"
     digits = max(2, 1 - math.floor(math.log10(abs(value))))
@@ -76,8 +77,12 @@ def usd(value: float | None) -> str:
 
 def spent(cost_usd: float | None, n_unpriced: int) -> str:
     """Return a total of known prices in US dollars, with the number of unpriced calls."""
-    unpriced = f" and {plural(n_unpriced, 'call')} of unknown price" if n_unpriced else ""
-    return usd(cost_usd) + unpriced
+    return usd(cost_usd) + left_out(n_unpriced)
+
+
+def left_out(n_unpriced: int) -> str:
+    """Return the number of calls that a total of known prices leaves out; empty if it has all."""
+    return f" and {plural(n_unpriced, 'call')} of unknown price" if n_unpriced else ""
 
 
 def evidence(log_e: float, log_threshold: float, verb: str = "of") -> str:

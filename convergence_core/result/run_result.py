@@ -48,6 +48,8 @@ class CurvePoint:
     """Mean posterior mean of this generation's candidates; ``None`` without a reward."""
     cumulative_usd: float | None
     """Total of known prices so far; ``None`` if no call has one."""
+    n_unpriced: int = 0
+    """Calls so far that ``cumulative_usd`` leaves out, since their price is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -359,6 +359,12 @@ def _same(result: RunResult, subject: str) -> Advice:
     )
 
 
+def how_to_hold_out(result: RunResult) -> str:
+    """Return what holds cases out in the next run; a single case cannot be divided."""
+    do = "Set" if result.n_search_cases > 1 else "Add test cases, set"
+    return f"{do} `evaluation.test_cases.holdout`, for example to 0.3"
+
+
 def _untested(result: RunResult) -> Advice:
     again, (fix, command) = "then run `convergence optimize` again.", _go_on(result)
     rival, stays = "defaults", ""
@@ -372,7 +378,7 @@ def _untested(result: RunResult) -> Advice:
         return sentence, f"{fix}:", command
     if result.n_holdout_cases == 0:
         sentence = f"Not tested on unseen cases: the run held none out.{stays}"
-        return sentence, f"Set `evaluation.test_cases.holdout`, for example to 0.3, {again}", None
+        return sentence, f"{how_to_hold_out(result)}, {again}", None
     sentence = f"No comparison with the {rival}: no held-out case has a reward for both.{stays}"
     return sentence, f"{fix}:", command
 

@@ -1,13 +1,24 @@
 """Overview of a store: systems, runs, spending, and what needs the user."""
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import apsw
+
 from convergence_core.ports import RunRecord
 from convergence_core.records import fields_of
 from convergence_core.result import is_offline, verdict_of
-from convergence_core.result.number_text import UNKNOWN, interval, plural, usd, whole_percent
+from convergence_core.result.number_text import (
+    UNKNOWN,
+    interval,
+    left_out,
+    plural,
+    spent,
+    usd,
+    whole_percent,
+)
 from tasks.pages.source import Page, PageSource, line_of, page_of, span_of_time
 from tasks.report.blocks import (
     Block,
@@ -24,10 +35,12 @@ from tasks.report.blocks import (
 from tasks.report.phrases import clean
 from tasks.run.case_review import hard_cases
 from tasks.store.feedback.proposals import proposed_cases, reviewed
-from tasks.store.journal.ledger import KNOWN_USD
+from tasks.store.journal.ledger import BY_ROLE, KNOWN_USD, N_UNPRICED, UNPRICED
+from tasks.store.layout import JOURNAL_FILE
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.watches import alarms
-from tasks.store.tables.lineage import GAMES_TAG, OFFLINE, TEST_TAG
+from tasks.store.sqlite import rows_read_only
+from tasks.store.tables.lineage import GAMES_TAG, OFFLINE, TEST_TAG, ancestors
 
 MOST_RUNS = 500
 _LEADERS = """
@@ -36,12 +49,14 @@ FROM posteriors JOIN candidates USING (run_id, candidate_id)
 WHERE recommended AND run_id IN (SELECT unnest($runs))
 """
 _SPENT = f"""
-SELECT run_id, {KNOWN_USD} AS usd, count(*) FILTER (WHERE state <> 'cached') AS n_calls
-FROM attempts WHERE run_id IN (SELECT unnest($runs)) GROUP BY ALL
+SELECT run_id, {KNOWN_USD} AS usd, count(*) FILTER (WHERE state <> 'cached') AS n_calls,
+       {N_UNPRICED} AS n_unpriced
+FROM ({BY_ROLE}) AS attempts WHERE run_id IN (SELECT {{runs}}) GROUP BY run_id
 """  # noqa: S608 - constants
 _ANSWERED = f"""
 SELECT regexp_extract(run_id, '^answers/(.*)/', 1) AS system, {KNOWN_USD} AS usd,
-       count(*) FILTER (WHERE state <> 'cached') AS n_calls
+       count(*) FILTER (WHERE state <> 'cached') AS n_calls,
+       count(*) FILTER (WHERE {UNPRICED}) AS n_unpriced
 FROM attempts WHERE starts_with(run_id, 'answers/') GROUP BY ALL
 """  # noqa: S608 - constants
 _DAY_US = 86_400 * 10**6
@@ -69,7 +84,7 @@ def overview(source: PageSource) -> Page:
         "champion": lambda name: _champion(source, name),
     }
     if answered:
-        columns["paid answers"] = lambda name: _paid(answered.get(name))
+        columns["paid answers"] = lambda name: _paid(answered[name]) if name in answered else ""
     counts = f"{plural(len(records), 'run')} of {plural(len(systems), 'system')} in "
     blocks: list[Block] = [Paragraph((counts, code(str(source.store.path))), "note")]
     if needs:
@@ -78,9 +93,9 @@ def overview(source: PageSource) -> Page:
     return page_of([*blocks, table(run_rows(source, records), _RUNS, numeric=("generations",))])
 
 
-def _paid(row: Page | None) -> str:
+def _paid(row: Page) -> str:
     """Return the cost of a service's answers up to the last export."""
-    return "" if row is None else f"{plural(row['n_calls'], 'call')}, {usd(row['usd'])}"
+    return f"{plural(row['n_calls'], 'call')}, {spent(row['usd'], row['n_unpriced'])}"
 
 
 def _champion(source: PageSource, system: str) -> Inline:
@@ -96,16 +111,16 @@ def _reward(row: Page) -> str:
 
 
 def spent_of(row: Page) -> str:
-    """Return a run's spending against its budget: dollars, or calls without a known price."""
-    spent_usd, max_usd, max_calls = row["spent_usd"], row["max_usd"], row["max_calls"]
-    n_calls = row["n_calls"] or 0
+    """Return the spending of a run, and of those that it continues, against its budget."""
+    max_usd, max_calls, left = row["max_usd"], row["max_calls"], left_out(row["n_unpriced"])
     if max_usd:
-        return (
-            f"{usd(spent_usd)} of {usd(max_usd)} ({whole_percent((spent_usd or 0.0) / max_usd)})"
-        )
+        counted = row["counted_usd"]
+        return f"{usd(counted)} of {usd(max_usd)}{left} ({whole_percent(counted / max_usd)})"
     if max_calls:
+        n_calls = row["counted_calls"]
         return f"{n_calls:,} of {plural(max_calls, 'call')} ({whole_percent(n_calls / max_calls)})"
-    return plural(n_calls, "call") if spent_usd is None else usd(spent_usd)
+    spent_usd = row["spent_usd"]
+    return plural(row["n_calls"] or 0, "call") if spent_usd is None else usd(spent_usd) + left
 
 
 _RUNS: Columns[Page] = {
@@ -125,19 +140,32 @@ def run_rows(source: PageSource, records: Sequence[RunRecord] | None = None) -> 
     """Return one row per run, latest first."""
     shown = (source.runs() if records is None else records)[:MOST_RUNS]
     open_ones = [record.run_id for record in shown if record.summary_json is None]
-    leaders, spent = (
-        {row["run_id"]: row for row in (source.rows(sql, runs=open_ones) if open_ones else ())}
-        for sql in (_LEADERS, _SPENT)
-    )
+    leading = source.rows(_LEADERS, runs=open_ones) if open_ones else []
+    leaders, spent = {row["run_id"]: row for row in leading}, _spent(source, open_ones)
     for record in shown:
         if record.run_id in leaders:
             row = leaders[record.run_id]
             given = {row["candidate_id"]: json.loads(row["params_json"])}
             row["name"] = source.names(record, given)[row["candidate_id"]]
-    return [
-        run_row(record, leaders.get(record.run_id, {}), spent.get(record.run_id, {}))
-        for record in shown
-    ]
+    rows = [run_row(r, leaders.get(r.run_id, {}), spent.get(r.run_id, {})) for r in shown]
+    known = {r.run_id: r for r in source.store.runs()} if any(map(ancestors, shown)) else {}
+    for record, row in zip(shown, rows, strict=True):
+        earlier = [run_row(known[i], {}, {}) for i in ancestors(record) if i in known]
+        row["counted_calls"] = sum(r["n_calls"] or 0 for r in (row, *earlier))
+        row["counted_usd"] = sum(r["spent_usd"] or 0.0 for r in (row, *earlier))
+    return rows
+
+
+def _spent(source: PageSource, run_ids: list[str]) -> dict[str, Page]:
+    """Return what runs without a result spent, by the journal; where it cannot be read, by the tables."""
+    if not run_ids:
+        return {}
+    rows = source.rows(_SPENT.format(runs="unnest($runs)"), runs=run_ids)
+    found, journal = [tuple(row.values()) for row in rows], source.store.path / JOURNAL_FILE
+    with contextlib.suppress(OSError, apsw.Error):  # no journal, or locked for long
+        sql = _SPENT.format(runs="value FROM json_each(?)")
+        found += rows_read_only(journal, sql, (json.dumps(run_ids),))
+    return {name: {"usd": cost, "n_calls": n, "n_unpriced": m} for name, cost, n, m in found}
 
 
 def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, Any]) -> Page:
@@ -146,16 +174,17 @@ def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, An
     Args:
         record: row of the run.
         leader: row of the leading candidate, for a run without a result.
-        spent: dollars and calls, for a run without a result.
+        spent: dollars, calls and calls of unknown price, for a run without a result.
     """
     summary = json.loads(record.summary_json) if record.summary_json else {}
     budget = json.loads(record.config_json).get("budget") or {}
     winner = summary.get("winner") or {}
-    best = next(
-        (winner[role] for role in ("holdout", "fresh", "search") if winner.get(role)), leader
-    )
-    n_calls = summary["n_calls"] if "n_calls" in summary else spent.get("n_calls")
-    usd = summary["cost_usd"] if "cost_usd" in summary else spent.get("usd")
+    role = next((role for role in _BASES if winner.get(role)), "search")
+    best = winner.get(role) or leader
+    if summary:
+        spent = {"usd": summary.get("cost_usd"), "n_calls": summary.get("n_calls")}
+    free = ("function", None)  # as in ``are_free``
+    priced = (c for c in summary.get("costs", ()) if (c["provider"], c["cost_usd"]) != free)
     name = winner.get("label") or leader.get("name")
     return {
         "run_id": record.run_id,
@@ -164,18 +193,17 @@ def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, An
         **fields_of(record, "status", "started_us", "ended_us", "n_generations"),
         "best": {end: best[end] for end in ("mean", "low", "high")} if best else None,
         "best_name": None if name is None else clean(name),
-        "best_on": _basis(winner),
-        "spent_usd": usd,
+        "best_on": _BASES[role],
+        "spent_usd": spent.get("usd"),
         "max_usd": budget.get("max_usd"),
-        "n_calls": n_calls,
+        "n_calls": spent.get("n_calls"),
+        "n_unpriced": spent.get("n_unpriced", sum(c["n_unpriced"] for c in priced)),
         "max_calls": budget.get("max_calls"),
     }
 
 
-def _basis(winner: Mapping[str, Any]) -> str:
-    """Return the cells behind a run's number."""
-    names = {"holdout": "held-out cases", "fresh": "search cases, repeated"}
-    return next((name for role, name in names.items() if winner.get(role)), "posterior")
+_BASES = {"holdout": "held-out cases", "fresh": "search cases, repeated", "search": "posterior"}
+"""Role → cells behind a run's number, the most trustworthy first."""
 
 
 def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[tuple[Inline, ...]]:

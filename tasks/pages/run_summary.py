@@ -29,12 +29,8 @@ FROM generations WHERE run_id = $run
 """
 _SETTLED = (
     "SELECT count(DISTINCT eval_id) FILTER (WHERE state IN ('done', 'cached')), "
-    "count(*) FILTER (WHERE state <> 'cached'), count(*) FILTER (WHERE state = 'started'), "
-    "sum(cost_usd) FROM attempts WHERE run_id = ? AND generation = ?"
+    "count(*) FILTER (WHERE state = 'started') FROM attempts WHERE run_id = ? AND generation = ?"
 )
-
-
-_NOTHING = (0, 0, 0, None)
 
 
 def run_page(source: PageSource, record: RunRecord) -> Page:
@@ -50,10 +46,7 @@ def run_page(source: PageSource, record: RunRecord) -> Page:
 def _standing(source: PageSource, record: RunRecord) -> Iterator[Block]:
     (row,) = run_rows(source, [record])
     counts = source.rows(_COUNTS, run=record.run_id)[0] | counts_of(source.store, record.run_id)
-    progress, n_calls, cost_usd = _progress(source, record)
-    row["n_calls"] = (row["n_calls"] or 0) + n_calls
-    if cost_usd is not None:
-        row["spent_usd"] = (row["spent_usd"] or 0.0) + cost_usd
+    progress = _progress(source, record)
     ended = (", ended ", span_of_time(record.ended_us)) if record.ended_us else ()
     state = Span(record.status, "tag")
     started = f" {clean(record.name)}, started ", span_of_time(record.started_us)
@@ -94,32 +87,20 @@ def _actions(record: RunRecord) -> tuple[Action, ...]:
     return ()
 
 
-def _progress(source: PageSource, record: RunRecord) -> tuple[str | None, int, float | None]:
-    """Return a running run's progress, and its calls and dollars beyond the tables."""
+def _progress(source: PageSource, record: RunRecord) -> str | None:
+    """Return a running run's progress."""
     if record.status != "running":
-        return None, 0, None
+        return None
     done: dict[str, Any] = source.rows(_GENERATIONS, run=record.run_id)[0]
     n, most = done["n"], source.configuration(record).optimization.evolution.generations
-    n_settled, n_calls, n_open, cost_usd = unpublished_calls(source, record.run_id, n)
+    n_settled = n_open = 0
+    with contextlib.suppress(OSError, apsw.Error):  # no journal, or locked for long
+        journal = source.store.path / JOURNAL_FILE
+        ((n_settled, n_open),) = rows_read_only(journal, _SETTLED, (record.run_id, n))
     sentence = f"Generation {n + 1} of at most {most}: {plural(n_settled, 'evaluation')} settled"
     if n_open:
         sentence += f", {plural(n_open, 'call')} in flight"
     if n and done["took_us"] and most is not None:
         left = phrases.duration(0, round(max(0.0, (most - n) * done["took_us"] / n)))
         sentence += f"; about {left} left at the pace of past generations"
-    return f"{sentence}.", n_calls, cost_usd
-
-
-def unpublished_calls(
-    source: PageSource, run_id: str, generation: int
-) -> tuple[int, int, int, float | None]:
-    """Return evaluations with an answer, calls, open calls and dollars of a generation.
-
-    They come from the store's journal.
-    """
-    with contextlib.suppress(OSError, apsw.Error):  # no journal, or locked for long
-        for n_answered, n_calls, n_open, usd in rows_read_only(
-            source.store.path / JOURNAL_FILE, _SETTLED, (run_id, generation)
-        ):
-            return n_answered, n_calls, n_open, usd
-    return _NOTHING
+    return f"{sentence}."

@@ -104,7 +104,7 @@ class View:
     search: SearchState
     metrics: Metrics
     cells: Mapping[str, Mapping[str, int]]
-    """Counts of ``cells_by_candidate``."""
+    """Candidate → counts of its search cells, as fields of ``LeaderboardRow``."""
     final: Final
     standing: Mapping[str, Ranked]
     level: float
@@ -136,11 +136,10 @@ class View:
         """Return a candidate's row of the leaderboard."""
         member = self.search.archive.members[ranked.candidate_id]
         return LeaderboardRow(
-            **asdict(ranked),
+            **(asdict(ranked) | dict(self.cells[ranked.candidate_id])),
             rank=rank,
             label=self.names[ranked.candidate_id],
             params=dict(member.candidate.params),
-            n_failed=self.cells.get(ranked.candidate_id, {}).get("n_failed", 0),
             metrics=self.metrics.get(ranked.candidate_id, {}).get("search", {}),
             origin=member.candidate.origin,
             generation=member.generation,

@@ -449,7 +449,7 @@ def course_blocks(
         "average of the generation (posterior mean)": lambda p: number_text.reward(p.asked_mean),
     }
     if any(point.cumulative_usd is not None for point in curve):
-        columns["cost so far"] = lambda point: number_text.usd(point.cumulative_usd)
+        columns["cost so far"] = lambda p: number_text.spent(p.cumulative_usd, p.n_unpriced)
     shown = curve[-MAX_ROWS:]
     folded = f"{plural(len(shown), 'generation')} in numbers"
     if len(shown) < len(curve):

@@ -11,7 +11,7 @@ from convergence_core.records import Json, Role
 from convergence_core.result import CurvePoint, Failure, RoleCost
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
-from tasks.store.journal.ledger import KNOWN_USD, UNPRICED
+from tasks.store.journal.ledger import BY_ROLE, KNOWN_USD, N_UNPRICED, UNPRICED
 from tasks.store.tables.parquet_store import ParquetStore
 from tasks.store.tables.views import LAST_OF_CELL
 
@@ -33,10 +33,10 @@ FROM {OUTCOMES}
 """  # noqa: S608 - constants
 
 _CELLS = f"""
-SELECT candidate_id, count(*) FILTER (WHERE status <> 'skipped') AS n_cells,
-       count(DISTINCT case_id) AS n_cases,
-       count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed
-FROM {OUTCOMES} WHERE role = 'search' GROUP BY candidate_id
+SELECT candidate_id, count(*) AS n_cells,
+       count(DISTINCT case_id) FILTER (WHERE reward IS NOT NULL) AS n_cases,
+       count(*) FILTER (WHERE status <> 'ok') AS n_failed
+FROM {OUTCOMES} WHERE role = 'search' AND status <> 'skipped' GROUP BY candidate_id
 """  # noqa: S608 - constants
 
 TEXTS = """texts AS (
@@ -87,17 +87,19 @@ FROM {OUTCOMES} WHERE status <> 'ok'
 GROUP BY ALL ORDER BY n DESC, reason, fault
 """  # noqa: S608 - constants
 
-_CURVE = """
+_CURVE = f"""
 WITH calls AS (
-  SELECT generation, count(*) FILTER (WHERE state <> 'cached') AS n_calls
-  FROM attempts WHERE run_id = $run AND generation IS NOT NULL GROUP BY generation)
+  SELECT generation, count(*) FILTER (WHERE state <> 'cached') AS n_calls,
+         {N_UNPRICED} AS n_unpriced
+  FROM ({BY_ROLE}) WHERE run_id = $run AND generation IS NOT NULL GROUP BY generation)
 SELECT generation, n_evaluations, best_so_far AS best_mean, best_low AS low, best_high AS high,
        posterior_mean AS asked_mean,
        CAST(sum(coalesce(n_calls, 0)) OVER (ORDER BY generation) AS BIGINT) AS cumulative_calls,
-       sum(cost_usd) OVER (ORDER BY generation) AS cumulative_usd
+       cumulative_usd,
+       CAST(sum(coalesce(n_unpriced, 0)) OVER (ORDER BY generation) AS BIGINT) AS n_unpriced
 FROM learning_curve LEFT JOIN calls USING (generation)
 WHERE run_id = $run ORDER BY generation
-"""
+"""  # noqa: S608 - constants
 
 _COSTS = f"""
 SELECT purpose, provider, model,
@@ -120,14 +122,12 @@ ORDER BY cost_usd DESC NULLS LAST, purpose, provider, model
 
 def counts_of(store: ParquetStore, run_id: str) -> dict[str, Any]:
     """Return counts of evaluations, failures and the like, as fields of ``RunResult``."""
-    (counts,) = store.rows(_COUNTS, {"run": run_id})
-    return counts
+    return store.rows(_COUNTS, {"run": run_id})[0]
 
 
 def cells_by_candidate(store: ParquetStore, run_id: str) -> dict[str, dict[str, int]]:
     """Return the search's ``n_cells``, ``n_cases`` and ``n_failed`` by candidate."""
-    rows = store.rows(_CELLS, {"run": run_id})
-    return {row.pop("candidate_id"): row for row in rows}
+    return {row.pop("candidate_id"): row for row in store.rows(_CELLS, {"run": run_id})}
 
 
 def metrics_of(

@@ -24,7 +24,7 @@ from convergence_core.result.number_text import (
     usd,
     whole_percent,
 )
-from convergence_core.result.verdict import FREE, is_free, n_unpriced
+from convergence_core.result.verdict import FREE, how_to_hold_out, is_free, n_unpriced
 from tasks.store.clock import utc
 
 if TYPE_CHECKING:
@@ -189,10 +189,8 @@ def ending(result: RunResult) -> str:
 
 def spend(result: RunResult) -> str:
     """Return the spending of a run in US dollars, or why no number exists."""
-    if result.cost_usd is None and is_free(result):
-        return f"{usd(0.0)} ({FREE})"
     if result.cost_usd is None:
-        return "no price known"
+        return f"{usd(0.0)} ({FREE})" if is_free(result) else "no price known"
     return spent(result.cost_usd, n_unpriced(result.costs))
 
 
@@ -339,10 +337,8 @@ def _cases(value: Estimate | GateReport, noun: str) -> str:
 def no_holdout(result: RunResult) -> str:
     """Return why there is no estimate on held-out cases."""
     if result.n_holdout_cases == 0:
-        return (
-            "The run held no cases out, so it has no evidence on unseen cases. Set "
-            "`evaluation.test_cases.holdout`, for example to 0.3."
-        )
+        text = "The run held no cases out, so it has no evidence on unseen cases."
+        return f"{text} {how_to_hold_out(result)}."
     text = f"The {plural(result.n_holdout_cases, 'held-out case')} gave no estimate."
     if result.final_look:
         return f"{text} Final test: {clean(result.final_look)}."

@@ -12,12 +12,13 @@ from convergence_core.result import CandidateReport, RunResult
 from convergence_core.result.number_text import UNKNOWN, plural, signed, signed_interval, usd
 from tasks.report.blocks import Block, Columns, Heading, Paragraph, TextDiff, section, table
 from tasks.report.phrases import clean
+from tasks.store.journal.ledger import WHOLE_USD
 from tasks.store.tables.parquet_store import ParquetStore
 
 _SQL = "SELECT * FROM mutation_effects WHERE run_id = $run ORDER BY generation, position"
-_COST = """
-    SELECT sum(cost_usd) AS usd, count(*) AS n, count(cost_usd) AS n_priced FROM attempts
-    WHERE run_id = $run AND purpose = 'writing' AND state <> 'cached'"""
+_COST = f"""
+    SELECT {WHOLE_USD} AS usd FROM attempts
+    WHERE run_id = $run AND purpose = 'writing' AND state <> 'cached'"""  # noqa: S608 - constants
 
 
 def prompt_report(
@@ -37,7 +38,6 @@ def prompt_report(
     if not rows:
         return None
     (cost,) = store.rows(_COST, {"run": result.run_id})
-    is_known = cost["n"] == cost["n_priced"]
     return PromptReport(
         writers=tuple(dict.fromkeys(row["writer"] for row in rows)),
         n_written=sum(row["verdict"] not in (NO_ANSWER, OVER_BUDGET) for row in rows),
@@ -46,7 +46,7 @@ def prompt_report(
         refusals=Counter(
             row["verdict"] for row in rows if row["verdict"] not in ("kept", OVER_BUDGET)
         ),
-        cost_usd=(cost["usd"] or 0.0) if is_known else None,
+        cost_usd=cost["usd"],
         family=() if result.best is None else tuple(_family(rows, result.best, texts)),
         gap=_gap(result.best),
         gap_defaults=_gap(result.baseline),

@@ -83,7 +83,7 @@ def _costs_grid(costs: Sequence[RoleCost]) -> Grid:
     columns: Columns[RoleCost] = {
         "role": lambda cost: cost.purpose,
         "model": lambda cost: code(clean(cost.model or cost.provider)),
-        "USD": _usd,
+        "USD": lambda cost: number_text.spent(cost.cost_usd, cost.n_unpriced),
         **{heading: count(name) for heading, name in counts.items()},
     }
     return table(costs, columns, numeric=("USD", *counts))
@@ -94,17 +94,12 @@ def _has_numbers(cost: RoleCost) -> bool:
     return any(n is not None for n in numbers) or cost.n_from_other_runs > 0 or cost.maybe_usd > 0
 
 
-def _usd(cost: RoleCost) -> str:
-    return number_text.spent(cost.cost_usd, cost.n_unpriced)
-
-
 def cost_sentences(costs: Sequence[RoleCost], *, is_offline: bool) -> list[str]:
     """Return sentences on the calls, and on which were free."""
     n_reused = sum(cost.n_reused for cost in costs)
     n_others = sum(cost.n_from_other_runs for cost in costs)
     maybe = sum(cost.maybe_usd for cost in costs)
     n_calls = sum(cost.n_calls for cost in costs)
-    offline = "The run was offline: these are list prices, and nothing was paid."
     sentences = [
         (True, f"{plural(n_calls, 'call')} made, retries included."),
         (n_reused, f"{plural(n_reused, 'answer')} of this run reused at no cost."),
@@ -113,7 +108,7 @@ def cost_sentences(costs: Sequence[RoleCost], *, is_offline: bool) -> list[str]:
             maybe,
             f"At most {number_text.usd(maybe)} more may be paid for calls without a known end.",
         ),
-        (is_offline, offline),
+        (is_offline, "The run was offline: these are list prices, and nothing was paid."),
     ]
     return [sentence for applies, sentence in sentences if applies]
 

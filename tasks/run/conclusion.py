@@ -119,10 +119,8 @@ def case_mark(case_id: str) -> str:
 
 def _look(run: Run, final: Final, candidate: Candidate, opponent: Candidate) -> GateLook:
     """Return the look at held-out cases with a reward for both, before its verdict."""
-    cases = sorted(
-        final.rewards(candidate.candidate_id, "holdout").keys()
-        & final.rewards(opponent.candidate_id, "holdout").keys()
-    )
+    rewards, other = (final.rewards(c.candidate_id, "holdout") for c in (candidate, opponent))
+    cases = sorted(rewards.keys() & other.keys())
     return GateLook(
         system=run.record.name,
         kind="holdout",
@@ -133,7 +131,10 @@ def _look(run: Run, final: Final, candidate: Candidate, opponent: Candidate) -> 
         n=len(cases),
         log_e=0.0,
         log_threshold=0.0,
-        details={"cases": " ".join(case_mark(case) for case in cases)},
+        details={
+            "cases": " ".join(case_mark(case) for case in cases),
+            "rewards": sha256_hex(canonical_json([(rewards[c], other[c]) for c in cases]))[:16],
+        },
         created_us=wall_clock_us(),
     )
 

@@ -42,6 +42,7 @@ from tasks.report.sao_section import preference_report
 from tasks.run.adoption import champion_of_run
 from tasks.run.run import Run
 from tasks.store.clock import end_us
+from tasks.store.journal.ledger import WHOLE_USD
 from tasks.store.layout import label_of
 from tasks.store.tables.lineage import ancestors
 from tasks.store.tables.parquet_store import ParquetStore
@@ -54,11 +55,10 @@ _PURPOSES = {
     SAO: "preferences",
 }
 """Purpose of a call → source of settings that it supports; other calls evaluate them."""
-_CALLS = """
-SELECT purpose, CAST(count(*) AS INTEGER) AS n,
-    CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS usd
+_CALLS = f"""
+SELECT purpose, CAST(count(*) AS INTEGER) AS n, {WHOLE_USD} AS usd
 FROM attempts WHERE run_id = $run AND state <> 'cached' GROUP BY purpose
-"""
+"""  # noqa: S608 - constants
 
 
 def collect_progress(run: Run) -> RunResult:
@@ -292,10 +292,7 @@ def _sources(store: ParquetStore, run_id: str, view: View) -> tuple[SourceReport
     for row in store.rows(_CALLS, {"run": run_id}):
         source = _PURPOSES.get(row["purpose"], "")
         if (report := reports.get(source)) is not None:
-            before, added = report.cost_usd, row["usd"]
-            cost = None if before is None or added is None else before + added
-            n_calls = report.n_calls + row["n"]
-            reports[source] = replace(report, n_calls=n_calls, cost_usd=cost)
+            reports[source] = replace(report, n_calls=row["n"], cost_usd=row["usd"])
     return tuple(reports.values())
 
 

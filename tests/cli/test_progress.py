@@ -119,9 +119,9 @@ def test_status_counts_evaluations_and_estimates_the_rest():
     text, done, total = screen.statuses[-1]
     assert (done, total) == (25, 150)
     assert text == "generation 1/3 · 25 calls · 25/150 done · ETA 50s"
-    progress(replace(FINISHED, cost_usd=0.0123))
+    progress(replace(FINISHED, cost_usd=0.0123, n_unpriced=3))
     progress(TrafficChanged(text="slowed down"))
-    best = "best 0.734 [0.690, 0.780] · 104 calls, $0.0123"
+    best = "best 0.734 [0.690, 0.780] · 104 calls, $0.0123 and 3 calls of unknown price"
     text = screen.statuses[-1][0]
     assert text == f"generation 1/3 · {best} · 25/150 done · ETA 50s · slowed down"
 

@@ -238,7 +238,7 @@ def test_rollbacks_go_back_one_champion_after_the_other(tmp_path: Path):
         assert previous_champion(store, "s") == champion("a"), "v came during the ramp of w"
 
 
-def test_a_runs_look_is_stored_once(tmp_path: Path):
+def test_a_look_at_the_same_rewards_is_stored_once(tmp_path: Path):
     look = GateLook(
         system="s", kind="holdout", candidate_id="a", champion_id="b", run_id="r", decision="keep",
         n=3, log_e=0.5, log_threshold=3.0, details={"mean": 0.1}, created_us=7,
@@ -260,6 +260,11 @@ def test_a_runs_look_is_stored_once(tmp_path: Path):
         assert looks_before(store, third) == {"a": 1, "b": 2, "c": 1}, "more cases: another look"
         assert looks_before(store, replace(first, system="other")) == {}
         assert looks(store, "other") == []
+        seen = replace(third, details={"cases": "e f", "rewards": "1"})
+        again = replace(seen, run_id="night-3")
+        assert (save_look(store, seen), save_look(store, again)) == (True, False)
+        assert looks_before(store, again) == looks_before(store, seen)
+        assert save_look(store, replace(again, details={**seen.details, "rewards": "2"}))
 
 
 TWO_ROLES = """

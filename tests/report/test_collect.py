@@ -139,7 +139,7 @@ class Told:
     search: SearchState
     n_generations: int = 0
 
-    def generation(self, *trials: Trial) -> None:
+    def generation(self, *trials: Trial, usd: float | None = 0.25) -> None:
         """Learn from a generation and publish it."""
         archive = self.search.archive.tell(trials, self.n_generations)
         self.search = replace(self.search, archive=archive)
@@ -162,7 +162,7 @@ class Told:
                     self.recommended(),
                     n_generations=self.n_generations + 1,
                 ),
-                "attempts": attempt_rows(rows),
+                "attempts": [{**row, "cost_usd": usd} for row in attempt_rows(rows)],
                 "generations": [
                     {
                         "run_id": RUN,
@@ -322,6 +322,19 @@ def test_the_curve_tells_what_was_known_at_the_time(finished):
     assert (last.low, last.high) == (winner.search.low, winner.search.high)
     assert first.best_mean < 0.55
     assert first.cumulative_usd == 9.0
+
+
+def test_missing_answers_and_unknown_prices_count_alike_everywhere(told):
+    lost: dict[str, Any] = {"status": "error", "fault": "infrastructure", "reward": None}
+    told.generation(evaluated(OTHERS[1], SEARCH_IDS[6:8], 2, **lost), usd=None)
+    result = told.collect()
+    (row,) = [row for row in result.leaderboard if row.candidate_id == OTHERS[1].candidate_id]
+    assert (row.n_cells, row.n_cases, row.n_failed) == (8, 6, 2)
+    (same,) = [row for row in experiments(told.store, RUN) if row["n_failed"]]
+    assert (same["n_cells"], same["n_cases"], same["n_failed"]) == (8, 6, 2)
+    (point,) = told.store.rows("FROM learning_curve WHERE generation = 2")
+    assert (point["cumulative_usd"], point["cumulative_unpriced"]) == (13.5, 2)
+    assert "$13.50 and 2 calls of unknown price" in report_markdown(result)
 
 
 def test_the_leaderboard_follows_the_posterior(finished):

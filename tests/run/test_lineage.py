@@ -12,6 +12,8 @@ import yaml
 
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
+from tasks.pages.overview import run_rows
+from tasks.pages.source import PageSource
 from tasks.run.opener import prepare_run, resume_run
 from tasks.store.runtime.promotions import looks
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -157,7 +159,10 @@ def test_a_limit_holds_for_a_finished_run_and_its_successors_together(
         (usd,) = ParquetStore(tmp_path / STORE).rows("select sum(cost_usd) as usd from attempts")
         assert float(str(usd["usd"])) <= limit + 1e-9
     assert files_of(tmp_path, cut) == before
-    record = ParquetStore(tmp_path / STORE).run(last.run_id)
+    store = ParquetStore(tmp_path / STORE)
+    record = store.run(last.run_id)
+    (paid,) = store.rows("select sum(cost_usd) as usd from attempts")
+    assert run_rows(PageSource(store))[0]["counted_usd"] == pytest.approx(paid["usd"])
     assert len(record.tags[TAG].split()) == 2, "it counts what both before it have spent"
 
 

@@ -30,7 +30,7 @@ from tests.support.bandits import Bandit
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import READER, actions, column, sections, store_of, tokens
 from tests.support.searching import search
-from tests.support.stepped_runs import begin, play
+from tests.support.stepped_runs import begin, play, play_generation
 from tests.support.store_rows import run_record
 from tests.support.writing_runs import PARENT, write_project as write_project_of_texts
 from tests.ui.conftest import Open
@@ -68,6 +68,11 @@ def test_a_run_under_way_shows_what_its_journal_has_beyond_its_tables(tmp_path, 
         changes = before.changes_to(StoreMark.of(source.store.path))
         assert [(one.kind, one.run_id) for one in changes] == [("cells", run.run_id)]
         source.close()
+        assert play_generation(run)
+        assert column(viewer.page("overview"), "generations", of="Runs") == ["1"]
+        run.evaluate(run.ask().assignments[0], generation=1)
+        n_calls = run.journal.totals(run.run_id).n_attempts
+    assert column(viewer.page("overview"), "spent", of="Runs") == [f"{n_calls} calls"]
 
 
 def test_events_reach_a_viewer(project, opened: Open):

@@ -72,6 +72,14 @@ KNOWN_USD = (
     f"CASE WHEN sum(cost_usd) > 0 OR count(*) FILTER (WHERE {UNPRICED}) = 0 THEN sum(cost_usd) END"
 )
 """Sum of known prices. NULL if the only known ones are those of free failures."""
+WHOLE_USD = f"CASE WHEN count(*) FILTER (WHERE {UNPRICED}) = 0 THEN coalesce(sum(cost_usd), 0) END"
+"""Sum of all prices; NULL if one is unknown."""
+BY_ROLE = (
+    "SELECT *, max(cost_usd) OVER (PARTITION BY run_id, purpose, provider, model) AS most_usd "
+    "FROM attempts"
+)
+N_UNPRICED = f"count(*) FILTER (WHERE {UNPRICED} AND (provider <> 'function' OR most_usd > 0))"
+"""Calls of unknown price, of ``BY_ROLE``; a local function that reports no cost is free."""
 
 _REPORTED_TOKENS = "(coalesce(tokens_in, 0) + coalesce(tokens_out, 0))"
 _UNTOLD = (

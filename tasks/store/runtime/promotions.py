@@ -10,7 +10,7 @@ from tasks.store.runtime.schema import CHAMPIONS, LOOKS
 
 
 def save_look(store: RuntimeStore, look: GateLook) -> bool:
-    """Store a look durably unless its run has one at the same cases; return whether it is new."""
+    """Store a look durably unless there is one at the same rewards; return whether it is new."""
     if look.run_id is not None and any(
         _is_same(look, earlier) for earlier in looks(store, look.system)
     ):
@@ -31,10 +31,13 @@ def looks_before(store: RuntimeStore, look: GateLook) -> Counter[str]:
 
 
 def _is_same(look: GateLook, other: GateLook) -> bool:
-    """Return whether both are a run's look at the same candidates and cases, as after a resume."""
-    same = ("run_id", "kind", "candidate_id", "champion_id")
-    is_of_pair = fields_of(look, *same) == fields_of(other, *same)
-    return is_of_pair and look.details.get("cases") == other.details.get("cases")
+    """Return whether both are at the same rewards of the same candidates, as after a resume."""
+    same = ("kind", "candidate_id", "champion_id")
+    one, two = (
+        (fields_of(at, *same), at.details.get("cases"), at.details.get("rewards", at.run_id))
+        for at in (look, other)
+    )
+    return one == two
 
 
 def looks(store: RuntimeStore, system: str | None = None) -> list[GateLook]:

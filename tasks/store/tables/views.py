@@ -120,9 +120,10 @@ DERIVED: Mapping[str, tuple[str, str]] = {
     "learning_curve": (
         "The search's leader after each generation: `best_so_far` is the posterior mean of "
         "`recommended_id`; `posterior_mean` averages the generation's candidates.",
-        f"""
+        """
         WITH money AS (
-          SELECT run_id, generation, {KNOWN_USD} AS cost_usd FROM attempts GROUP BY ALL),
+          SELECT run_id, generation, sum(cost_usd) AS cost_usd, sum(n_unpriced) AS n_unpriced
+          FROM costs GROUP BY ALL),
         leaders AS (
           SELECT run_id, n_generations - 1 AS generation, candidate_id, mean, low, high, n_cases
           FROM estimates WHERE rank = 1 AND role = 'search'
@@ -132,11 +133,12 @@ DERIVED: Mapping[str, tuple[str, str]] = {
                l.low AS best_low, l.high AS best_high, l.n_cases AS best_n_cases,
                g.posterior_mean, g.raw_mean_reward, g.raw_best_reward, g.n_evaluations,
                CAST(sum(g.n_evaluations) OVER w AS BIGINT) AS cumulative_evaluations,
-               money.cost_usd, sum(money.cost_usd) OVER w AS cumulative_usd
+               money.cost_usd, sum(money.cost_usd) OVER w AS cumulative_usd,
+               CAST(coalesce(sum(money.n_unpriced) OVER w, 0) AS BIGINT) AS cumulative_unpriced
         FROM generations g LEFT JOIN money USING (run_id, generation)
              LEFT JOIN leaders l USING (run_id, generation)
         WINDOW w AS (PARTITION BY g.run_id ORDER BY g.generation)
-        """,  # noqa: S608 - constants
+        """,
     ),
     "final_estimates": (
         "Means on cells that the search never used, by candidate and role, with intervals.",
