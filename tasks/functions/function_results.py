@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Set as AbstractSet
 from functools import partial
 
+from convergence_core.config.secrecy import shown
 from convergence_core.errors import Billed, CandidateFault
 from convergence_core.records import NO_USAGE, Json, Reply, Usage, fields_of
 from tasks.functions.workers import WorkOutcome
@@ -21,7 +22,14 @@ _BILLED = frozenset({"cost_usd", "tokens_in", "tokens_out"})
 
 
 def result_json(value: object, reads: AbstractSet[str] | None = None) -> Json:
-    """Return a function's result as JSON.
+    """Return a function's result as JSON, see ``read_json``; what an envelope leaves out may have no such form."""
+    if isinstance(value, Mapping) and "result" in value and value.keys() & _BILLED:
+        value = {key: value[key] for key in value if key in ENVELOPE}
+    return read_json(value, None if reads is None else reads | _SAID)
+
+
+def read_json(value: object, reads: AbstractSet[str] | None) -> Json:
+    """Return a result as JSON.
 
     Args:
         value: the result.
@@ -32,7 +40,7 @@ def result_json(value: object, reads: AbstractSet[str] | None = None) -> Json:
         NotJsonError: it has no JSON form; the message says where and why.
     """
     try:
-        firsts = {name for path in reads or () for name in _NAMES.findall(path)[:1]} | _SAID
+        firsts = {name for path in reads or () for name in _NAMES.findall(path)[:1]}
         return to_json(value, None if reads is None else partial(_is_read, firsts))
     except NotJsonError as error:
         raise NotJsonError(f"in the result, {error}", error_type=error.error_type) from error
@@ -101,7 +109,7 @@ def _number(rest: Mapping[str, Json], key: str) -> float | None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= MOST_BILLED:  # type: ignore[operator]
         raise CandidateFault(
-            f"the function returned `{key}` = {as_text(value)}, not a number from 0 to "
+            f"the function returned `{key}` = {shown(value)}, not a number from 0 to "
             f"{MOST_BILLED:g}",
             error_type="bad_result",
         )

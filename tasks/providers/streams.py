@@ -147,7 +147,8 @@ class ChatJoiner:
 
     def _add_choice(self, choice: Mapping[str, Json]) -> bool:
         self._has_choice = True
-        reason, delta = choice.get("finish_reason"), mapping(choice.get("delta"))
+        reason = choice.get("finish_reason")
+        delta = mapping(choice.get("delta") or choice.get("message"))
         if isinstance(reason, str) and reason:
             self._finish_reason = reason
         is_content = False

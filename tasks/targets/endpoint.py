@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Set as AbstractSet
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from convergence_core.errors import Billed, CandidateFault, InfrastructureFault
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply, Usage, fields_of
 from tasks.functions.call_forms import merge
+from tasks.functions.function_results import read_json
 from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings, HttpClient
 from tasks.http.faults import bad_body_fault, bare
@@ -61,6 +63,7 @@ class HttpTarget:
 
     A call costs what its answer says in ``api.response.cost_field``, else the price of one request
     under ``prices.http``, else it is unknown. With ``mock`` no endpoint is called: it answers.
+    Metrics read the fields ``reads`` of its results; see ``read_json``.
     """
 
     provider = "http"
@@ -71,6 +74,7 @@ class HttpTarget:
     workers: int
     prices: PriceTable | None = None
     mock: EndpointMock | None = None
+    reads: AbstractSet[str] | None = None
 
     def __post_init__(self) -> None:
         """Look up the price of a request, and prepare the client."""
@@ -152,20 +156,32 @@ class HttpTarget:
         return response, latency_ms
 
     def _reply(self, response: httpx.Response, latency_ms: float) -> Reply:
-        fields = self.api.response
+        raw = _body_of(response, is_text_allowed=self.api.response.result_field is None)
+        billed = self._billed(raw)
         try:
-            is_text_allowed = fields.result_field is None
-            body = _body_of(response, is_text_allowed=is_text_allowed, check_bill=self._billed)
-        except CandidateFault as fault:
-            fault.billed = self._billed(None)
-            raise
-        billed = self._billed(body)
-        if says_failed(body):
-            reason = _field_value(body, "error")
-            why = "the endpoint reported a failure" if reason is None else as_text(reason)
-            raise CandidateFault(why, error_type="reported_failure", billed=billed)
-        value = pick(body, fields.result_field or "result")
+            value = self._value(raw, response, billed)
+        except NotJsonError as error:
+            raise CandidateFault(str(error), error_type=error.error_type, billed=billed) from error
+        return Reply(
+            value=value,
+            latency_ms=latency_ms,
+            **fields_of(billed, "cost_usd", "price_version", "usage"),
+            provider=self.provider,
+        )
+
+    def _value(self, raw: Json, response: httpx.Response, billed: Billed) -> Json:
+        """Return the result in an answer, whose numbers beside what metrics read may be NaN.
+
+        Raises:
+            EvaluationFault: the answer reports one, or has no result.
+            NotJsonError: JSON cannot carry the result.
+        """
+        field, body = self.api.response.result_field, to_json(raw, lambda _: False)
         error = mapping(body).get("error")
+        if says_failed(body):
+            why = "the endpoint reported a failure" if error is None else as_text(error)
+            raise CandidateFault(why, error_type="reported_failure", billed=billed)
+        value = pick(raw, field or "result")
         is_message = isinstance(error, dict) and bool({"message", "code"} & error.keys())
         is_absent = value is None or isinstance(value, Missing)
         if is_absent and isinstance(body, dict) and (isinstance(error, str) or is_message):
@@ -174,21 +190,14 @@ class HttpTarget:
             if reported is not None:
                 reported.billed = None if billed.cost_usd is None else billed
                 raise reported
-        if isinstance(value, Missing):
-            if fields.result_field is not None:
-                raise CandidateFault(
-                    f"the answer has no `{fields.result_field}`",
-                    error_type="missing_result",
-                    details=response.text,
-                    billed=billed,
-                )
-            value = body
-        return Reply(
-            value=value,
-            latency_ms=latency_ms,
-            **fields_of(billed, "cost_usd", "price_version", "usage"),
-            provider=self.provider,
-        )
+        if isinstance(value, Missing) and field is not None:
+            raise CandidateFault(
+                f"the answer has no `{field}`",
+                error_type="missing_result",
+                details=response.text,
+                billed=billed,
+            )
+        return read_json(raw if isinstance(value, Missing) else value, self.reads)
 
     def _billed(self, body: Json) -> Billed:
         """Return what an answer says it cost, else the price of a request."""
@@ -212,33 +221,26 @@ def chosen_model(api: ApiConfig, params: Params) -> str:
     return model
 
 
-def _body_of(
-    response: httpx.Response, *, is_text_allowed: bool, check_bill: Callable[[Any], object]
-) -> Json:
+def _body_of(response: httpx.Response, *, is_text_allowed: bool) -> Json:
     """Return the JSON of an answer; plain text is an answer if the target reads no field of it.
 
     Args:
         response: read to its end.
         is_text_allowed: whether a text is an answer.
-        check_bill: raises the fault of a bill that no one can mean, before other numbers are looked at.
 
     Raises:
-        CandidateFault: a number in it is not finite.
-        InfrastructureFault: it is neither, e.g. cut off, or the page of a proxy; or its bill is none.
+        InfrastructureFault: it is neither, e.g. cut off, or the page of a proxy.
     """
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         body = _json_of(response)
-        check_bill(body)
         # A text may happen to be a number or a word of JSON, and stays a text.
         is_json = isinstance(body, (dict, list)) or not _is_words(kind)
-        return to_json(body if is_json else response.text)
-    except NotJsonError as error:  # NaN, which is no JSON
-        raise CandidateFault(f"in the answer, {error}", error_type=error.error_type) from error
+        return body if is_json else response.text
     except (ValueError, RecursionError) as error:
         text = response.text
         if is_text_allowed and _is_answer(text, kind, error):
-            return to_json(text)
+            return text
         raise bad_body_fault(error, text, url=bare(str(response.request.url))) from error
 
 
@@ -276,8 +278,8 @@ def _is_cut_off(words: str, error: Exception) -> bool:
     return is_begun or error.msg.startswith("Unterminated")
 
 
-def _json_of(response: httpx.Response) -> object:
-    """Return an answer's JSON, whatever type its head names.
+def _json_of(response: httpx.Response) -> Any:
+    """Return an answer's JSON, whatever type its head names; its numbers may be NaN.
 
     Raises:
         RecursionError: it is nested too deeply.
@@ -293,13 +295,11 @@ def _json_of(response: httpx.Response) -> object:
         return json.loads(text)
 
 
-def _field_value(body: Json, path: str | None) -> Json:
-    value = None if path is None else pick(body, path)
-    return None if isinstance(value, Missing) else value
-
-
 def _number(body: Json, path: str | None) -> float | None:
-    value = _field_value(body, path)
+    value = None if path is None else pick(body, path)
+    if isinstance(value, str):  # as many servers write decimals
+        with suppress(ValueError):
+            value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if not value <= MOST_BILLED:  # so written for NaN

@@ -1,6 +1,6 @@
 """Targets of plugins: checked and timed as those that come with this package."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set as AbstractSet
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +11,7 @@ from convergence_core.config import ApiConfig
 from convergence_core.errors import CandidateFault, ConvergenceError
 from convergence_core.ports import Target, WorstCase
 from convergence_core.records import Case, Json, Params, Reply
+from tasks.functions.function_results import read_json
 from tasks.json_values import NotJsonError, to_json
 from tasks.plugins.calls import PluginCalls, believed_ms, billable, checked_usage, finite
 from tasks.plugins.entry_points import Plugin, PluginContext, find_plugin
@@ -35,6 +36,8 @@ class PluginTarget:
     price: RequestPrice
     _target: Target
     _calls: PluginCalls
+    reads: AbstractSet[str] | None = None
+    """Fields of answers that metrics read; see ``read_json``."""
 
     def request(self, params: Params, case: Case) -> Json:
         """Return plugin, version, options and the plugin's own request; the journal's key.
@@ -63,7 +66,7 @@ class PluginTarget:
         """Ask the plugin once; see ``PluginCalls.run`` for its faults."""
         ask = partial(self._target.call, *deepcopy((dict(params), case)))
         try:
-            reply, took_ms = await self._calls.run(ask, Reply, _storable)
+            reply, took_ms = await self._calls.run(ask, Reply, partial(_storable, self.reads))
         except CandidateFault as fault:  # it was asked
             fault.billed = self.price.bill(fault.billed)
             raise
@@ -123,7 +126,7 @@ def _bound(value: object) -> WorstCase:
     return WorstCase(usd=usd, tokens=None if tokens is None else int(tokens))
 
 
-def _storable(reply: Reply) -> Reply:
+def _storable(reads: AbstractSet[str] | None, reply: Reply) -> Reply:
     """Return a reply with values that JSON can carry and numbers that are some.
 
     Raises:
@@ -131,7 +134,7 @@ def _storable(reply: Reply) -> Reply:
     """
     return replace(
         reply,
-        value=to_json(reply.value),
+        value=read_json(reply.value, reads),
         cost_usd=billable(reply.cost_usd, "cost_usd"),
         usage=checked_usage(reply.usage),
         extra={str(name): finite(number, str(name)) for name, number in reply.extra.items()},

@@ -98,6 +98,7 @@ def test_an_envelope_says_more_than_its_value():
     assert (reply.value, reply.cost_usd, reply.price_version) == ("r", 0.25, None)
     assert reply.usage == Usage(prompt_tokens=3, completion_tokens=4)
     assert reply.extra == {"ndcg": 0.5}
+    assert ask_function(lambda case_input, params: {**envelope, "raw": object()}).value == "r"
 
 
 @pytest.mark.parametrize(
