@@ -25,6 +25,10 @@ MOST_BILLED = 1e9
 """Maximum plausible cost (USD) or tokens of one answer; larger reports are not bills."""
 
 _PATH = re.compile(r"\[(-?\d+)\]|\.?([^.\[\]]+)")
+_MESSAGE = frozenset(
+    {"role", "content", "tool_calls", "function_call", "refusal", "annotations", "audio", "name"}
+)
+"""Keys of a chat model's message."""
 _FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*)\n[ \t]*\1\s*", re.DOTALL)
 """String that is one code fence, with its content."""
 
@@ -267,13 +271,11 @@ def first_of(value: Json) -> dict[str, Json]:
 
 
 def answer_text(value: Json) -> Json:
-    """Return the text of a chat model's answer with tool calls; others stay unchanged."""
-    if not isinstance(value, dict) or not {"tool_calls"} <= value.keys() <= {
-        "content",
-        "tool_calls",
-    }:
+    """Return the text of a chat model's answer with tool calls or whole message; others stay unchanged."""
+    if not isinstance(value, dict) or not value.keys() <= _MESSAGE:
         return value
-    return value.get("content") or ""
+    is_message = value.get("role") == "assistant" and "content" in value
+    return value.get("content") or "" if is_message or "tool_calls" in value else value
 
 
 def answer_field(answer: Json, path: str) -> "Json | Missing":
@@ -312,6 +314,4 @@ def answers_of(expected: Json) -> list[Json]:
 def names(words: Sequence[str]) -> str:
     """Return names as `a`, `b` and `c`."""
     quoted = [f"`{word}`" for word in words]
-    return (
-        " and ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else "".join(quoted)
-    )
+    return " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))

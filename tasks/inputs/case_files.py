@@ -83,6 +83,14 @@ class Reporter:
 # -- bytes and texts
 
 
+_NO_FILE: dict[type, tuple[str, str]] = {
+    FileNotFoundError: (
+        "must name a file that exists", "Paths start from the configuration's folder."
+    ),
+    IsADirectoryError: ("must name a file, not a folder", "Name a file in it."),
+}  # fmt: skip
+
+
 def read_bytes(path: Path, report: Reporter) -> bytes:
     """Return a file's content.
 
@@ -96,17 +104,12 @@ def read_bytes(path: Path, report: Reporter) -> bytes:
             rule, fix = "must name a file, not a pipe or a device", "Name a regular file."
             raise report.error(rule, fix, value=where)
         content = path.read_bytes()
-    except FileNotFoundError:
-        rule, fix = "must name a file that exists", "Paths start from the configuration's folder."
-        raise report.error(rule, fix, value=where) from None
-    except IsADirectoryError:
-        rule, fix = "must name a file, not a folder", "Name a file in it."
-        raise report.error(rule, fix, value=where) from None
     except (OSError, ValueError) as error:  # ValueError: a path with the character 0
         code = getattr(error, "errno", None)
-        reason = os.strerror(code) if code else str(error)
-        rule, fix = "must name a file that can be read", "Check its permissions."
-        raise report.error(rule, fix, value=f"{where} ({reason})") from None
+        if type(error) not in _NO_FILE:
+            where += f" ({os.strerror(code) if code else error})"
+        other = "must name a file that can be read", "Check its permissions."
+        raise report.error(*_NO_FILE.get(type(error), other), value=where) from None
     if not content:
         rule, fix = "must name a file that is not empty", "The file has 0 bytes; write it again."
         raise report.error(rule, fix, value=where)
@@ -267,7 +270,8 @@ def _skip(text: str, position: int) -> int:
     return position if match is None else match.end()
 
 
-def _jsonl(text: str, report: Reporter) -> RawCases:
+def read_json_lines(text: str, report: Reporter) -> RawCases:
+    """Return the JSON of each line that is not blank."""
     cases: list[RawCase] = []
     problems: list[Problem] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -340,9 +344,8 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
     """
     csv.field_size_limit(2**31 - 1)
     named = _SEPARATOR.match(text)
-    before = 0 if named is None else 1
     separator = _delimiter(text, delimiter) if named is None else named[1]
-    start = 0 if named is None else named.end()
+    before, start = (0, 0) if named is None else (1, named.end())
     reader = csv.reader(
         io.StringIO(text[start:], newline=""),
         delimiter=separator,
@@ -361,8 +364,8 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
         raise csv.Error(f"{error} (line {offset + reader.line_num})") from None
 
 
-def csv_mappings(text: str) -> Iterator[dict[str, str] | None]:
-    """Yield each row by the names of the first one; ``None`` if it has another number of cells.
+def csv_mappings(text: str) -> Iterator[dict[str, str] | str]:
+    """Yield each row by the names of the first one; what is wrong with it if it has another number of cells.
 
     Raises:
         csv.Error: the text is no CSV; the message names the line.
@@ -370,8 +373,9 @@ def csv_mappings(text: str) -> Iterator[dict[str, str] | None]:
     rows = csv_rows(text, ",")
     _, header = next(rows, (0, []))
     names = [name.strip() for name in header]
-    for _, row in rows:
-        yield dict(zip(names, row, strict=True)) if len(row) == len(names) else None
+    for line, row in rows:
+        wrong = f"line {line} has {len(row)} cells, not {len(names)}"
+        yield dict(zip(names, row, strict=True)) if len(row) == len(names) else wrong
 
 
 _SPACED_QUOTES = r'{0} +"(?:[^"]|"")*+"[ \t]*(?:{0}|$)'
@@ -523,7 +527,7 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     import polars as pl  # noqa: PLC0415 - only those who have parquet files pay for it
 
     try:
-        frame = pl.read_parquet(path)
+        frame = pl.read_parquet(path).select(pl.exclude("^_.*$"))
         # Through texts, as 1.1 would become 1.100000023841858.
         kinds = frame.schema
         for kind in (pl.String(), pl.Float64()):
@@ -575,7 +579,7 @@ def _with_texts(plain: Any, raw: Any) -> Any:
 
 
 _READERS: dict[str, Callable[[str, Reporter], RawCases]] = {
-    **dict.fromkeys((".jsonl", ".ndjson"), _jsonl),
+    **dict.fromkeys((".jsonl", ".ndjson"), read_json_lines),
     **dict.fromkeys((".yaml", ".yml"), _yaml),
     ".json": _json,
     ".csv": partial(_csv, delimiter=","),

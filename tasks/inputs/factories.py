@@ -14,9 +14,10 @@ from convergence_core.config.space_rules import unused
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import Metric, Target
 from tasks.calls.metric_calls import PaidMetric
-from tasks.functions.call_forms import call_form
+from tasks.functions.call_forms import call_form, merge
 from tasks.functions.user_functions import (
     UserFunction,
+    arguments_of,
     describe,
     import_problem,
     load_function,
@@ -87,6 +88,7 @@ def make_target(
             workers=workers,
             prices=environment.prices,
             mock=mock,
+            reads=_fields_read(loaded),
         )
     if api.kind == "plugin":
         return _plugin_target(loaded, environment, workers)
@@ -158,7 +160,27 @@ def _function_target(
         fix = f"Add `{never[0]}` or `params` to its arguments, or remove the parameter."
         value = f"{target.name} without {', '.join(never)}"
         raise ConfigurationError.of(_FUNCTION, rule, fix, value=value)
+    _check_arguments(loaded, target)
     return target
+
+
+def _check_arguments(loaded: Loaded, target: FunctionTarget) -> None:
+    """Check that each argument without a default has a value in every call.
+
+    Raises:
+        ConfigurationError: a test case lacks the field, or the parameter is not always active.
+    """
+    form, parameters = target.form, loaded.configuration.search_space.parameters
+    always = {name for name, parameter in parameters.items() if not parameter.when}
+    sources = {*form.by_position, *dict(form.by_name).values()} - {"input", "params", *always}
+    for name, argument in (arguments_of(target.function) or {}).items():
+        lacking = [case.case_id for case in loaded.cases if name not in merge(case.input, {})]
+        if name in sources and argument.default is argument.empty and lacking:
+            rule = "must have a default for each argument that has no value in some calls"
+            why = f"{len(lacking)} of {len(loaded.cases)} cases lack it, e.g. {lacking[0]!r}"
+            why = "the parameter is not always active" if name in parameters else why
+            fix, value = f"Write e.g. `{name}=None`: {why}.", f"`{name}` of {target.name}"
+            raise ConfigurationError.of(_FUNCTION, rule, fix, value=value)
 
 
 def _fields_read(loaded: Loaded) -> frozenset[str] | None:
@@ -167,7 +189,7 @@ def _fields_read(loaded: Loaded) -> frozenset[str] | None:
     for metric in loaded.configuration.evaluation.metrics.values():
         if isinstance(metric, MeasuredMetric):
             continue
-        if isinstance(metric, UserFunctionMetric | PluginMetric) or metric.field is None:
+        if isinstance(metric, PluginMetric) or metric.field is None:
             return None
         fields.add(metric.field)
     return frozenset(fields)
@@ -202,7 +224,9 @@ def _plugin_target(loaded: Loaded, environment: Environment, workers: int) -> Ta
         n_workers=workers,
         secret=partial(token_of, api, environment.secrets),
     )
-    return make_plugin_target(api, context, prices=environment.prices)
+    target = make_plugin_target(api, context, prices=environment.prices)
+    target.reads = _fields_read(loaded)
+    return target
 
 
 def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> Target:
@@ -272,7 +296,8 @@ def make_metrics(
         if not isinstance(config, ExpectingMetric) or config.type.startswith("tool_"):
             return ToolMetric(name, config)
         if isinstance(config, UserFunctionMetric):
-            return FunctionMetric(name, evaluators.of(name, config))
+            places = config.field, config.expected_field
+            return FunctionMetric(name, evaluators.of(name, config), *places)
         return evaluators.compared(name, config)
 
     metrics = [metric(*item) for item in loaded.configuration.evaluation.metrics.items()]

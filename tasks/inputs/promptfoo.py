@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from convergence_core.config.evaluation import PlainMetric
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json
 from tasks.inputs.promptfoo_tests import (
@@ -28,7 +29,7 @@ from tasks.inputs.promptfoo_tests import (
     shortened,
 )
 from tasks.json_values import Missing, pick
-from tasks.metrics.comparisons import check_problem
+from tasks.metrics.comparisons import check_expected
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import redact_json
 
@@ -64,6 +65,7 @@ _RUBRICS: Final[Mapping[str, str]] = {
 _JUDGE: Final = (
     "REFERENCE says what the answer must be like. The answer passes if it meets all of it."
 )
+_CHECKS: Final = PlainMetric(type="checks", direction="higher")
 _LIMITED: Final = {"latency": "latency_ms", "cost": "cost_usd"}
 """Assertions that become metrics of all cases."""
 _IGNORED: Final = frozenset(
@@ -347,7 +349,8 @@ def _add_cases(
             }
         )
     if not project.cases:
-        raise ValueError("must hold a test that can be carried")
+        rule, fix = "must hold a test that can be carried", "Correct or replace what is named."
+        raise ConfigurationError.of("tests", rule, fix, value=", ".join(+lost) or "none")
     expecting = [case for case in project.cases if case["expected"] != {"checks": []}]
     if expecting:
         noun = "test without a carried assertion, left out"
@@ -432,7 +435,7 @@ def _of_assertions(
         elif kind in _RUBRICS and isinstance(value, str) and not value.startswith("file://"):
             rubrics.append(_RUBRICS[kind].format(value))
             lost[f"weight of an assertion {kind}"] += "weight" in about
-        elif check and about.get("weight") != 0 and check_problem({**check, **about}) is None:
+        elif check and check_expected(_CHECKS, [{**check, **about}]) is None:
             checks.append({**check, **about})
         else:
             file = f" ({shortened(value)})" if "file://" in str(value) else ""

@@ -13,7 +13,7 @@ import orjson
 
 from convergence_core.config.source import read_yaml
 from convergence_core.records import Json
-from tasks.inputs.case_files import csv_mappings
+from tasks.inputs.case_files import Reporter, csv_mappings, read_json_lines
 from tasks.json_values import as_text
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -64,6 +64,8 @@ def expanded_tests(
             "assert": [*(default.get("assert") or ()), *(test.get("assert") or ())],
         }
         try:
+            if not isinstance(test.get("vars", {}), Mapping):
+                raise SkippedTestError("a test's `vars` are no mapping")
             for variables in _expanded(whole, folder):
                 yield whole, variables
         except SkippedTestError as error:
@@ -73,9 +75,11 @@ def expanded_tests(
 def _load(path: Path) -> Any:
     text = path.read_text(encoding="utf-8-sig")
     if path.suffix == ".csv":
-        return [None if row is None else _of_table(row) for row in csv_mappings(text)]
+        return [row if isinstance(row, str) else _of_table(row) for row in csv_mappings(text)]
     if path.suffix in (".jsonl", ".ndjson"):
-        return [orjson.loads(line) for line in text.split("\n") if line.strip()]
+        cases, problems = read_json_lines(text, Reporter(file=None, key=""))
+        wrong = (f"line {problem.line} {problem.rule}" for problem in problems)
+        return [*(case.value for case in cases), *wrong]
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ValueError("must be YAML, JSON, JSONL or CSV; code is not run")
     if path.suffix == ".json":
@@ -105,13 +109,13 @@ def _tests(tests: Any, folder: Path, lost: Counter[str]) -> Iterator[Mapping[str
             try:
                 loaded = _load(file)
             except (OSError, ValueError) as error:
-                lost[f"tests in {shortened(name)}: {error}"] += 1
-                continue
+                loaded = str(error)
             for test in loaded if isinstance(loaded, list) else [loaded]:
                 if isinstance(test, Mapping):
                     yield test
                 else:
-                    lost["a test is no mapping, or a line with another number of columns"] += 1
+                    wrong = test if isinstance(test, str) else "a test is no mapping"
+                    lost[f"test in {shortened(file.name)}: {wrong}"] += 1
 
 
 def shortened(value: object) -> str:

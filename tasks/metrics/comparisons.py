@@ -30,7 +30,7 @@ from convergence_core.config.evaluation import (
 )
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, canonical_json
-from tasks.json_values import Missing, answer_text, answers_of, as_text, json_in, names
+from tasks.json_values import Missing, answer_text, answers_of, as_text, field_of, json_in, names
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -90,6 +90,12 @@ def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
         "similarity": _similarity,
     }
     return partial(comparisons[config.type], config)
+
+
+def expected_part(expected: Json, path: str | None) -> Json:
+    """Return the part of what a case expects that a metric reads; ``None`` if the case lacks it."""
+    part = expected if path is None else field_of(expected, path)
+    return None if isinstance(part, Missing) else part
 
 
 def needs_expected(config: BaseMetric) -> TypeGuard[ExpectingMetric]:
@@ -201,15 +207,6 @@ def _check(check: Json) -> _Check:
     return _Check(comparison(config), check["expected"], config.weight, is_negated, threshold)
 
 
-def check_problem(check: Json) -> str | None:
-    """Return what is wrong with one check of a case, ``None`` if nothing is."""
-    try:
-        _check(check)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
 def _exact_match(config: TextMetric, result: Json, expected: Json) -> float:
     """1 if the result equals the expected value, or any of a list of them."""
     result, right = _stated(result, expected), [expected, *answers_of(expected)]
@@ -218,15 +215,15 @@ def _exact_match(config: TextMetric, result: Json, expected: Json) -> float:
 
 def _contains(config: TextMetric, result: Json, expected: Json) -> float:
     """1 if the result's text holds the expected text, or all of a list of them."""
-    texts = [_tidy(config, text) for text in _texts(result)]
+    texts = [_tidy(config, text) for text in _texts(result, expected)]
     parts = [_tidy(config, part) for part in _expected_texts(expected)]
     return float(bool(texts) and all(any(part in text for text in texts) for part in parts))
 
 
 def _regex(config: RegexMetric, result: Json, expected: Json) -> float:
     """1 if the result's text holds the pattern, or else the expected text, or any of a list, as a pattern."""
-    texts = {form for text in _texts(result) for form in (text, _normal(text))}
-    sources = answers_of(expected) if config.pattern is None else [config.pattern]
+    sources: list[Json] = [config.pattern] if config.pattern else answers_of(expected)
+    texts = {form for text in _texts(result, sources) for form in (text, _normal(text))}
     patterns = [
         _pattern(form, case_sensitive=config.case_sensitive)
         for source in sources
@@ -235,9 +232,9 @@ def _regex(config: RegexMetric, result: Json, expected: Json) -> float:
     return float(any(p.search(text) is not None for p in patterns for text in texts))
 
 
-def _texts(result: Json) -> list[str]:
+def _texts(result: Json, expected: Json) -> list[str]:
     """Return a result as text: a mapping or a list as JSON, and with its line ends and quotes as they are."""
-    if (result := answer_text(result)) is None:
+    if (result := _stated(result, expected)) is None:
         return []
     text = as_text(result)
     if isinstance(result, str):
@@ -340,10 +337,8 @@ def _rouge(config: RougeMetric, scorer: Any, result: Json, expected: Json) -> fl
     text, references = _answer_and_references(config, result, expected)
     if text in references:  # one word has no pairs of words, and a score of 0
         return 1.0
-    n, most = (
-        len(_word().findall(text)),
-        max(len(_word().findall(reference)) for reference in references),
-    )
+    n = len(_word().findall(text))
+    most = max(len(_word().findall(reference)) for reference in references)
     if config.method == "rougeL" and n * most > MOST_CELLS:
         raise ValueError(
             f"`rougeL` must compare at most {MOST_CELLS:,} pairs of words, but the answer has {n:,} words and "
@@ -424,8 +419,8 @@ def _equals_as_json(a: Json, b: Json, config: CasedMetric) -> bool:
 
 def _expected_texts(expected: Json) -> list[str]:
     parts = expected if isinstance(expected, list) else [expected]
-    if not parts or not all(
-        isinstance(p, (str, int, float)) and as_text(p).strip() for p in parts
+    if not parts or any(
+        isinstance(p, dict | list | None) or not as_text(p).strip() for p in parts
     ):
         raise ValueError("must be a string that is not blank, or a list of them")
     return [as_text(int(p) if isinstance(p, float) and p.is_integer() else p) for p in parts]

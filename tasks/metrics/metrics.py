@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
 from convergence_core.errors import CandidateFault, EvaluatorFault
 from convergence_core.ports import Metric
 from convergence_core.records import Case, Json, Params, Reply
-from tasks.json_values import MISSING, answer_field, field_of
-from tasks.metrics.comparisons import Comparison
+from tasks.json_values import MISSING, answer_field
+from tasks.metrics.comparisons import Comparison, expected_part
 from tasks.metrics.user_evaluators import UserEvaluator
 
 
@@ -69,13 +69,7 @@ class Compared:
 
     def applies(self, case: Case) -> bool:
         """Whether the case has something to compare with."""
-        return not self.is_optional or self._expected(case) != []
-
-    def _expected(self, case: Case) -> Json:
-        if self.expected_field is None:
-            return case.expected
-        expected = field_of(case.expected, self.expected_field)
-        return None if expected is MISSING else expected
+        return not self.is_optional or expected_part(case.expected, self.expected_field) != []
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
         """Return the comparison's number.
@@ -86,7 +80,7 @@ class Compared:
         """
         result = judged_value(self.name, reply.value, self.field)
         try:
-            value = self.compare(result, self._expected(case))
+            value = self.compare(result, expected_part(case.expected, self.expected_field))
         except CandidateFault:
             raise
         except Exception as error:
@@ -105,14 +99,20 @@ class FunctionMetric:
     name: str
     """Key under ``evaluation.metrics``."""
     evaluator: UserEvaluator | None
+    field: str | None = None
+    expected_field: str | None = None
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float | None:
         """Return the function's number; see ``UserEvaluator.value``.
 
         Raises:
+            CandidateFault: the answer lacks the field.
             EvaluatorFault: there is no finite number.
         """
         if self.evaluator is not None:
+            if self.field or self.expected_field:
+                reply = replace(reply, value=judged_value(self.name, reply.value, self.field))
+                case = replace(case, expected=expected_part(case.expected, self.expected_field))
             return await self.evaluator.value(self.name, reply, case, params)
         if self.name not in reply.extra:
             raise EvaluatorFault(

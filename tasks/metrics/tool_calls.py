@@ -15,10 +15,11 @@ from convergence_core.config.evaluation import (
     TextMetric,
     ToolAllowedMetric,
 )
-from convergence_core.errors import CandidateFault, EvaluatorFault
+from convergence_core.errors import EvaluatorFault
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.json_values import MISSING, field_of, json_in
 from tasks.metrics.comparisons import equal
+from tasks.metrics.metrics import judged_value
 
 ToolCall: TypeAlias = tuple[str, Mapping[str, Json]]
 """Name of a tool, as called or as expected, and its arguments: of an expected call those that matter; empty where
@@ -103,12 +104,9 @@ class ToolMetric:
         return choice(made, expected)
 
     def _made(self, value: Json) -> list[ToolCall]:
-        calls = field_of(value, self.config.field or CALLS)
-        if calls is MISSING and self.config.field is not None:
-            raise CandidateFault(
-                f"metric `{self.name}`: the answer has no field `{self.config.field}`",
-                error_type="missing_field",
-            )
+        if self.config.field is not None:
+            return tool_calls_of(judged_value(self.name, value, self.config.field))
+        calls = field_of(value, CALLS)
         return [] if calls is MISSING else tool_calls_of(calls)
 
     def _expected(self, case: Case, path: str) -> list[ToolCall]:

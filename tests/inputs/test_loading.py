@@ -171,7 +171,8 @@ def test_a_nested_input_of_parquet_is_the_whole_input(tmp_path, whole):
 
 
 def test_a_cell_of_parquet_that_is_no_number_is_named_with_its_column(tmp_path):
-    frame = pl.DataFrame({"input": ["x", "y"], "expected": [1.0, float("nan")]})
+    columns = {"input": ["x", "y"], "expected": [1.0, float("nan")], "_ignored": [b"", b""]}
+    frame = pl.DataFrame(columns)
     frame.write_parquet(tmp_path / "c.parquet")
     with pytest.raises(ConfigurationError, match="in row 2 `expected` is nan, not a finite"):
         loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"})

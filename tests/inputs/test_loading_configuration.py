@@ -239,28 +239,30 @@ def test_a_parameter_that_no_written_request_holds_is_refused(request_, unused):
 
 
 @pytest.mark.parametrize(
-    ("signature", "unused"),
+    ("signature", "refused", "fix"),
     [
-        ("q", "k, size"),
-        ("q, size=1", "k"),
-        ("q, k, size=1", None),
-        ("q, params", None),
-        ("q, **more", None),
+        ("q", "target.py:f without k, size", "`params` to its arguments, or remove the parameter"),
+        ("q, size=1", "target.py:f without k", "`params` to its arguments, or remove"),
+        ("q, k, size", "`size` of target.py:f", "`size=None`: the parameter is not always active"),
+        ("q, k, more, size=1", "`more` of target.py:f", "`more=None`: 1 of 2 cases lack it, e.g."),
+        ("q, k, more=None, size=1", None, None),
+        ("q, params", None, None),
+        ("q, **others", None, None),
     ],
 )
-def test_a_parameter_that_the_function_never_receives_is_refused(tmp_path, signature, unused):
+def test_a_function_without_a_parameter_or_an_argument_without_a_value_is_refused(
+    tmp_path, signature, refused, fix
+):
     (tmp_path / "target.py").write_text(f"def f({signature}):\n    return q\n")
     api = {"name": "s", "kind": "function", "function": "target.py:f"}
-    made = loaded(tmp_path, api=api, search_space__parameters=GATED)
-    if unused is None:
+    inputs: Any = [{"q": "x"}, {"q": "y", "more": "z"}]
+    cases = [{"input": case_input, "expected": "1"} for case_input in inputs]
+    made = loaded(tmp_path, api=api, search_space__parameters=GATED, evaluation__test_cases=cases)
+    if refused is None:
         make_target(made)
         return
     with pytest.raises(ConfigurationError) as caught:
         make_target(made)
     (problem,) = caught.value.problems
-    assert (problem.key, problem.value) == ("api.function", f"target.py:f without {unused}")
-    assert (
-        problem.rule
-        == "must receive every parameter of the search space, or tuning it changes nothing"
-    )
-    assert "`params` to its arguments, or remove the parameter" in problem.fix
+    assert (problem.key, problem.value) == ("api.function", refused)
+    assert fix in problem.fix

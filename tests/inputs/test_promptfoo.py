@@ -163,13 +163,15 @@ def test_a_configuration_of_promptfoo_is_carried_with_all_it_refers_to(tmp_path:
         "q,__expected,__description,__metadata:kind\n"
         "one,1,first,easy\ntwo,contains: 2,,\nthree,javascript: output > 2,,\nfour,is-json,,\nfive,a: b,,\n"
     )
+    (tmp_path / "more/b.jsonl").write_text('{"vars": {"q": "six"}, "assert": []}\n{"vars": NaN}\n')
     (tmp_path / "long.txt").write_text("a long text")
     (tmp_path / "promptfooconfig.yaml").write_text(
         """
 prompts: ["{{ q }} {{ lang }}"]
 defaultTest: {vars: {tone: kind}}
 tests:
-  - file://more/*.csv
+  - file://more/*.*
+  - {vars: file://vars.yaml}
   - {vars: {q: file://long.txt}, assert: [{type: icontains, value: "{{ tone }}"}]}
   - {vars: {q: file://../../etc/passwd}}
   - {vars: {q: file://make.js}}
@@ -199,6 +201,8 @@ scenarios: [{config: [{}], tests: [{}]}]
         "tests in tests.py, which does not exist here",
         "tests in huggingface://datasets/x, which does not exist here",
         "top-level `scenarios`",
+        "test in b.jsonl: line 2 must be valid JSON: NaN is not a JSON number",
+        "a test's `vars` are no mapping",
     )
     assert all(project.lost[reason] == 1 for reason in reasons)
     assert "passwd" not in json.dumps(project.cases)

@@ -116,6 +116,8 @@ def test_exact_match(config, result, expected, value):
         ({}, "it is 2", 2.0, 1),
         ({}, "soit 10\u202f000\u00a0€", "10 000 €", 1),
         ({}, None, "n", 0),
+        ({}, {"result": "Paris", "why": "not Rome"}, "Rome", 0),
+        ({}, {"result": "Paris", "why": "not Rome"}, ["Paris", "ari"], 1),
     ],
 )
 def test_contains(config, result, expected, value):
@@ -146,6 +148,8 @@ def test_contains(config, result, expected, value):
         ({}, "no quotes", "[\u2018-\u201f]", 0),
         ({}, "l\u2019eau", "[\u2010-\u2019]", 1),
         ({}, "l\u2019eau", "^[^\u2019]*$", 0),
+        ({"pattern": "^Paris$"}, {"result": "Paris", "why": "x"}, None, 1),
+        ({}, {"result": "Paris", "why": "x"}, "why", 0),
     ],
 )
 def test_regex(config, result, expected, value):
@@ -387,6 +391,8 @@ CALL = {"name": "look", "arguments": {"city": "Paris"}}
         ({"content": "Paris", "tool_calls": [CALL]}, 1.0),
         ({"content": "Paris", "tool_calls": []}, 1.0),
         ({"tool_calls": [CALL]}, 0.0),
+        ({"role": "assistant", "content": "Paris", "tool_calls": [CALL]}, 1.0),
+        ({"role": "assistant", "content": "Paris", "refusal": None, "annotations": []}, 1.0),
     ],
 )
 def test_a_metric_of_texts_reads_the_text_beside_the_calls_of_tools(kind, place, answer, value):
@@ -565,6 +571,14 @@ def test_what_is_no_finite_number_is_the_evaluators_fault(returned, error_type):
         value_from(lambda result, expected: returned)
     assert caught.value.error_type == error_type
     assert "`quality`" in str(caught.value)
+
+
+def test_a_function_reads_the_parts_that_its_metric_names():
+    config = {"weight": 1, "type": "function", "field": "a", "expected_field": "b"}
+    (metric,) = made(evaluator=core_short, quality=config)
+    assert measure(metric, {"a": "r"}, {"b": "e"}) == 0.5
+    with pytest.raises(CandidateFault, match="no field `a`"):
+        measure(metric, "r", {"b": "e"})
 
 
 @pytest.mark.parametrize("takes_metric", [False, True])

@@ -111,6 +111,16 @@ def test_a_bill_that_nobody_can_mean_is_a_fault_of_the_endpoint(number: float):
     assert "in `bill`, not a number up to 1e+09" in str(fault)
 
 
+def test_a_number_that_no_metric_reads_may_be_no_number_and_a_cost_a_text():
+    text = b'{"result": {"label": "x", "score": NaN}, "bill": "0.25", "more": Infinity}'
+    metrics = {"label": {"type": "exact_match", "field": "label", "weight": 1}}
+    with LoopbackServer(lambda _: Answer(text)) as server:
+        api = http_api(server.url, response={"cost_field": "bill"})
+        reply = ask(api, evaluation__metrics=metrics)
+    assert (reply.value, reply.cost_usd) == ({"label": "x", "score": None}, 0.25)
+    assert fault_of(Answer(text)).error_type == "not_finite"
+
+
 def test_an_answer_without_the_default_result_field_is_a_result_as_a_whole():
     with LoopbackServer(lambda _: Answer([1, 2])) as server:
         assert ask(http_api(server.url)).value == [1, 2]

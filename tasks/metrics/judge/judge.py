@@ -20,6 +20,7 @@ from convergence_core.records import Case, Json, Params, Reply, canonical_json, 
 from tasks.calls.metric_calls import Asker, PaidCall
 from tasks.calls.model_calls import Model
 from tasks.json_values import MISSING, as_text, field_of
+from tasks.metrics.comparisons import expected_part
 from tasks.metrics.judge.prompts import EVALUATOR_VERSION, judge_messages, response_format
 from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_verdict, worth
 from tasks.metrics.metrics import judged_value
@@ -240,9 +241,7 @@ class LlmJudge:
 
     def _messages(self, case: Case, *answers: str) -> list[dict[str, Json]]:
         case_input, expected = hidden(case, self.config.label_field)
-        if self.config.expected_field is not None:
-            expected_text = field_of(expected, self.config.expected_field)
-            expected = None if expected_text is MISSING else expected_text
+        expected = expected_part(expected, self.config.expected_field)
         blocks = [("INPUT", as_text(case_input))]
         if expected is not None:
             blocks.append(("REFERENCE", as_text(expected)))
