@@ -20,7 +20,9 @@ from tasks.secrets.redaction import one_line
 
 _ASSERTION = re.compile(
     r"(?s)((?:not-)?(?:equals|i?contains(?:-\w+)?|starts-with|regex|is-[\w-]+|latency|cost|grade|llm-rubric"
-    r"|factuality|model-graded-[\w-]+|similar|levenshtein|javascript|fn|eval|python|file|context-[\w-]+))"
+    r"|factuality|model-graded-[\w-]+|similar|levenshtein|javascript|fn|eval|python|file|[a-z]+-relevance|g-eval"
+    r"|context-[\w-]+|rouge-n|bleu|gleu|meteor|classifier|moderation|perplexity(?:-score)?|guardrails|webhook"
+    r"|word-count|finish-reason|select-best|max-score|(?:search|agent)-rubric|tool-call-f1|tra(?:ce|jectory)[-:][\w:-]+))"
     r"(?:\((\d+(?:\.\d+)?)\))?(?::\s*(.*))?"
 )
 """Cell of CSV that is an assertion: its kind, threshold and value."""
@@ -78,8 +80,7 @@ def _load(path: Path) -> Any:
         return [row if isinstance(row, str) else _of_table(row) for row in csv_mappings(text)]
     if path.suffix in (".jsonl", ".ndjson"):
         cases, problems = read_json_lines(text, Reporter(file=None, key=""))
-        wrong = (f"line {problem.line} {problem.rule}" for problem in problems)
-        return [*(case.value for case in cases), *wrong]
+        return [*(case.value for case in cases), *(f"line {p.line} {p.rule}" for p in problems)]
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ValueError("must be YAML, JSON, JSONL or CSV; code is not run")
     if path.suffix == ".json":
@@ -100,8 +101,7 @@ def _tests(tests: Any, folder: Path, lost: Counter[str]) -> Iterator[Mapping[str
         if isinstance(entry, Mapping) and "path" not in entry:
             yield entry
             continue
-        name = str(entry["path"] if isinstance(entry, Mapping) else entry)
-        name = name.removeprefix("file://")
+        name = str(entry["path"] if isinstance(entry, Mapping) else entry).removeprefix("file://")
         files = [] if "://" in name else matching_files(name, folder)
         if not files:
             lost[f"tests in {shortened(name)}, which does not exist here"] += 1
@@ -203,7 +203,7 @@ def _of_table(row: Mapping[str, str]) -> dict[str, Any]:
 def _of_cell(cell: str) -> dict[str, Any]:
     """Return the assertion of a cell: ``contains: x``, ``latency(900)``; a plain text must be equal."""
     match = _ASSERTION.fullmatch(cell.strip())
-    if match is None or not (match[2] or match[3] is not None or match[1].endswith("-json")):
+    if match is None or not re.search(r"[:)]|\bis-|-json$", match[0]):
         return {"type": "equals", "value": cell}
     limit = {} if match[2] is None else {"threshold": float(match[2])}
     return {"type": match[1], "value": match[3], **limit}

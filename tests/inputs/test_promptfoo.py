@@ -162,6 +162,7 @@ def test_a_configuration_of_promptfoo_is_carried_with_all_it_refers_to(tmp_path:
     (tmp_path / "more/a.csv").write_text(
         "q,__expected,__description,__metadata:kind\n"
         "one,1,first,easy\ntwo,contains: 2,,\nthree,javascript: output > 2,,\nfour,is-json,,\nfive,a: b,,\n"
+        "seven,is-refusal,,\neight,rouge-n(0.5): a text,,\n"
     )
     (tmp_path / "more/b.jsonl").write_text('{"vars": {"q": "six"}, "assert": []}\n{"vars": NaN}\n')
     (tmp_path / "long.txt").write_text("a long text")
@@ -203,6 +204,8 @@ scenarios: [{config: [{}], tests: [{}]}]
         "top-level `scenarios`",
         "test in b.jsonl: line 2 must be valid JSON: NaN is not a JSON number",
         "a test's `vars` are no mapping",
+        "assertion is-refusal",
+        "assertion rouge-n",
     )
     assert all(project.lost[reason] == 1 for reason in reasons)
     assert "passwd" not in json.dumps(project.cases)
