@@ -246,19 +246,10 @@ def test_half_a_json_is_no_answer_where_the_type_is_one_that_servers_name_for_an
 @pytest.mark.parametrize(
     "text",
     [
-        "# Yes\n",
-        "[Paris](x) is it",
-        "[1] Paris",
-        "[Paris]",
-        "[x",
-        '"Paris," he said',
-        '"Paris',
-        "{name}, it is Paris",
-        "{'result': 'Paris'}",
-        "<3 Paris",
-        "< 5 items",
+        "# Yes\n", "[Paris](x) is it", "[1] Paris", "[Paris]", "[x", '"Paris," he said',
+        '"Paris', "{name}, it is Paris", "{'result': 'Paris'}", "<3 Paris", "< 5 items",
     ],
-)
+)  # fmt: skip
 def test_words_are_an_answer_whatever_they_begin_with(kind, text):
     with LoopbackServer(lambda _: Answer(text.encode(), headers={"content-type": kind})) as server:
         assert ask(http_api(server.url)).value == text
@@ -287,20 +278,12 @@ def test_a_text_type_of_json_is_read_as_json(kind):
 @pytest.mark.parametrize(
     "text",
     [
-        "just words",
-        "No server is needed: SQLite is a library.",
-        "The origin server.",
-        "Connection closed means the peer hung up.",
-        "Forbidden",
-        "not found",
-        "Overloaded",
-        "Internal error",
-        "502 Bad Gateway",
-        "<p>502 Bad Gateway</p>",
-        "Write <html> first.",
+        "just words", "No server is needed: SQLite is a library.", "The origin server.",
+        "Connection closed means the peer hung up.", "Forbidden", "not found", "Overloaded",
+        "Internal error", "502 Bad Gateway", "<p>502 Bad Gateway</p>", "Write <html> first.",
         "<htmlx>",
     ],
-)
+)  # fmt: skip
 def test_a_plain_text_is_no_result_where_a_field_of_json_is(text):
     answer = Answer(text.encode(), headers=PLAIN)
     with LoopbackServer(lambda _: answer) as server:
