@@ -66,7 +66,7 @@ def expanded_tests(
             "assert": [*(default.get("assert") or ()), *(test.get("assert") or ())],
         }
         try:
-            if not isinstance(test.get("vars", {}), Mapping):
+            if not all(isinstance(part.get("vars") or {}, Mapping) for part in (default, test)):
                 raise SkippedTestError("a test's `vars` are no mapping")
             for variables in _expanded(whole, folder):
                 yield whole, variables
