@@ -211,7 +211,7 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
     assert "system:s" in nightly.tags
     assert nightly.version
     form = nightly.parameter_openapi_schema["properties"]
-    assert "goes on with" in form["resume"]["description"]
+    assert "continues" in form["resume"]["description"]
     assert form["generations"]["anyOf"][0]["minimum"] == 1
 
 
