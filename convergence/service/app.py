@@ -1,4 +1,4 @@
-"""ASGI application of the service: its routes and what they answer."""
+"""ASGI application of the service: its routes and their error handlers."""
 
 import asyncio
 import functools
@@ -70,17 +70,18 @@ def make_app(
     chat: LoggedChat | None = None,
     policy: PolicyMount | None = None,
 ) -> FastAPI:
-    """Return the application, to be put behind an ``AuthMiddleware``.
+    """Return the application, which belongs behind an ``AuthMiddleware``.
 
     Args:
-        systems: what is served.
+        systems: the runtime systems to serve.
         committer: performs choices and rewards.
-        metrics: counts them.
+        metrics: counts choices and rewards.
         feedback: logged answers and their ratings; closed with the application.
-        version: of the product.
+        version: product version.
         has_docs: whether `/docs` shows the schema of `/openapi.json`.
-        chat: answers conversations, and is closed with the application; ``None``: nobody does.
-        policy: chooses changes of prompts, and is closed with the application; ``None``: there is none.
+        chat: answers conversations; closed with the application. ``None`` leaves out the routes.
+        policy: chooses changes of prompts; closed with the application. ``None`` leaves out the
+            routes.
     """
     learning = None if policy is None else PolicyRoutes(policy, metrics)
 
@@ -91,7 +92,8 @@ def make_app(
             await chat.aclose()
         if learning is not None:
             await learning.aclose()
-        # Requests have been answered by now; what is in line is none's any more, and is kept.
+        # All requests have their answers by now. The committer still stores what waits in its
+        # queue.
         await asyncio.to_thread(committer.close)
         await asyncio.to_thread(feedback.close)
 
@@ -118,7 +120,7 @@ def make_app(
 
 
 class _Handlers:
-    """Handlers of the routes; their docstrings are the schema's descriptions."""
+    """Route handlers. Their docstrings are the schema's descriptions."""
 
     def __init__(
         self, systems: Systems, committer: Committer, metrics: Metrics, version: str
@@ -145,9 +147,9 @@ class _Handlers:
         return json_answer(as_dict(selection, Selection))
 
     async def update(self, system: System, body: bodies.RewardBody) -> Response:
-        """Take in the reward of a decision; durable when this answers. Scope: update.
+        """Learn the reward of a decision; durable when this answers. Scope: update.
 
-        The same reward again is a duplicate and counts once, so this may be repeated at will.
+        The same reward again is a duplicate and counts once, so clients may repeat the request.
         """
         outcome = await self._committer.perform(self._systems.update(system, body))
         if outcome.status != "none":
@@ -155,12 +157,12 @@ class _Handlers:
         return json_answer(outcome, {"unknown": 404, "conflict": 409}.get(outcome.status, 200))
 
     async def arms(self, system: System, agent_type: AgentType = None) -> Response:
-        """List arms with their posteriors, those retired included. Scope: select."""
+        """List all arms, active and retired, with their posteriors. Scope: select."""
         arms = await asyncio.to_thread(self._systems.arms, system, agent_type)
         return json_answer({"arms": arms})
 
     async def offer(self, system: System, arm_id: Id, body: bodies.ArmBody) -> Response:
-        """Put an arm on offer, or back on offer. Scope: admin."""
+        """Activate an arm, new or retired. Scope: admin."""
         prior = body.prior and {"prior_mean": body.prior.mean, "prior_sd": body.prior.sd}
         arm = RuntimeArm(arm_id=arm_id, params=body.params, cost=body.cost, **(prior or {}))
 
@@ -172,7 +174,7 @@ class _Handlers:
         return json_answer(await asyncio.to_thread(offered))
 
     async def retire(self, system: System, arm_id: Id, agent_type: AgentType = None) -> Response:
-        """Take an arm off offer; its decisions and rewards are kept. Scope: admin."""
+        """Retire an arm; its decisions and rewards stay. Scope: admin."""
         was_on = await asyncio.to_thread(self._systems.retire, system, arm_id, agent_type)
         return json_answer({"arm_id": arm_id, "retired": was_on})
 
@@ -184,20 +186,23 @@ class _Handlers:
         return json_answer(decision)
 
     async def gates(self, system: System) -> Response:
-        """Return the evidence of the traffic, every look of a gate, the champion. Scope: select."""
+        """Return the evidence from traffic, every look of a gate, and the champion.
+
+        Scope: select.
+        """
         gates = await asyncio.to_thread(self._systems.gates, system)
         if gates is None:
             raise RequestRefusedError(404, "No such system is known.")
         return json_answer(gates)
 
     async def health(self) -> Response:
-        """Say that the service lives and its store can be read. Any token."""
+        """Report that the service runs and can read its store. Any token."""
         await asyncio.to_thread(self._systems.store.systems)
         waiting = self._committer.n_waiting
         return json_answer({"status": "ok", "version": self._version, "waiting": waiting})
 
     async def metrics(self) -> Response:
-        """Return the numbers of this process for Prometheus. Any token."""
+        """Return the metrics of this process for Prometheus. Any token."""
         return Response(self._metrics.page(), headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -241,7 +246,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         BusyError: lambda e: ProblemResponse(503, str(e), {"Retry-After": "1"}),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be used; see the log."),
         RewardError: lambda e: ProblemResponse(422, one_line(str(e), 500, redacted_text)),
-        # A value that fits the schema and not this system's arms.
+        # A value that fits the schema but not this system's arms.
         ValueError: lambda e: ProblemResponse(409, one_line(str(e), 500, redacted_text)),
         RequestValidationError: lambda e: ProblemResponse(
             422, _MISMATCH, errors=[_reason(error) for error in e.errors()[:20]]
@@ -250,7 +255,7 @@ def _add_error_handlers(app: FastAPI) -> None:
     }
 
     async def refuse(request: Request, error: Exception) -> ProblemResponse:
-        assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for these
+        assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type
         headers = dict(error.headers or {})
         reason = _unread_reason(error.__cause__)
         if error.status_code == 400 and reason is not None:
@@ -267,7 +272,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def _reason(error: dict[str, Any]) -> str:
-    """Return place and rule of a part of a request, without its content."""
+    """Return the place and rule of an invalid part of a request, without its content."""
     if error["type"] == "json_invalid":
         part, at = error["loc"]
         return f"{part}: must be JSON, but at character {at + 1}: {error['ctx']['error']}"
@@ -277,7 +282,7 @@ def _reason(error: dict[str, Any]) -> str:
 
 
 def _unread_reason(cause: BaseException | None) -> str | None:
-    """Return why a body could not be read as JSON; ``None``: for another reason."""
+    """Return why a body could not be read as JSON; ``None`` if for another reason."""
     if isinstance(cause, RecursionError):
         return "body: is nested too deeply. Send fewer levels"
     if isinstance(cause, UnicodeDecodeError):
@@ -293,7 +298,7 @@ def _refused(error: RequestRefusedError) -> ProblemResponse:
 
 
 def _methods(app: FastAPI, path: str) -> set[str]:
-    """Return the methods that a path answers to."""
+    """Return the methods that a path accepts."""
     return {
         method
         for route in app.routes
@@ -303,7 +308,7 @@ def _methods(app: FastAPI, path: str) -> set[str]:
 
 
 def _secure(app: FastAPI) -> None:
-    """Say in the schema that every path takes a bearer token, and what a refusal looks like."""
+    """Add the bearer token and the form of a refusal to the schema of every path."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Middleware for tokens, hosts, rates and length of bodies.
+"""Middleware for tokens, hosts, request rates and body lengths.
 
-One plain ASGI layer before the application, so that a refusal costs next to nothing and no route
-can forget to ask.
+One plain ASGI layer in front of the application: a refusal costs almost nothing, and no route can
+skip the check.
 
-Without tokens a service is a demonstration on one machine. A page of another site can make a browser send requests
-to this machine, and can make its own name resolve to it (DNS rebinding). So ``Host`` must name this server, and an
-``Origin`` must be one of its names.
+Without tokens, the service is a demonstration on one machine. A page of another site can make a
+browser send requests to this machine, and can make its domain resolve to it (DNS rebinding). So
+``Host`` must name this server, and an ``Origin`` must be one of its names.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from convergence_core.budget.rate_limit import TokenBucket
 
 TOKEN = "convergence.token"  # noqa: S105 - a key, not a secret
 _BODY_S = 30.0
-"""Seconds in which a body has to arrive."""
+"""Seconds for a body to arrive."""
 _MOST_OPENAI = 8 * 1024 * 1024
-"""Longest body at OpenAI's paths, in bytes: it may hold pictures, or a long conversation."""
+"""Longest body at OpenAI's paths, in bytes: it may hold images or a long conversation."""
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _LOCAL = Token("local", frozenset(SCOPES))
-"""Bearer of a request to a service without tokens."""
+"""Token of every request to a service without tokens."""
 _GUARDED_PATHS = "/v1/"
-"""Paths that a service without tokens does not serve: arms, answers and ratings."""
+"""Prefix of the paths that a service without tokens does not serve: arms, answers and ratings."""
 
 
 def allowed_hosts(host: str, port: int, further: Collection[str] = ()) -> frozenset[str]:
@@ -49,7 +49,7 @@ def allowed_hosts(host: str, port: int, further: Collection[str] = ()) -> frozen
 def site_refusal(
     headers: Mapping[bytes, bytes], hosts: Collection[str], fix: str
 ) -> ProblemResponse | None:
-    """Return the refusal of a request for another host or from another site; ``None`` without one."""
+    """Return the refusal of a request for another host or from another site, or ``None``."""
     if headers.get(b"host", b"").decode("latin-1").lower() not in hosts:
         return ProblemResponse(421, f"This server does not serve that host name. {fix}")
     origin = headers.get(b"origin")
@@ -63,7 +63,7 @@ def site_refusal(
 
 
 def require(request: Request, *scopes: TokenScope) -> None:
-    """Refuse a request whose token has none of these scopes.
+    """Raise unless the request's token has one of these scopes.
 
     Raises:
         RequestRefusedError: the token has none of them.
@@ -73,7 +73,7 @@ def require(request: Request, *scopes: TokenScope) -> None:
 
 
 class AuthMiddleware:
-    """ASGI layer in front of the application: tokens, hosts, rates and lengths."""
+    """ASGI layer in front of the application: tokens, hosts, rates and body lengths."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class AuthMiddleware:
             hosts: values of ``Host`` that the service accepts without tokens.
             metrics: counts every answer.
             max_body: longest body, in bytes.
-            rate: requests per second of each token; ``None`` without a limit.
+            rate: requests per second and token; ``None`` means no limit.
             open_paths: paths that need no token.
         """
         self._app, self._tokens, self._metrics = app, tokens, metrics
@@ -137,7 +137,7 @@ class AuthMiddleware:
             body = await self._body(headers.get(b"content-length"), Request(scope, receive), most)
             if isinstance(body, bytes):
                 scope[TOKEN] = token
-                # Every body here is JSON; `curl -d` calls it a form.
+                # Every body here is JSON; `curl -d` declares a form.
                 others = [header for header in scope["headers"] if header[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
                 await self._app(scope, _replayed(body, receive), send)
@@ -180,7 +180,7 @@ class AuthMiddleware:
     async def _body(
         self, length: bytes | None, request: Request, most: int
     ) -> bytes | ProblemResponse:
-        """Return the whole body, or the refusal of a body that is too long or too slow."""
+        """Return the whole body, or a refusal if it is too long or too slow."""
         too_long = ProblemResponse(
             413, f"A body may have {most:,} bytes.", {"Connection": "close"}
         )

@@ -1,4 +1,4 @@
-"""Models of requests and answers, and routes with scopes."""
+"""Request and answer models, and routes that require scopes."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -30,10 +30,10 @@ def _identifiers(kind: Any) -> tuple[str, ...]:
 
 
 def without_secrets(record: Record) -> Record:
-    """Return a record whose identifiers, which are stored as they are, hold no secret of the service.
+    """Return a record unchanged if its identifiers, which are stored in clear, hold no secret.
 
     Raises:
-        ValueError: one does.
+        ValueError: an identifier holds a secret of the service.
     """
     kind: Any = type(record)
     for field in _identifiers(kind):
@@ -42,10 +42,10 @@ def without_secrets(record: Record) -> Record:
 
 
 def check_secret(field: str, name: str | None) -> str | None:
-    """Return an identifier that holds no secret of the service.
+    """Return an identifier unchanged if it holds no secret of the service.
 
     Raises:
-        ValueError: it does.
+        ValueError: it holds one.
     """
     if name is not None and redacted_text(name) != name:
         raise ValueError(
@@ -82,34 +82,35 @@ class Body(BaseModel):
 
 
 class SelectBody(Body):
-    """A request that needs an arm."""
+    """Request for an arm."""
 
     user_id: Name
-    """The user that it serves."""
+    """User whom the answer serves."""
     agent_type: Name | None = None
     """Kind of agent. Absent: the system's default."""
     context: Features | None = None
-    """Features of the request; `session_id` keeps a session's arm where the system says so."""
+    """Features of the request; `session_id` keeps a session's arm if the system is configured so.
+    """
 
 
 RewardBody = Annotated[Reward, AfterValidator(without_secrets)]
 
 
 class PriorBody(Body):
-    """Prior of an arm, as a night has measured it."""
+    """Prior of an arm, measured by a nightly run."""
 
     mean: Share
     sd: Annotated[float, Field(gt=0, strict=True)]
 
 
 class ArmBody(Body):
-    """An arm to put on offer."""
+    """An arm to activate."""
 
     params: Values
     agent_type: Name | None = None
     prior: PriorBody | None = None
     cost: Amount | None = None
-    """What a request of it costs, until rewards come with costs."""
+    """Cost of one request to this arm, used until rewards report costs."""
 
 
 class ArmsAnswer(BaseModel):
@@ -119,18 +120,18 @@ class ArmsAnswer(BaseModel):
 
 
 class RetiredAnswer(BaseModel):
-    """Result of taking an arm off offer."""
+    """Result of retiring an arm."""
 
     arm_id: str
     retired: bool
-    """False: it was off already."""
+    """False if it was already retired."""
 
 
 class GatesAnswer(BaseModel):
-    """Evidence of the traffic, every look of a gate, and the champion."""
+    """Evidence from traffic, every look of a gate, and the champion."""
 
     evidence: dict[str, TrafficEvidence]
-    """Agent type → its traffic; those with two arms or more."""
+    """Traffic of each agent type with two or more arms."""
     guards: list[StoredGuard]
     alarms: list[StoredAlarm]
     looks: list[GateLook]
@@ -143,7 +144,7 @@ class HealthAnswer(BaseModel):
     status: Literal["ok"]
     version: str
     waiting: int
-    """Requests in line for their commit."""
+    """Requests that wait for their commit."""
 
 
 class ProblemAnswer(BaseModel):
@@ -153,18 +154,18 @@ class ProblemAnswer(BaseModel):
     status: int
     detail: str
     errors: list[str] | None = None
-    """Of a body: each field and rule."""
+    """Field and rule of each problem of a body."""
     error: dict[str, str | None] | None = None
-    """`message`, `type`, `param`, `code`, of paths in OpenAI's form."""
+    """`message`, `type`, `param` and `code`, at paths in OpenAI's form."""
 
 
 def json_answer(value: Any, status: int = 200) -> Response:
-    """Return an answer of JSON; dataclasses are objects."""
+    """Return a JSON answer; dataclasses become objects."""
     text = json.dumps(value, allow_nan=False, default=as_dict)
     return Response(text.encode(), status, media_type="application/json")
 
 
-def add_route(  # noqa: PLR0917 - of one route
+def add_route(  # noqa: PLR0917 - the parts of one route
     router: APIRouter,
     scopes: TokenScope | tuple[TokenScope, ...],
     method: str,
@@ -174,17 +175,17 @@ def add_route(  # noqa: PLR0917 - of one route
     *refused: int,
     **more: Any,
 ) -> None:
-    """Add a route whose schema tells its answer and its refusals.
+    """Add a route with its answer and refusals in the schema.
 
     Args:
-        router: of the routes, or the application's.
+        router: router of a feature, or of the application.
         scopes: a request's token must have one of them.
         method: HTTP method.
-        path: address.
-        handler: whose docstring is the description.
+        path: path template.
+        handler: its docstring becomes the description.
         answer: model of its answer.
-        refused: statuses of refusals beside those of every route.
-        more: as FastAPI takes it; ``responses`` are added.
+        refused: statuses of refusals in addition to those of every route.
+        more: arguments for FastAPI; ``responses`` are merged.
     """
     responses = {200: {"model": answer}, **refusals(*refused), **more.pop("responses", {})}
     needed = (scopes,) if isinstance(scopes, str) else scopes

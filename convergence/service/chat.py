@@ -1,7 +1,8 @@
-"""Routes of a chat: completions in OpenAI's form, roles as models, single answers.
+"""Chat routes: completions in OpenAI's form, roles as models, single answers.
 
-Checked against the documented form of ``/v1/chat/completions``. An answer is logged before its end is sent,
-under its ``id``; if its client leaves before the end, it is not logged, but the paid call ends and counts.
+They follow the documented form of ``/v1/chat/completions``. The service logs an answer under its
+``id`` before it sends the last part. If the client leaves early, the answer is not logged, but the
+paid call finishes and counts.
 """
 
 import asyncio
@@ -47,17 +48,17 @@ from tasks.serving.answers import GeneratedAnswer
 Result = TypeVar("Result")
 
 SOURCE: Final = "openai"
-"""Source of what is logged here."""
+"""Source of interactions that these routes log."""
 INTERACTION_ID: Final = "X-Interaction-Id"
 DECISION_ID: Final = "X-Convergence-Decision-Id"
 PREFIX: Final = "convergence/"
-"""Optional beginning of a model's name; the name of the system or of a role follows."""
+"""Optional prefix of a model's name, before the system or role."""
 _NEUTRAL: Final[Mapping[str, Json]] = {
     "tools": [], "functions": [], "modalities": ["text"], "logprobs": False, "n": 1
 }  # fmt: skip
-"""Field → its value that changes nothing, and is not sent."""
+"""Default value of each field that the service omits from the provider's request."""
 _PASSED: Final = REQUEST_FIELDS - {"n", "logprobs", "top_logprobs"}
-"""Fields that go to the provider unchecked; it may refuse them."""
+"""Fields that go to the provider unchecked; the provider may reject them."""
 _SETTINGS: Final = (
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "presence_penalty",
     "frequency_penalty", "reasoning_effort",
@@ -67,14 +68,14 @@ _ENDING: Final = (
 )
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CUT: Final = frozenset({"length", "max_tokens", "pause_turn"})
-"""Reasons for the end, in providers' words, of answers that were cut by a limit."""
+"""Providers' finish reasons of answers that a limit cut."""
 DEEPEST: Final = 64
-"""Most levels of nesting in messages and tools."""
+"""Maximum nesting of messages and tools."""
 Whole = Annotated[int, Field(strict=True)]
 
 
 def is_printable(name: str) -> bool:
-    """Return whether a name is a printable text without blanks at its ends."""
+    """Return whether a name is printable text without blanks at its ends."""
     return bool(name) and name.strip() == name and name.isprintable()
 
 
@@ -88,7 +89,7 @@ def is_deeper(value: Json, most: int) -> bool:
 
 
 class ClientGoneError(RequestRefusedError):
-    """The client went away before its answer."""
+    """The client disconnected before its answer."""
 
 
 class ContentPart(BaseModel):
@@ -107,12 +108,14 @@ class CompletionMessage(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ContentPart] | None = None
-    """In a system message: text. `null` is allowed beside `tool_calls`, `function_call` and `refusal`."""
+    """A string or text parts in a system message. `null` is allowed with `tool_calls`,
+    `function_call` and `refusal`.
+    """
     tool_calls: list[dict[str, JsonValue]] | None = None
     function_call: dict[str, JsonValue] | None = None
     """Older form of `tool_calls`, sent as one; its result has the role `function`, sent as `tool`."""
     refusal: str | None = None
-    """Sent as `content` where that is `null`."""
+    """Sent as `content` if that is `null`."""
 
     @model_validator(mode="after")
     def _has_content(self) -> "CompletionMessage":
@@ -130,7 +133,7 @@ class CompletionMessage(BaseModel):
 
     @property
     def sent(self) -> dict[str, Json]:
-        """The message as the provider gets it; text parts are joined."""
+        """The message in the provider's form; text parts are joined."""
         message: dict[str, Json] = self.model_dump(exclude_none=True)
         if self.role == "developer":
             message["role"] = "system"
@@ -149,12 +152,12 @@ class CompletionMessage(BaseModel):
 
 
 def _call_id(name: str) -> str:
-    """Return the id of a call and its result that have a name alone; 40 characters at most, as providers take them."""
+    """Return the id of a named call and its result, within the providers' 40 characters."""
     return f"call_{sha256_hex(name)[:24]}"
 
 
 class StreamOptions(BaseModel):
-    """What a stream holds beside the answer."""
+    """What a stream holds in addition to the answer."""
 
     include_usage: StrictBool = False
 
@@ -171,7 +174,7 @@ class CompletionBody(BaseModel):
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
     user: Name | None = None
-    """The user whom the answer is for. Absent: the token's name."""
+    """User who gets the answer. Absent: the token's name."""
     metadata: Features | None = None
     """`conversation_id` names the conversation; all other entries are features that choose the arm."""
     temperature: StrictNumber | None = None
@@ -208,13 +211,13 @@ class CompletionBody(BaseModel):
 
     @property
     def _extra(self) -> dict[str, Json]:
-        """Fields beyond those above that change the answer."""
+        """Fields without their own attribute that change the answer."""
         extras = (self.model_extra or {}).items()
         return {k: v for k, v in extras if v is not None and v != _NEUTRAL.get(k)}
 
     @property
     def conversation_id(self) -> Any:
-        """Name of the conversation; a string once the body is checked."""
+        """Name of the conversation; a string after validation."""
         return (self.metadata or {}).get("conversation_id")
 
     @property
@@ -232,11 +235,11 @@ class ListedModel(BaseModel):
     created: int
     owned_by: str
     adapter_version: str | None
-    """The adapter that answers for it. `null`: the configured model does."""
+    """Adapter that answers for it; `null` if the configured model does."""
 
 
 class ModelsAnswer(BaseModel):
-    """The system, and all roles."""
+    """The system and all roles."""
 
     object: Literal["list"]
     data: list[ListedModel]
@@ -246,27 +249,29 @@ class CompletionAnswer(BaseModel):
     """An answer in OpenAI's form."""
 
     id: str
-    """Of the logged interaction: rate it by `/v1/interactions/{id}/rating`."""
+    """Id of the logged interaction: rate it by `/v1/interactions/{id}/rating`."""
     object: Literal["chat.completion"]
     created: int
     model: str
-    """That was asked, by the name that its provider has for it."""
+    """Provider's name of the model."""
     system_fingerprint: str | None
-    """Version of the adapter that answered; of a stream its last events have it. `null`: none did."""
+    """Version of the adapter that answered, `null` if none did. In a stream, only the last events
+    hold it.
+    """
     choices: list[dict[str, JsonValue]]
     usage: dict[str, JsonValue] | None
     decision_id: str | None
-    """Id that rewards the drawn arm. `null`: no arm is on offer, or a fallback answered."""
+    """Id that rewards the chosen arm; `null` if no arm is active or a fallback answered."""
 
 
 class _Handlers:
-    """Handlers of the routes; their docstrings are the schema's descriptions."""
+    """Route handlers. Their docstrings are the schema's descriptions."""
 
     def __init__(self, chat: LoggedChat) -> None:
         self._chat = chat
 
     async def models(self) -> Response:
-        """List the roles, as models of OpenAI's form. Scope: chat."""
+        """List the roles in the form of OpenAI's models. Scope: chat."""
         versions = await asyncio.to_thread(self._chat.active_versions)
         common = {"object": "model", "created": 0, "owned_by": "convergence"}
         data = [
@@ -280,10 +285,10 @@ class _Handlers:
         return json_answer({"object": "list", "data": data})
 
     async def complete(self, body: CompletionBody, request: Request) -> Response:
-        """Answer a conversation, in OpenAI's form; logged before it ends. Scope: chat.
+        """Answer a conversation in OpenAI's form; logged before it ends. Scope: chat.
 
-        With `stream` it comes as server-sent events, the last one `[DONE]`. The `id` is the interaction's,
-        as the header `X-Interaction-Id` is.
+        With `stream`, it sends server-sent events and ends with `[DONE]`. The `id` and the header
+        `X-Interaction-Id` are the interaction's.
         """
         role = body.model.removeprefix(PREFIX)
         check_role(self._chat, "model", role)
@@ -330,10 +335,10 @@ class _Handlers:
 
 
 class EventStream(Response):
-    """Answer as server-sent events; a failure before the first event refuses the request."""
+    """Answer as server-sent events. A failure before the first event refuses the request."""
 
     closing = b""
-    """Last bytes of an answer that came whole."""
+    """Bytes that end a complete stream."""
 
     def __init__(self) -> None:
         super().__init__(media_type="text/event-stream")
@@ -342,7 +347,7 @@ class EventStream(Response):
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer; a client that goes away cancels it."""
+        """Send the answer. A disconnect of the client cancels it."""
         del scope
         try:
             await while_connected(receive, self._stream(send))
@@ -372,7 +377,7 @@ class EventStream(Response):
 
     @abstractmethod
     def _events(self) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Yield the events; the first begins the answer."""
+        """Yield the events; the first starts the answer."""
 
 
 class _CompletionStream(EventStream):
@@ -410,17 +415,17 @@ class _CompletionStream(EventStream):
 
 
 async def send_event(send: Send, value: Mapping[str, Any]) -> None:
-    """Send one event; its name is the value's ``type``, if it has one."""
+    """Send one event, named by the value's ``type`` if it has one."""
     data, name = json.dumps(value, allow_nan=False), value.get("type")
     body = f"{f'event: {name}' + chr(10) if name else ''}data: {data}\n\n".encode()
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 def check_role(chat: LoggedChat, key: str, role: str) -> None:
-    """Make sure that a field of a request names a role.
+    """Raise unless a request's field names a role.
 
     Raises:
-        RequestRefusedError: it names none.
+        RequestRefusedError: the role is unknown.
     """
     known = chat.role_names
     if role not in known:
@@ -429,11 +434,11 @@ def check_role(chat: LoggedChat, key: str, role: str) -> None:
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
-    """Return what work does, cancelled when the client goes away.
+    """Return the result of work, which a disconnect of the client cancels.
 
     Raises:
-        ClientGoneError: it went away; nobody reads that.
-        RequestRefusedError: the service ends, and the answer did not within its grace.
+        ClientGoneError: the client disconnected.
+        RequestRefusedError: the service shut down and its grace period ended first.
     """
 
     async def gone() -> None:
@@ -473,12 +478,12 @@ def _id_headers(prepared: PreparedPrompt) -> dict[str, str]:
 def end_reason(answer: LoggedAnswer) -> str:
     """Return why an answer ended, in OpenAI's words."""
     if (answer.finish_reason or "").lower() in _CUT:
-        return "length"  # also of a tool call, whose arguments may not be whole
+        return "length"  # also of a tool call, whose arguments may be incomplete
     return "tool_calls" if answer.tool_calls else "stop"
 
 
 def _usage(usage: Usage) -> dict[str, Json] | None:
-    """Return the tokens, with the parts that the provider told; ``None``: it told no wholes."""
+    """Return the token counts that the provider reported; ``None`` if it reported no totals."""
     if usage.prompt_tokens is None or usage.completion_tokens is None:
         return None
     parts = {
@@ -496,9 +501,9 @@ def _usage(usage: Usage) -> dict[str, Json] | None:
 
 
 def refusal_of(fault: EvaluationFault) -> RequestRefusedError:
-    """Return how a request is refused that the model did not answer."""
+    """Return the refusal of a request that the model did not answer."""
     if fault.error_type == SPENT:
-        # OpenAI's clients repeat a 429, unless this header says that it is of no use.
+        # OpenAI's clients repeat a 429 unless this header forbids it.
         return RequestRefusedError(
             429, str(fault), {"x-should-retry": "false"}, code="insufficient_quota"
         )
@@ -528,21 +533,21 @@ def chat_routes(chat: LoggedChat) -> APIRouter:
 
 
 GENERATED: Final = "generate"
-"""Source of what is logged here."""
+"""Source of interactions that this route logs."""
 
 
 class GenerateBody(Body):
-    """A prompt to be answered."""
+    """A prompt to answer."""
 
     prompt: Annotated[str, Field(min_length=1)]
     role: Name = DEFAULT
     """Persona that answers; `GET /v1/models` lists them."""
     user: Name | None = None
-    """Whom it is answered. Absent: the token's name."""
+    """User who gets the answer. Absent: the token's name."""
     conversation_id: Name | None = None
-    """Names the conversation that it belongs to."""
+    """Conversation that the prompt belongs to."""
     max_tokens: Annotated[StrictInt, Field(ge=1)] | None = None
-    """Longest answer. Absent: the model's own; where the configuration sets it, that counts."""
+    """Longest answer. Absent: the model's limit. A limit of the configuration takes precedence."""
 
     @model_validator(mode="after")
     def _has_names(self) -> "GenerateBody":
@@ -558,9 +563,10 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
     router = APIRouter(tags=["chat"])
 
     async def generate(body: GenerateBody, request: Request) -> Response:
-        """Answer a prompt; logged when this answers, under its `interaction_id`. Scope: chat.
+        """Answer a prompt; logged under its `interaction_id` when this answers. Scope: chat.
 
-        It is a conversation's first turn, without those before; `/v1/chat/completions` takes whole ones.
+        The prompt starts a conversation without earlier turns; `/v1/chat/completions` takes whole
+        ones.
         """
         check_role(chat, "role", body.role)
         settings: dict[str, Json] = (

@@ -1,10 +1,10 @@
-"""Limits of connections: their number, and seconds for each step.
+"""Limits on connections: their number, and a deadline for each step.
 
-uvicorn ends idle connections between requests, and nothing else: a head sent in part, a body sent
-after its refusal and an answer that is not read keep theirs open for ever. Here each of these steps
-has a deadline that further bytes do not move, and where all connections are taken, a new one
-displaces the one that has waited longest without a request; those that never showed a known token
-go first. So a peer that opens sockets and sends nothing displaces itself, not clients with a token.
+uvicorn only closes idle connections between requests. A partial head, a body after its refusal and
+an unread answer hold a connection forever. Here each of these steps has a deadline that further
+bytes do not extend. If all connections are in use, a new one displaces the connection that has
+waited longest without a request; those that never sent a known token go first. So a peer that
+opens sockets and sends nothing displaces its own connections, not clients with a token.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from convergence.service.auth import TOKEN
 from convergence_core.errors import ConvergenceError
 
 ACCEPTED_AT_ONCE = 16
-"""Connections taken from the system's queue before the next look at the limit."""
+"""Connections accepted from the system's queue between checks of the limit."""
 _RESERVED = 128
-"""Files kept for the store, libraries, and connections accepted but not yet counted."""
+"""Files reserved for the store, libraries, and connections accepted but not yet counted."""
 _DEFAULT_MOST = 1_000
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
@@ -35,10 +35,11 @@ class ConnectionLimitError(ConvergenceError):
 
 
 def most_connections(wanted: int | None) -> int:
-    """Return the number of connections to allow at once.
+    """Return the number of simultaneous connections to allow.
 
     Args:
-        wanted: requested number; ``None`` means 1,000, or fewer if the process may open fewer files.
+        wanted: requested number; ``None`` means 1,000, or fewer if the process may open fewer
+            files.
 
     Raises:
         ConnectionLimitError: the process may not open that many files.
@@ -59,20 +60,20 @@ def most_connections(wanted: int | None) -> int:
 
 
 class ServiceConnections:
-    """Open connections of one service, and those that wait for a request."""
+    """Open connections of a service, and those that wait for a request."""
 
     def __init__(self, most: int, step_s: float, closed: Callable[[str], None]) -> None:
-        """Begin without connections.
+        """Start without connections.
 
         Args:
-            most: most open connections.
+            most: maximum number of open connections.
             step_s: seconds for the head of a request, for the rest of a refused body, and for the
                 client to read an answer.
             closed: called with the reason when a limit closes a connection.
         """
         self.most, self.step_s, self.closed = most, step_s, closed
         self._open: set[GuardedProtocol] = set()
-        # In the order in which they began to wait.
+        # Ordered by the start of their wait.
         self._strangers: dict[GuardedProtocol, None] = {}
         self._known: dict[GuardedProtocol, None] = {}
 
@@ -80,7 +81,7 @@ class ServiceConnections:
         return len(self._open)
 
     def admit(self, new: "GuardedProtocol") -> bool:
-        """Count a new connection, if necessary in place of a waiting one; return whether it fits."""
+        """Count a new connection, displacing a waiting one if full; return whether it fits."""
         if len(self._open) >= self.most:
             waiting = self._strangers or self._known
             if not waiting:
@@ -114,17 +115,17 @@ class ServiceConnections:
 
 
 class GuardedProtocol(H11Protocol):
-    """Connection of uvicorn with a deadline for each step of a request."""
+    """uvicorn's connection with a deadline for each step of a request."""
 
     def __init__(self, *, connections: ServiceConnections, **made_by_uvicorn: Any) -> None:
         super().__init__(**made_by_uvicorn)
         self.is_known = False
-        """Whether a request of this connection bore a known token."""
+        """Whether a request of this connection had a known token."""
         self._guard = connections
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Admit the connection, or refuse it."""
+        """Admit or refuse the connection."""
         super().connection_made(transport)
         if not self._guard.admit(self):
             transport.write(_BUSY)

@@ -1,4 +1,4 @@
-"""Routes of the feedback: logged answers, ratings, comparisons, counts."""
+"""Feedback routes: logged answers, ratings, comparisons, counts."""
 
 import asyncio
 import functools
@@ -44,36 +44,37 @@ ChoiceBody = Annotated[AnswerChoice, AfterValidator(without_secrets)]
 
 
 class InteractionAnswer(BaseModel):
-    """Where an answer was logged."""
+    """Id of a logged answer."""
 
     interaction_id: str
     status: Literal["logged", "duplicate"]
 
 
 class RatingAnswer(BaseModel):
-    """How a mark was taken in."""
+    """Result of a rating."""
 
     interaction_id: str
     status: RateStatus
     label: str
     """The mark in words."""
     reward: float
-    """Its worth in [-1, 1]."""
+    """The mark scaled to [-1, 1]."""
     arm_reward: RewardOutcome | None
-    """The reward that the answer's arm got by it. Null: its answer names no decision, or an earlier mark
-    was the reward."""
+    """Reward that the mark gave to the answer's arm. Null if the answer names no decision or an
+    earlier mark was the reward.
+    """
 
 
 class WithdrawalAnswer(BaseModel):
-    """Result of taking a mark back."""
+    """Result of withdrawing a mark."""
 
     interaction_id: str
     deleted: bool
-    """False: there was none."""
+    """False if there was none."""
 
 
 class ComparisonAnswer(BaseModel):
-    """How a comparison was taken in."""
+    """Result of a comparison."""
 
     status: CompareStatus
 
@@ -85,7 +86,7 @@ class RatersAnswer(BaseModel):
 
 
 class _Handlers:
-    """Handlers of the routes; their docstrings are the schema's descriptions."""
+    """Route handlers. Their docstrings are the schema's descriptions."""
 
     def __init__(
         self, feedback: FeedbackStore, systems: Systems, committer: Committer, metrics: Metrics
@@ -109,8 +110,8 @@ class _Handlers:
     async def rate(self, interaction_id: Id, body: MarkBody, request: Request) -> Response:
         """Rate an answer from 1 to 5, or with thumbs; durable when this answers. Scope: update.
 
-        A user rates the own answers and shared ones, with a token of scope admin any. Another rating of
-        the same user replaces the first, and what the arm was rewarded with stays.
+        Users rate their own and shared answers; a token with scope admin rates any. A new rating
+        of the same user replaces the first, but the arm's reward stays.
         """
         rating = Rating(**as_dict(body), interaction_id=interaction_id)
         receipt = await asyncio.to_thread(self._feedback.rate, rating, any_user=_is_admin(request))
@@ -128,13 +129,16 @@ class _Handlers:
         )
 
     async def unrate(self, interaction_id: Id, user_id: UserId) -> Response:
-        """Take a user's mark back: the answer is unrated then. Scope: update."""
+        """Withdraw a user's mark: the answer becomes unrated. Scope: update."""
         rating = await asyncio.to_thread(self._feedback.unrate, interaction_id, user_id)
         self._metrics.feedback("rating", "deleted" if rating else "duplicate")
         return json_answer({"interaction_id": interaction_id, "deleted": rating is not None})
 
     async def compare(self, body: ChoiceBody, request: Request) -> Response:
-        """Say which of two answers to one prompt is better; durable when this answers. Scope: update."""
+        """Record which of two answers to one prompt is better; durable when this answers.
+
+        Scope: update.
+        """
         comparison = AnswerComparison(**as_dict(body))
         status = await asyncio.to_thread(
             self._feedback.compare, comparison, any_user=_is_admin(request)
@@ -153,7 +157,7 @@ class _Handlers:
         return json_answer({"raters": comparable_raters(consensus)})
 
     async def _reward(self, interaction_id: str) -> RewardOutcome | None:
-        """Give the decision of an answer its reward, if it has none yet by a rating."""
+        """Reward the decision behind an answer, unless a rating has rewarded it already."""
         pending = await asyncio.to_thread(
             lambda: next(pending_rewards(self._feedback, interaction_id), None)
         )
@@ -185,8 +189,8 @@ def feedback_routes(
     """Return the routes.
 
     Args:
-        feedback: what is written and read.
-        systems: whose arms answered.
+        feedback: logged answers and ratings.
+        systems: systems whose arms answered.
         committer: performs the rewards of their arms.
         metrics: counts events.
     """

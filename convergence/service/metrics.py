@@ -54,7 +54,7 @@ class Metrics:
             "Connections that a limit closed, by the limit.",
             ("why",),
         )
-        # Finding a child by its labels costs more than counting does.
+        # Looking up a child by its labels costs more than counting.
         self._request = lru_cache(1_024)(self._requests.labels)
         self._second = lru_cache(256)(self._seconds.labels)
         self._decision = lru_cache(4_096)(self._decisions.labels)
@@ -88,5 +88,5 @@ class Metrics:
         self._closed.labels(why).inc()
 
     def page(self) -> bytes:
-        """Return all numbers as text."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)

@@ -1,6 +1,7 @@
-"""Routes to the provider: responses and embeddings, unchanged.
+"""Routes that forward to the provider unchanged: responses and embeddings.
 
-The calls are in the ledger and under the limits of a chat's; their answers are not logged, and no arm gives them.
+The ledger and the chat's limits cover these calls. Their answers are not logged, and no arm gives
+them.
 """
 
 import json
@@ -35,12 +36,12 @@ from tasks.secrets.redaction import redact_json
 
 
 class ProviderBody(BaseModel):
-    """A request to the provider. All fields go there unchanged."""
+    """A request to the provider, which gets all fields unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
     model: Name
-    """A model of the provider; neither a system nor a role."""
+    """Provider's model; neither a system nor a role."""
     input: JsonValue = None
     stream: StrictBool | None = None
     background: StrictBool | None = None
@@ -65,7 +66,7 @@ class ProviderBody(BaseModel):
 
 
 class _ForwardedStream(EventStream):
-    """Events of the provider, one by one."""
+    """The provider's events, one by one."""
 
     def __init__(self, chat: LoggedChat, path: str, body: dict[str, Json]) -> None:
         super().__init__()
@@ -77,11 +78,11 @@ class _ForwardedStream(EventStream):
             async for event in stream:
                 self._has_failed = self._has_failed or _is_error(event)
                 yield without_keys(event)
-            if not self._has_begun:  # it came whole
+            if not self._has_begun:  # the provider sent it whole
                 yield without_keys(stream.ending)
 
     async def _fail(self, send: Send, refusal: RequestRefusedError) -> None:
-        if not self._has_failed:  # else the provider's own error has been passed on
+        if not self._has_failed:  # otherwise the provider's error has already gone to the client
             await super()._fail(send, refusal)
 
 
@@ -111,14 +112,15 @@ def passthrough_routes(chat: LoggedChat) -> APIRouter:
             raise refusal_of(fault) from None
 
     async def responses(body: ProviderBody, request: Request) -> Response:
-        """Answer in the form of OpenAI's responses, by a model of the provider. Scope: chat.
+        """Answer with a provider's model in the form of OpenAI's responses. Scope: chat.
 
-        The body goes to the provider unchanged, and so does its answer; with `stream`, event by event.
+        The provider gets the body unchanged, and the client gets its answer unchanged; with
+        `stream`, event by event.
         """
         return await forwarded("responses", body, request)
 
     async def embeddings(body: ProviderBody, request: Request) -> Response:
-        """Embed texts by a model of the provider, in OpenAI's form. Scope: chat."""
+        """Embed texts with a provider's model, in OpenAI's form. Scope: chat."""
         return await forwarded("embeddings", body, request)
 
     for handler in (responses, embeddings):

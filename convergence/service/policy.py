@@ -1,4 +1,4 @@
-"""Routes of the policy that chooses changes of prompts."""
+"""Routes of the policy that chooses prompt changes."""
 
 import asyncio
 import functools
@@ -40,12 +40,12 @@ _log = logging.getLogger("convergence.service")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyMount:
-    """A policy and where it is served."""
+    """A policy and the path prefix of its routes."""
 
     policy: ServedPolicy
     mutator: PromptMutator
     prefix: str = ""
-    """Before its paths, e.g. ``/policy``."""
+    """Path prefix, e.g. ``/policy``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,9 +53,9 @@ class ActionRequest(PolicyQuestion):
     """A request for an action."""
 
     episode_id: Name | None = None
-    """The episode that this goes on with. Absent: a new one."""
+    """The episode to continue. Absent: a new one."""
     deterministic: StrictBool = False
-    """Whether to take the likeliest action. Nothing is learned from it then."""
+    """Whether to take the most probable action. Nothing is learned from it then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,7 +64,7 @@ class MutationRequest(ActionRequest):
 
     prompt: PromptText
     failures: Annotated[tuple[PromptFailure, ...], Field(max_length=32)] = ()
-    """Cases that the prompt got wrong, which the writer sees. `reflect` needs some."""
+    """Cases that the prompt failed, for the writer. `reflect` needs some."""
 
 
 ActionBody = Annotated[ActionRequest, AfterValidator(without_secrets)]
@@ -72,7 +72,7 @@ MutationBody = Annotated[MutationRequest, AfterValidator(without_secrets)]
 
 
 class TransitionBody(BaseModel):
-    """What came of an action, in the form of a Markov decision process, without ids."""
+    """Outcome of an action as a transition of a Markov decision process, without ids."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
@@ -85,12 +85,12 @@ class TransitionBody(BaseModel):
             Field(lt=len(PROMPT_ACTIONS), json_schema_extra={"maximum": len(PROMPT_ACTIONS) - 1}),
         ]
     )
-    """Its name, or its index among the `actions` of `GET /stats`."""
+    """Action name, or its index among the `actions` of `GET /stats`."""
     reward: StepReward
     next_state: Embedding
     """Embedding of the prompt after it."""
     done: StrictBool
-    """Whether the episode ended for good. Otherwise the value of `next_state` stands for what follows."""
+    """Whether the episode terminated. Otherwise the value of `next_state` estimates the rest."""
 
 
 OutcomeBody = Annotated[ExperienceReport | TransitionBody, AfterValidator(without_secrets)]
@@ -100,14 +100,14 @@ class CheckpointBody(Body):
     """A checkpoint's name."""
 
     name: CheckpointName = Field(DEFAULT_CHECKPOINT, validation_alias=AliasChoices("name", "path"))
-    """A word of small letters, digits, - and _, within the store's folder of checkpoints. `path` means the same."""
+    """Checkpoint in the store's folder: small letters, digits, - and _. `path` means the same."""
 
 
 class UpdateAnswer(BaseModel):
-    """What an update did."""
+    """Result of an update."""
 
     updated: bool
-    """False: the steps that are ready are fewer than a minibatch."""
+    """False if the ready steps are fewer than a minibatch."""
     policy_version: int
     statistics: UpdateStatistics | None
 
@@ -116,22 +116,22 @@ class DistributionAnswer(BaseModel):
     """Probabilities of all actions."""
 
     probabilities: dict[str, float]
-    """By action; 0 for an illegal one."""
+    """Probability of each action; 0 for an illegal one."""
     value: float
     policy_version: int
 
 
 class PolicyStatsAnswer(BaseModel):
-    """Numbers of the policy."""
+    """Statistics of the policy."""
 
     policy_version: int
     n_steps_learned: int
     n_experiences: int
-    """That are stored, those of older versions included."""
+    """Stored experiences, those of older versions included."""
     n_ready: int
     """Steps that an update could learn from now."""
     n_pending: int
-    """Decisions whose outcome was not reported."""
+    """Decisions without a reported outcome."""
     is_updating: bool
     embedding: str
     embedding_dim: int
@@ -140,19 +140,19 @@ class PolicyStatsAnswer(BaseModel):
     checkpoints: list[str]
     config: dict[str, Any]
     last_update: UpdateStatistics | None
-    """Of this process. Null: there was none."""
+    """Last update of this process; null if there was none."""
 
 
 class CheckpointAnswer(BaseModel):
-    """A checkpoint that was saved or loaded."""
+    """A saved or loaded checkpoint."""
 
     name: str
     policy_version: int
-    """That was saved, or that goes on from it."""
+    """Version saved, or version that continues from it."""
 
 
 class PolicyRoutes:
-    """The policy's routes, and what runs beside them; docstrings are the schema's descriptions."""
+    """The policy's routes and background learning. Docstrings are the schema's descriptions."""
 
     def __init__(self, mount: PolicyMount, metrics: Metrics) -> None:
         self._policy, self._mutator = mount.policy, mount.mutator
@@ -161,20 +161,20 @@ class PolicyRoutes:
         self.router = self._routes(mount.prefix)
 
     async def aclose(self) -> None:
-        """Wait for an update that runs, and close the policy and the models."""
+        """Wait for a running update, and close the policy and the models."""
         if self._learning is not None:
             await self._learning
         await asyncio.to_thread(self._policy.close)
         await self._mutator.aclose()
 
     async def select_action(self, body: ActionBody) -> Response:
-        """Choose the next change of a prompt. Scope: select."""
+        """Choose the next prompt change. Scope: select."""
         answer = self._decided(body)
         self._metrics.policy("decision", answer.action)
         return json_answer(answer)
 
     async def select_mutation(self, body: MutationBody) -> Response:
-        """Choose the next change of a prompt, and do it: a call of the writer. Scope: chat."""
+        """Choose the next prompt change and make it, with a call of the writer. Scope: chat."""
         inapplicable = self._mutator.inapplicable(body.prompt, has_failures=bool(body.failures))
         answer = self._decided(replace(body, excluded=(*body.excluded, *inapplicable)))
         self._metrics.policy("decision", answer.action)
@@ -188,12 +188,12 @@ class PolicyRoutes:
         return json_answer(as_dict(answer) | as_dict(mutated))
 
     async def store_experience(self, body: OutcomeBody) -> Response:
-        """Take in what came of a decision; durable when this answers. Scope: update.
+        """Store the outcome of a decision; durable when this answers. Scope: update.
 
-        The same outcome again is a duplicate and counts once, so this may be repeated at will. The
-        log-probability and the value are those that the policy itself had when it chose. A transition without
-        ids belongs to the decision that waits for this state and action; without one, the policy counts it as a
-        choice of its current version, and a repetition counts again.
+        The same outcome again is a duplicate and counts once, so clients may repeat the request.
+        The policy's own log-probability and value at the choice count. A transition without ids
+        belongs to the decision that waits for this state and action. Without such a decision, it
+        counts as a choice of the current version, and a repetition counts again.
         """
         report = self._report_of(body) if isinstance(body, TransitionBody) else body
         if report.final is not None:
@@ -205,7 +205,7 @@ class PolicyRoutes:
         return json_answer(receipt)
 
     async def update(self) -> Response:
-        """Learn from the steps that are ready; other requests go on meanwhile. Scope: update."""
+        """Learn from the ready steps while other requests continue. Scope: update."""
         update = await asyncio.to_thread(self._policy.update)
         self._metrics.policy("update", "done" if update is not None else "too_few_steps")
         return json_answer(
@@ -217,7 +217,7 @@ class PolicyRoutes:
         )
 
     async def distribution(self, body: PolicyQuestion) -> Response:
-        """Return the probabilities of all actions; nothing is kept. Scope: select."""
+        """Return the probabilities of all actions; nothing is stored. Scope: select."""
         answer = self._policy.decide(self._embedded(body), deterministic=True)
         shares = dict(zip(PROMPT_ACTIONS, answer.probabilities, strict=True))
         return json_answer(
@@ -229,17 +229,17 @@ class PolicyRoutes:
         )
 
     async def save(self, body: CheckpointBody) -> Response:
-        """Save the policy under a name, in place of the one that had it. Scope: admin."""
+        """Save the policy, replacing a checkpoint of the same name. Scope: admin."""
         version = await asyncio.to_thread(self._policy.save, body.name)
         return json_answer({"name": body.name, "policy_version": version})
 
     async def load(self, body: CheckpointBody) -> Response:
-        """Go on with a saved policy, as a new version. Scope: admin."""
+        """Continue with a saved policy, as a new version. Scope: admin."""
         version = await asyncio.to_thread(self._policy.load, body.name)
         return json_answer({"name": body.name, "policy_version": version})
 
     async def stats(self) -> Response:
-        """Return numbers of the policy: versions, steps, settings, the last update. Scope: select."""
+        """Return the policy's versions, steps, settings and last update. Scope: select."""
         return json_answer(await asyncio.to_thread(self._policy.stats))
 
     def _routes(self, prefix: str) -> APIRouter:
@@ -263,7 +263,7 @@ class PolicyRoutes:
         )
 
     def _embedded(self, question: PolicyQuestion) -> PolicyQuestion:
-        """Return a question with the embedding of its prompt, if it came without one."""
+        """Return a question with its prompt's embedding, computed if absent."""
         if question.embedding is not None or question.prompt is None:
             return question
         settings = self._policy.settings
@@ -289,7 +289,7 @@ class PolicyRoutes:
         )
 
     async def _learn(self) -> None:
-        """Learn from a whole rollout, unless a request asked for it already."""
+        """Learn from a whole rollout, unless an update is already running."""
         try:
             update = await asyncio.to_thread(self._policy.update)
         except PolicyBusyError:

@@ -1,4 +1,4 @@
-"""Refusals as ``application/problem+json`` (RFC 9457); none repeats a token."""
+"""Refusals as ``application/problem+json`` (RFC 9457), which never repeat a token."""
 
 import json
 import logging
@@ -29,13 +29,13 @@ class RequestRefusedError(Exception):
         *,
         code: str | None = None,
     ) -> None:
-        """Give the reason; ``code`` is OpenAI's word for it."""
+        """Store the reason; ``code`` is OpenAI's word for it."""
         self.status, self.detail, self.headers, self.code = status, detail, headers, code
         super().__init__(detail)
 
 
 class ProblemResponse(Response):
-    """A refusal."""
+    """Answer that refuses a request."""
 
     media_type = MEDIA_TYPE
 
@@ -66,7 +66,7 @@ class ProblemResponse(Response):
 
 
 def openai_error(status: int, message: str, code: str | None = None) -> dict[str, str | None]:
-    """Return a refusal in OpenAI's form; a ``code`` of its own is its type, too."""
+    """Return a refusal in OpenAI's form; ``code``, if given, is also its type."""
     other = "upstream_error" if status >= 500 else "invalid_request_error"
     return {
         "message": message,
@@ -77,11 +77,11 @@ def openai_error(status: int, message: str, code: str | None = None) -> dict[str
 
 
 def error_handler(answer: Callable[[Any], ProblemResponse], *, is_logged: bool) -> Any:
-    """Return a handler that answers errors of a request.
+    """Return a handler that turns an exception into a refusal.
 
     Args:
         answer: error → refusal.
-        is_logged: whether to log the error, as for faults of the service.
+        is_logged: whether to log the error, for faults of the service.
     """
 
     async def handle(_: object, error: Exception) -> ProblemResponse:

@@ -1,8 +1,7 @@
-"""Server process of the service, which ends without losing an answer.
+"""Server process of the service, which shuts down without losing an answer.
 
-On SIGTERM, SIGHUP or Ctrl-C nothing new is accepted, requests on their way are answered, and what is in
-line is committed. What was acknowledged is on the disk at every moment, so a kill loses nothing
-either but answers on their way.
+On SIGTERM, SIGHUP or Ctrl-C the server accepts nothing new, answers open requests and commits its
+queue. Acknowledged data is always on the disk, so a kill loses only answers in flight.
 """
 
 import functools
@@ -43,11 +42,11 @@ class ServiceOptions:
     max_body: int = 65_536
     """Longest body, in bytes."""
     rate: float | None = 2_000.0
-    """Requests per second of each token; ``None`` without a limit."""
+    """Requests per second and token; ``None`` means no limit."""
     most_waiting: int = 10_000
-    """Most requests that wait for their commit; the service refuses further ones."""
+    """Most requests that wait for their commit; the service refuses more."""
     grace_s: int = 30
-    """Seconds for open requests when the service ends."""
+    """Seconds for open requests at shutdown."""
     connections: int | None = None
     """Most open connections; ``None`` means 1,000, or as many as the limit of open files allows."""
     step_s: float = 10.0
@@ -70,16 +69,16 @@ class Service(SocketServer):
         *,
         policy: PolicyMount | None = None,
     ) -> None:
-        """Listen; ``run`` or ``with`` begins to serve.
+        """Listen; ``run`` or ``with`` starts to serve.
 
         Args:
             store: the runtime state.
             tokens: the known tokens; ``None`` if the policy's paths need none on loopback.
             options: options of the service.
-            pages: makes the application below ``/ui`` from host and port; it guards itself. ``None``
-                without pages.
-            chat: answers conversations; the service closes it. ``None`` without a chat.
-            policy: chooses changes of prompts; the service closes it. ``None`` without a policy.
+            pages: makes the application below ``/ui`` from host and port; it has its own guard.
+                ``None`` means no pages.
+            chat: answers conversations; the service closes it. ``None`` means no chat.
+            policy: chooses changes of prompts; the service closes it. ``None`` means no policy.
 
         Raises:
             ConnectionLimitError: the limit of connections exceeds the limit of open files.
@@ -122,7 +121,8 @@ class Service(SocketServer):
             date_header=True,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=self.options.grace_s,
-            # asyncio accepts as many at once, past any limit; the queue is made longer at the start.
+            # asyncio accepts this many connections in one batch, past any limit; startup lengthens
+            # the queue.
             backlog=ACCEPTED_AT_ONCE,
         )
 
@@ -136,7 +136,7 @@ class Service(SocketServer):
 
 
 def _mounted(app: ASGIApp, pages: ASGIApp) -> ASGIApp:
-    """Give requests below ``/ui`` to the pages, which have a guard of their own."""
+    """Route requests below ``/ui`` to the pages, which have their own guard."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         is_page = scope["type"] == "http" and f"{scope['path']}/".startswith("/ui/")

@@ -1,4 +1,4 @@
-"""Server of one listening socket, in this thread or in one of its own."""
+"""Server of one listening socket, in this thread or in a new one."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ class ServiceError(ConvergenceError):
 
 
 class SocketServer:
-    """Server of a socket: ``run`` or ``with`` begins, a signal or ``stop`` ends it."""
+    """Server of a socket: ``run`` or ``with`` starts it, a signal or ``stop`` ends it."""
 
     def __init__(
         self, app: "ASGIApp", listening: socket.socket, *, name: str, **settings: Any
@@ -37,7 +37,7 @@ class SocketServer:
         Args:
             app: the application.
             listening: the socket; closed at the end.
-            name: name of the thread, for errors, too.
+            name: name of the thread, also used in errors.
             settings: further arguments of ``uvicorn.Config``.
         """
         config = uvicorn.Config(
@@ -68,7 +68,7 @@ class SocketServer:
             self._socket.close()
 
     def stop(self) -> None:
-        """End ``run`` as a signal would."""
+        """End ``run`` as a signal does."""
         self._server.should_exit = True
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class SocketServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Finish the answers in progress, and end the server."""
+        """Finish the answers in progress and stop the server."""
         self.stop()
         if self._thread is not None:
             self._thread.join()
@@ -93,36 +93,36 @@ class SocketServer:
     def _run(self) -> None:
         try:
             self.run()
-        except BaseException as error:  # noqa: BLE001 - reported by the thread that waits
+        except BaseException as error:  # noqa: BLE001 - reported by the waiting thread
             self._failure = error
         finally:
             self._server.listens.set()
 
 
 class _SignalServer(uvicorn.Server):
-    """Server that announces when it listens, and ends at a signal without raising it again."""
+    """uvicorn server that signals when it listens and does not raise a signal again."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listens = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and announce it."""
+        """Listen, then set ``listens``."""
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(_BACKLOG)
         self.listens.set()
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # a generator there
-        """Let a signal end the server, and nothing else: uvicorn would raise it again after."""
+        """Let a signal end the server only; uvicorn would raise it again afterwards."""
         return signals_handled(self.handle_exit)
 
 
 @contextlib.contextmanager
 def signals_handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within the block, Ctrl-C, SIGTERM and SIGHUP call a function; outside the main thread nothing changes."""
+    """Call a function on Ctrl-C, SIGTERM and SIGHUP within the block, in the main thread only."""
     is_main = threading.current_thread() is threading.main_thread()
-    # An ignored signal stays ignored, as SIGHUP under nohup.
+    # An ignored signal stays ignored, such as SIGHUP under nohup.
     numbers = [n for n in _SIGNALS if is_main and signal.getsignal(n) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
@@ -133,9 +133,9 @@ def signals_handled(handle: Callable[[int, FrameType | None], None]) -> Iterator
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
+    """Return a listening socket.
 
-    It names its protocol, since asyncio turns Nagle's algorithm off only for a socket of TCP. With that
+    It names its protocol, since asyncio disables Nagle's algorithm only for TCP sockets. With that
     algorithm, an answer in two parts waits 40 ms for the client's acknowledgement.
 
     Raises:

@@ -1,7 +1,7 @@
 """Bearer tokens with scopes, named by environment variables.
 
-A token is known by the SHA-256 of its text, so that neither memory nor the time of a comparison shows
-it. Weak ones are refused before the service starts: they are the only lock there is.
+The registry stores a token's SHA-256, so neither memory nor the time of a comparison reveals it.
+The service refuses to start with weak tokens, its only lock.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ from tasks.secrets.redaction import Redactor
 Scope = Literal["select", "update", "chat", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 LEAST_LENGTH = 32
-"""Characters of a token; 43 hold 256 bits in base 64."""
+"""Minimum characters of a token; 43 hold 256 bits in base 64."""
 LEAST_VARIETY = 10
-"""Different characters in it."""
+"""Minimum number of different characters in a token."""
 _FIX = (
     'Make one with `python -c "import secrets; print(secrets.token_urlsafe(32))"` and export it '
     "under that name."
@@ -31,16 +31,16 @@ class Token:
     """A bearer token and its scopes."""
 
     name: str
-    """Of the environment variable."""
+    """Name of the environment variable."""
     scopes: frozenset[Scope]
 
     def may(self, *scopes: Scope) -> bool:
-        """Return whether it has one of these scopes; ``admin`` has all."""
+        """Return whether the token has one of these scopes; ``admin`` implies all."""
         return "admin" in self.scopes or not self.scopes.isdisjoint(scopes)
 
 
 class TokenRegistry:
-    """Registry of the known tokens."""
+    """Known tokens."""
 
     def __init__(self, by_secret: Mapping[str, Token]) -> None:
         """Store the digest of each secret."""
@@ -56,7 +56,7 @@ class TokenRegistry:
 def read_tokens(
     specs: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> TokenRegistry:
-    """Return the named tokens, and hide them in every text that this process stores.
+    """Return the named tokens, and redact them from everything that this process stores.
 
     Args:
         specs: ``NAME`` or ``NAME=scope,scope``: an environment variable and its scopes, by default
@@ -64,7 +64,8 @@ def read_tokens(
         environment: replaces the environment of the process.
 
     Raises:
-        ConfigurationError: no token is named, or a token is unset, weak, repeated or without a scope.
+        ConfigurationError: no token is named, or a token is unset, weak, repeated or without a
+            scope.
     """
     values = os.environ if environment is None else environment
     problems: list[Problem] = []
