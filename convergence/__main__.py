@@ -56,8 +56,8 @@ def main() -> None:
     from convergence.cli.interrupts import Terminated, raise_on_ctrl_c  # noqa: PLC0415 - as in ``run``
 
     raise_on_ctrl_c()
-    # Parallelism comes from the workers. Our matrices are small, and a second BLAS thread spends
-    # more time waiting for work than doing it. Must be set before NumPy is loaded.
+    # The workers provide the parallelism. Our matrices are small, and a second BLAS thread spends
+    # more time waiting than computing. Set this before NumPy loads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     collect_rarely()
     try:
@@ -72,8 +72,8 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output (head, less) is gone; what it wanted it has. Standard output
-        # then points at nothing, so that the interpreter's last flush does not fail.
+        # The reader of our output (head, less) has closed the pipe. Redirect standard output to
+        # the null device, so that the interpreter's last flush does not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 

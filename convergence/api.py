@@ -1,8 +1,8 @@
 """Python interface: ``run_optimization``, its blocking twin and ``load_result``.
 
 Flows are synchronous, because submitting tasks from async code costs fifty times more. A run
-therefore lives in a worker thread and both functions wait for it. This also works in notebooks,
-whose event loop is busy.
+therefore executes in a worker thread, and both functions wait for it. This also works in
+notebooks, whose event loop is busy.
 """
 
 import asyncio
@@ -34,8 +34,9 @@ class RunOptions(TypedDict, total=False):
     test_cases: TestCases | None
     """Replace the configuration's test cases: cases, a path, or a function that returns cases."""
     local_function: Callable[..., Any] | str | None
-    """Replaces the configuration's endpoint or function as the target: a callable,
-    ``"module.function"`` or ``"file.py:function"``."""
+    """Target that replaces the configuration's endpoint or function: a callable,
+    ``"module.function"`` or ``"file.py:function"``.
+    """
     on_event: Listener | None
     """Called with each event, from several threads. If it raises, the run stops cleanly and
     ``run_optimization`` re-raises the exception."""
@@ -149,7 +150,7 @@ async def _end_of(waiting: "asyncio.Future[OptimizationResult]") -> None:
 
 @dataclass(slots=True)
 class _Job:
-    """One run in its own thread."""
+    """A run in its own thread."""
 
     config: Config
     options: RunOptions
@@ -261,7 +262,7 @@ class _Job:
                 on_event(event)
             except BaseException as error:  # noqa: BLE001 - raised again once the run has ended
                 self._complaint = error
-                # A separate thread, since stopping must not wait for this one, which may be the
+                # A separate thread: ``stop`` must not wait for this thread, which may be the
                 # run's.
                 threading.Thread(target=self.stop, name="stop", daemon=True).start()
 

@@ -24,17 +24,17 @@ _HISTORY = """
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Expected and largest value of a number; ``None`` where it is unknown."""
+    """Expected and largest value of a number; ``None`` if unknown."""
 
     expected: float | None = None
     high: float | None = None
 
     def __add__(self, other: "Amount") -> "Amount":
-        """Return the sum, end by end."""
+        """Return the sum of each end."""
         return Amount(_sum(self.expected, other.expected), _sum(self.high, other.high))
 
     def __mul__(self, other: "Amount") -> "Amount":
-        """Return the product, end by end."""
+        """Return the product of each end."""
         return Amount(_product(self.expected, other.expected), _product(self.high, other.high))
 
     def at_most(self, limit: float | None) -> "Amount":
@@ -59,7 +59,7 @@ def _product(a: float | None, b: float | None) -> float | None:
 
 
 def mean_and_most(amounts: Sequence[Amount]) -> Amount:
-    """Return the mean and the most of several amounts; an end is unknown if one of them is."""
+    """Return the mean and the maximum of several amounts; an end is unknown if any amount's is."""
     expected = [amount.expected for amount in amounts if amount.expected is not None]
     high = [amount.high for amount in amounts if amount.high is not None]
     return Amount(
@@ -79,7 +79,7 @@ class CallQuote:
     answer: Amount
     """Tokens of the answer."""
     reserved_usd: float | None
-    """The budget's reservation if texts of other calls have the usual length."""
+    """The budget's reservation if messages of other calls have the usual length."""
     unknown: str | None
     """Why the price is unknown, and the fix."""
 

@@ -1,4 +1,4 @@
-"""Clients of the HTTP service, blocking and awaited.
+"""Blocking and asynchronous clients of the HTTP service.
 
 ::
 
@@ -6,12 +6,13 @@
         chosen = client.select("support_bot", user_id="u1")
         client.update("support_bot", user_id="u1", decision_id=chosen.decision_id, reward=1.0)
 
-Both repeat a request after a lost connection, 429 or 503, at most ``retries`` times, and wait as long as
-``Retry-After`` says. A repeat has no second effect: each choice carries an ``Idempotency-Key``, and a
-reward counts once. ``generate`` may cost, so only a failed connection, 429 or 503 repeats it.
+Both repeat a request after a lost connection, 429 or 503, at most ``retries`` times, and wait as
+long as ``Retry-After`` requires. A repeat has no second effect: each choice carries an
+``Idempotency-Key``, and a reward counts once. ``generate`` may cost, so only a failed connection,
+429 or 503 repeats it.
 
-Each call is a function that returns a ``ServiceCall``; ``Endpoint`` makes it a method of both clients with
-the same signature.
+Each call is a function that returns a ``ServiceCall``; ``Endpoint`` makes it a method of both
+clients with the same signature.
 """
 
 import asyncio
@@ -60,28 +61,28 @@ class ServiceRefusedError(ConvergenceError):
     """The service refused a request, or could not be reached."""
 
     def __init__(self, status: int | None, detail: str) -> None:
-        """Keep the HTTP status; ``None`` if there was no answer."""
+        """Store the HTTP status; ``None`` if there was no answer."""
         self.status, self.detail = status, detail
         super().__init__(f"the service refused: {detail}" if status else f"no answer: {detail}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCall(Generic[Answer]):
-    """One request, and what its answer means."""
+    """A request and the parser of its answer."""
 
     read: Callable[[dict[str, Any]], Answer]
     request: Mapping[str, Any]
-    """As ``httpx`` takes it."""
+    """Arguments of ``httpx``'s ``request``."""
     meant: frozenset[int] = frozenset()
     """Statuses of successful answers."""
     may_repeat: bool = True
-    """Whether to repeat it if its arrival is unknown."""
+    """Whether to repeat the request if its arrival is unknown."""
 
     def answer(self, outcome: Outcome) -> Answer:
         """Return the answer.
 
         Raises:
-            ServiceRefusedError: it is a refusal, or there was none.
+            ServiceRefusedError: the service refused the request or did not answer.
         """
         if isinstance(outcome, httpx.RequestError):
             raise ServiceRefusedError(None, str(outcome) or type(outcome).__name__) from outcome
@@ -98,7 +99,7 @@ class ServiceCall(Generic[Answer]):
 
 
 class Endpoint(Generic[P, Answer]):
-    """A call as a method of both clients."""
+    """Call as a method of both clients."""
 
     def __init__(self, call: Callable[P, ServiceCall[Answer]]) -> None:
         self._call = call
@@ -113,7 +114,7 @@ class Endpoint(Generic[P, Answer]):
     ) -> Callable[P, Coroutine[Any, Any, Answer]]: ...
 
     def __get__(self, client: Any, owner: type) -> Any:
-        """Return the method of a client; of the class, the call itself."""
+        """Return the method of a client, or the call itself for the class."""
         if client is None:
             return self._call
 
@@ -135,7 +136,7 @@ def _select(
     """Choose an arm for a request; the decision is durable when this returns.
 
     Raises:
-        ServiceRefusedError: it was refused, or there was no answer.
+        ServiceRefusedError: the service refused the request or did not answer.
     """
     return ServiceCall(
         read=reads(Selection),
@@ -159,17 +160,17 @@ def _update(
     metadata: Mapping[str, Any] | None = None,
     cost: float | None = None,
 ) -> ServiceCall[Updated]:
-    """Give the reward of a decision; durable when this returns.
+    """Reward a decision; durable when this returns.
 
     Raises:
-        ServiceRefusedError: it was refused, or there was no answer.
+        ServiceRefusedError: the service refused the request or did not answer.
     """
     body = _given(
         user_id=user_id, decision_id=decision_id, reward=reward, signals=signals,
         engagement_score=engagement_score, grading_score=grading_score, metadata=metadata,
         cost=cost,
     )  # fmt: skip
-    # Not found: no such decision; a conflict: another reward came first.
+    # 404: no such decision. 409: another reward came first.
     return ServiceCall(
         read=reads(Updated),
         request=_request("POST", system, "update", json=body),
@@ -178,7 +179,7 @@ def _update(
 
 
 def _arms(system: str, *, agent_type: str | None = None) -> ServiceCall[list[Arm]]:
-    """List arms, those retired included."""
+    """List all arms, active and retired."""
     request = _request("GET", system, "arms", params=_given(agent_type=agent_type))
     read = reads(Arm)
     return ServiceCall(read=lambda body: [read(arm) for arm in body["arms"]], request=request)
@@ -193,9 +194,9 @@ def _offer(
     prior: tuple[float, float] | None = None,
     cost: float | None = None,
 ) -> ServiceCall[Arm]:
-    """Put an arm on offer, with a night's mean and standard deviation of its reward if known.
+    """Activate an arm; ``prior`` is the mean and standard deviation that a nightly run measured.
 
-    ``cost`` is what a request of it costs, until rewards come with costs.
+    ``cost`` is the cost of one request, used until rewards report costs.
     """
     night = None if prior is None else {"mean": prior[0], "sd": prior[1]}
     body = _given(params=dict(params), agent_type=agent_type, prior=night, cost=cost)
@@ -204,7 +205,7 @@ def _offer(
 
 
 def _retire(system: str, arm_id: str, *, agent_type: str | None = None) -> ServiceCall[bool]:
-    """Take an arm off offer; return whether it was on."""
+    """Retire an arm; return whether it was active."""
     request = _request("DELETE", system, "arms", arm_id, params=_given(agent_type=agent_type))
     return ServiceCall(read=lambda body: bool(body["retired"]), request=request)
 
@@ -216,7 +217,7 @@ def _decision(system: str, *, user_id: str, decision_id: str) -> ServiceCall[Dec
 
 
 def _gates(system: str) -> ServiceCall[Gates]:
-    """Return the evidence of the traffic, every look of a gate, and the champion."""
+    """Return the evidence from traffic, every look of a gate, and the champion."""
     return ServiceCall(read=reads(Gates), request=_request("GET", system, "gates"))
 
 
@@ -232,7 +233,7 @@ def _generate(
     """Let a role answer a prompt; logged when this returns. Sent once: an answer may cost.
 
     Raises:
-        ServiceRefusedError: it was refused, or there was no answer within ``timeout_s`` seconds.
+        ServiceRefusedError: the service refused, or did not answer within ``timeout_s`` seconds.
     """
     body = _given(
         prompt=prompt, role=role, user=user, conversation_id=conversation_id, max_tokens=max_tokens
@@ -265,18 +266,18 @@ class _Calls(ABC):
         retries: int = 3,
         timeout_s: float = 10.0,
     ) -> None:
-        """Ask a service.
+        """Prepare to call a service.
 
         Args:
             url: root of its paths.
             token: the bearer token.
             token_env: environment variable that holds it.
-            retries: most repeats of a request after a lost connection, 429 or 503.
-            timeout_s: longest wait for one answer.
+            retries: maximum repeats of a request after a lost connection, 429 or 503.
+            timeout_s: longest wait for one answer, in seconds.
 
         Raises:
-            ConfigurationError: there is no token, or the environment names a proxy or certificates that
-                cannot be used.
+            ConfigurationError: there is no token, or the environment names an unusable proxy or
+                certificates.
         """
         check_network_environment()
         secret = token or (os.environ.get(token_env, "") if token_env else "")
@@ -296,7 +297,7 @@ class _Calls(ABC):
         """Open the HTTP client."""
 
     def _wait_s(self, attempt: int, outcome: Outcome, call: ServiceCall[Any]) -> float | None:
-        """Return the seconds until a request is sent again; ``None`` if it is not."""
+        """Return the seconds before the next attempt; ``None`` for no further attempt."""
         has_arrived = not isinstance(outcome, httpx.ConnectError | httpx.Response)
         if has_arrived and not call.may_repeat:
             return None
@@ -312,7 +313,7 @@ class _Calls(ABC):
 
 
 class Client(_Calls):
-    """Client of synchronous code. Thread-safe."""
+    """Client for synchronous code. Thread-safe."""
 
     def _open(self, settings: dict[str, Any]) -> None:
         self._http = httpx.Client(**settings, event_hooks={"response": [_limit]})
@@ -326,14 +327,14 @@ class Client(_Calls):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close all connections."""
         self.close()
 
     def answer(self, call: ServiceCall[Answer]) -> Answer:
         """Return the answer to a call, after repeats if necessary.
 
         Raises:
-            ServiceRefusedError: it was refused, or there was no answer.
+            ServiceRefusedError: the service refused the request or did not answer.
         """
         attempt = 0
         while True:
@@ -349,7 +350,7 @@ class Client(_Calls):
 
 
 class AsyncClient(_Calls):
-    """Client of asynchronous code, with the methods of ``Client``."""
+    """Client for asynchronous code, with the methods of ``Client``."""
 
     def _open(self, settings: dict[str, Any]) -> None:
         async def limit(response: httpx.Response) -> None:
@@ -366,11 +367,11 @@ class AsyncClient(_Calls):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close."""
+        """Close all connections."""
         await self.aclose()
 
     async def answer(self, call: ServiceCall[Answer]) -> Answer:
-        """Return the answer to a call, as ``Client.answer``."""
+        """Return the answer to a call, as ``Client.answer`` does."""
         attempt = 0
         while True:
             try:
@@ -398,16 +399,16 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def reads(kind: type[Answer]) -> Callable[[Mapping[str, Any]], Answer]:
-    """Return a parser of an answer that ignores members of later services."""
+    """Return an answer's parser, which ignores members of later services."""
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     return lambda body: kind(**{name: body[name] for name in known if name in body})
 
 
 def _limit(response: httpx.Response) -> None:
-    """Limit what is read of an answer; a hook of the HTTP client.
+    """Limit the size of an answer; an event hook of the HTTP client.
 
     Raises:
-        httpx.DecodingError: reading it, or its head, shows that it is no answer of the service.
+        httpx.DecodingError: the answer is too long or is not the service's.
     """
     message = f"the answer has more than {MAX_RESPONSE_BYTES:,} bytes"
     try:

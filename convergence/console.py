@@ -119,11 +119,11 @@ def show(table: "Table") -> None:
 
 
 def emit(value: object, show: Callable[[], None] | str) -> None:
-    """Write a command's result to the terminal: one JSON document with ``--json``, else text.
+    """Write a command's result to the terminal: a JSON document with ``--json``, else text.
 
     Args:
         value: the result as JSON.
-        show: prints the result for people, or is the message itself.
+        show: printer of the text form, or the message itself.
     """
     if settings.json:
         answer_json(value)
@@ -134,7 +134,7 @@ def emit(value: object, show: Callable[[], None] | str) -> None:
 
 
 def write(text: str, output: Path | None) -> None:
-    """Write a text to a file and name it, or to standard output without one."""
+    """Write text to a file and print its path; ``None`` means standard output."""
     from tasks.store.layout import write_file  # noqa: PLC0415 - with its only user
 
     if output is None:
@@ -152,7 +152,7 @@ def answer_json(value: object) -> None:
 def json_text(value: object) -> str:
     """Return a value as one JSON document."""
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2)
-    # JSON escapes keep the value.
+    # JSON escapes preserve the value.
     return "".join(f"\\u{ord(char):04x}" if _is_unsafe(char) else char for char in text) + "\n"
 
 
@@ -228,7 +228,7 @@ def fail_unexpectedly(error: Exception) -> None:
         return
     console = err()
     console.print("Error:", style="bold red", end=" ")
-    if isinstance(error, OSError) and message:  # a file or the network: the message suffices
+    if isinstance(error, OSError) and message:  # about a file or the network: the message suffices
         console.print(message, markup=False)
     else:
         console.print(f"{name}: {message}" if message else name, markup=False)
@@ -240,7 +240,7 @@ def fail_unexpectedly(error: Exception) -> None:
 def simple_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
 ) -> "Table":
-    """Return a plain table; columns named in ``right`` are numbers."""
+    """Return a plain table; ``right`` names numeric columns."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - Rich loads when a table is shown
     from rich.cells import cell_len  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above

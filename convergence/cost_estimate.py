@@ -1,11 +1,11 @@
 """Cost estimate of a run: calls, tokens and dollars by role.
 
-The plan of the run gives the number of calls; the most is that of a run which evaluates every planned
-cell. Tokens and dollars of one call come from earlier runs of the same system (mean and 90 %
-quantile) if its store knows the price of each call, else from the requests themselves: a token is expected to have 4
-bytes, and an answer to be as long as the expected answer of its case, at least 150 tokens. The most
-is the budget's reservation at the most expensive candidate of a sample and of its neighbours. An
-estimate makes no call and writes nothing.
+The run's plan gives the number of calls; the maximum is that of a run which evaluates every
+planned cell. Tokens and dollars of one call come from earlier runs of the same system (mean and 90
+% quantile) if its store knows the price of each call. Otherwise they come from the requests: 4
+bytes per token, and an answer as long as its case's expected answer, or 150 tokens if that is
+more. Their maximum is the budget's reservation for the most expensive candidate of a sample and
+its neighbours. An estimate makes no call and writes nothing.
 """
 
 import asyncio
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 N_CANDIDATES: Final = 24  # sampled
-N_CASES: Final = 40  # sampled, besides the longest
+N_CASES: Final = 40  # sampled, in addition to the longest
 N_LONGEST: Final = 4
-BYTES: Final = 4  # of a token of English
+BYTES: Final = 4  # per token of English
 USUAL_ANSWER: Final = 150  # tokens
 USUAL_THOUGHT: Final = 600  # tokens of notes, eight forecasts and five settings
-OTHER_TOKENIZER: Final = 2  # most tokens of a judge for one token of an answer
+OTHER_TOKENIZER: Final = 2  # maximum tokens of a judge per token of an answer
 FRAME: Final = 2_500  # bytes of the fixed wording of a request for a prompt or a preference
-LONGEST_ANSWER: Final = 4_000  # characters of an answer that preferences compare
+LONGEST_ANSWER: Final = 4_000  # maximum characters of an answer in a preference
 TARGET_KEY: Final = "api.request.options.max_tokens"
 OF_REQUESTS: Final = f"the cases, and answers of {USUAL_ANSWER} tokens or as `expected`"
 
@@ -69,7 +69,7 @@ class RoleEstimate:
 
     role: Role
     name: str = ""
-    """Provider of the target, metric of the judge, model of other purposes."""
+    """Provider of the target, metric of the judge, or model for other purposes."""
     calls: Amount
     tokens: Amount
     usd: Amount
@@ -93,25 +93,27 @@ class RunEstimate:
     space_size: int | None
     """Number of possible candidates; ``None`` if uncountable."""
     n_candidates: int | None
-    """Most candidates; ``None`` if only the evaluations limit them, because the algorithm races."""
+    """Maximum candidates; ``None`` if the algorithm races, so only evaluations limit them."""
     n_search_cells: int
     n_final_cells: int
     roles: tuple[RoleEstimate, ...]
     total: RoleEstimate
-    """All roles together, within the limits of the budget."""
+    """Sum over all roles, within the limits of the budget."""
     notes: tuple[str, ...]
     price_version: str
     calls_with_retries: float | None
-    """Most calls, with every allowed retry."""
+    """Maximum calls, with every allowed retry."""
     unaffordable: str | None
-    """Purposes of which `budget.max_usd` affords no call, and the fix; ``None`` if it affords one of each."""
+    """Purposes for which `budget.max_usd` affords no call, and the fix; ``None`` if it affords a
+    call of each.
+    """
 
 
 def estimate(loaded: "Loaded") -> RunEstimate:
     """Return the estimate of a run of this configuration, without a call.
 
     Raises:
-        ConfigurationError: the target cannot be made, or no model judges.
+        ConfigurationError: the target cannot be built, or a judge has no model.
         StoreError: the store cannot be read.
 
     Example:
@@ -145,7 +147,7 @@ class _Estimator:
         rest = by_length[N_LONGEST:]
         self._cases = by_length[:N_LONGEST] + rest[:: max(1, -(-len(rest) // N_CASES))]
         self._refused = ""
-        """Why the last rejected request cannot be made."""
+        """Why the last rejected request failed; empty if none did."""
         self._quotes = self._target_quotes()
 
     def estimate(self) -> RunEstimate:
@@ -155,7 +157,7 @@ class _Estimator:
         size, n_candidates, n_search = self._size()
         n_final = sum(schedule.final_quota()) * schedule.n_subjects
         cells = self._cells(n_search, n_final)
-        # A champion may answer further cases, as the opponent of pairwise judges.
+        # A champion may answer more cases, as the opponent of pairwise judges.
         calls = cells + Amount(0, schedule.champion_calls)
         roles = (
             self._target_role(calls),
@@ -203,13 +205,13 @@ class _Estimator:
             schedule.n_generations,
         )
         if stopping.enabled and configuration.evaluation.objective == "reward":
-            n_least = min(n_least, stopping.patience + 1)  # flat ones after the first end the run
+            n_least = min(n_least, stopping.patience + 1)  # a flat search ends after its patience
         least = -(-n_search * n_least // schedule.n_generations) + n_final
         most = n_search + n_final
         return Amount((least + most) / 2, most)
 
     def _size(self) -> tuple[int | None, int | None, int]:
-        """Return the possible candidates, and the most candidates and cells of the search."""
+        """Return the size of the space, and the maximum candidates and cells of the search."""
         configuration, schedule = self._configuration, self._schedule
         size, races = self._loaded.space.size(), configuration.optimization.algorithm in RACING
         population = configuration.optimization.evolution.population_size
@@ -246,7 +248,7 @@ class _Estimator:
         reserved = [quote.reserved_usd for quote in quotes]
         least = None
         if n.high and reserved and None not in reserved:
-            # The search leaves a part of the limit to the final test.
+            # The search reserves a part of the limit for the final test.
             least = max(usd or 0.0 for usd in reserved) / min(share, 1.0 - FINAL_SHARE)
         limit = self._configuration.budget.max_usd
         spent = UNKNOWN if unknown is not None else n * usd
@@ -280,7 +282,7 @@ class _Estimator:
                             tokens=calls * tokens, usd=calls * usd, basis=basis)  # fmt: skip
 
     def _target_quotes(self) -> list[CallQuote]:
-        """Return quotes of sampled candidates, and of the most expensive one with its neighbours."""
+        """Return quotes for sampled candidates, the most expensive one and its neighbours."""
         space = self._loaded.space
         rng = np.random.default_rng(self._configuration.optimization.seed)
         baseline = space.baseline()
@@ -303,7 +305,7 @@ class _Estimator:
         return [*quotes, *self._quotes_at(points[0], longest)]
 
     def _quotes_at(self, params: Params, cases: Sequence[Case]) -> list[CallQuote]:
-        """Return the quotes of one candidate's requests."""
+        """Return the quotes of a candidate's requests."""
         quotes = []
         for case in cases:
             try:
@@ -351,7 +353,7 @@ class _Estimator:
     # -- language models
 
     def _quote(self, llm: LlmConfig, prompt: Amount, answer: Amount, reserved: float) -> CallQuote:
-        """Return the quote of a model's call, whose reservation is for ``reserved`` tokens of prompt."""
+        """Return the quote of a model's call that reserves ``reserved`` prompt tokens."""
         from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
 
         seller, model = billing_provider(llm)
@@ -362,7 +364,7 @@ class _Estimator:
         return replace(call, reserved_usd=price.worst_case(round(reserved), round(answer.high)))
 
     def _judge(self, name: str, metric: JudgeMetric, cells: Amount) -> RoleEstimate:
-        """Return the cost of one judge's calls; the judged answers are as long as the target allows."""
+        """Return the cost of a judge's calls, with judged answers as long as the target allows."""
         from tasks.json_values import as_text  # noqa: PLC0415 - as below
         from tasks.metrics.judge.judge import call_count  # noqa: PLC0415 - brings clients
         from tasks.metrics.judge.prompts import judge_messages  # noqa: PLC0415 - as above
@@ -393,7 +395,7 @@ class _Estimator:
         return self._role("judge", name, n, quotes, lowered_by="llm.max_tokens")
 
     def _thoughts(self) -> Iterator[RoleEstimate]:
-        """Yield RLP's thoughts: one call a generation, one more where a reply cannot be read."""
+        """Yield the estimate of RLP's thoughts: a call per generation, a second if unreadable."""
         configuration, rlp = self._configuration, self._configuration.society.rlp
         if configuration.llm is None or not configuration.society.thinks:
             return
@@ -406,7 +408,7 @@ class _Estimator:
                          lowered_by="society.rlp.thought_length")  # fmt: skip
 
     def _texts(self) -> Iterator[RoleEstimate]:
-        """Yield written prompts and preferences."""
+        """Yield the estimates of written prompts and preferences."""
         configuration, prompts = self._configuration, self._configuration.prompts
         if configuration.llm is None:
             return
@@ -433,7 +435,7 @@ class _Estimator:
         sao = self._configuration.society.sao
         n_rounds = min(sao.iterative_rounds, (self._schedule.n_generations - 1) // sao.every)
         judged = sao.n_samples * comb(sao.response_pairs, 2) + sao.audit_items
-        n_calls = n_rounds * (2 * judged + sao.n_samples + n_texts)  # a pair in both orders
+        n_calls = n_rounds * (2 * judged + sao.n_samples + n_texts)  # each pair in both orders
         n = Amount(n_calls, n_calls)
         longest = BYTES * LONGEST_PROMPT
         prompt = FRAME + longest
@@ -485,7 +487,7 @@ class _Estimator:
 
 
 def _thought_bound(loaded: "Loaded") -> int:
-    """Return the most tokens of a thought's prompt: one with as many random trials as it shows."""
+    """Return the maximum tokens of a thought's prompt, which shows ``MOST_ROWS`` trials."""
     from convergence_core.rlp.quantiles import Quantiles  # noqa: PLC0415 - as below
     from tasks.rlp.factory import prompts_of  # noqa: PLC0415 - brings clients
     from tasks.rlp.prompts import MOST_ROWS, ThoughtRequest, TrialRow  # noqa: PLC0415 - as above
@@ -508,12 +510,12 @@ def _thought_bound(loaded: "Loaded") -> int:
         notes="word " * 120,
     )
     bound = prompt_bound({"messages": [*prompts_of(loaded.configuration).messages(request)]})
-    assert bound is not None  # noqa: S101 - texts only
+    assert bound is not None  # noqa: S101 - strings only
     return bound
 
 
 def _unaffordable(roles: Sequence[RoleEstimate], limit: float | None) -> str | None:
-    """Return a sentence on purposes that `budget.max_usd` cannot pay, or ``None``."""
+    """Return a sentence on purposes that `budget.max_usd` cannot pay; ``None`` if it pays all."""
     short = [role for role in roles if limit is not None and (role.least_usd or 0.0) > limit]
     if not short:
         return None

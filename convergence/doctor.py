@@ -1,4 +1,4 @@
-"""Checks of this machine: what the configuration at hand needs and it lacks."""
+"""Checks of this machine against its configuration."""
 
 import os
 import shutil
@@ -23,11 +23,11 @@ class Finding:
     level: Literal["ok", "warning", "failed"]
     state: str
     fix: str = ""
-    """What to do; empty when all is well."""
+    """Fix; empty if the check passed."""
 
 
 def examine(*, store: Path, config: Path | None) -> Iterator[Finding]:
-    """Run all checks; ``config`` adds those of the environment variables and the model that it names."""
+    """Run all checks; ``config`` adds those of its environment variables and model."""
     yield _sqlite()
     yield _store(store)
     yield _prefect()
@@ -49,7 +49,7 @@ def _store(path: Path) -> Finding:
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     try:
-        # Writing is the only honest question: root, ACLs and read-only mounts fool mode bits.
+        # Only writing tells: root, ACLs and read-only mounts make mode bits unreliable.
         with tempfile.TemporaryFile(dir=existing):
             free = shutil.disk_usage(existing).free
     except OSError as error:
@@ -66,13 +66,13 @@ def _store(path: Path) -> Finding:
 
 
 def _file_system(path: Path) -> str | None:
-    """Return the type of the file system that holds a path; ``None`` where the system does not say it."""
+    """Return the type of the file system that holds a path; ``None`` if it is unknown."""
     mounts = Path("/proc/mounts")
     if not mounts.is_file():
         return None
     lines = [line.split() for line in mounts.read_text("utf-8", "replace").splitlines()]
     over = [fields for fields in lines if path.resolve().is_relative_to(fields[1])]
-    # The last of several mounts on one folder hides the others.
+    # The last of several mounts on a folder hides the others.
     return max(reversed(over), key=lambda fields: len(fields[1]))[2] if over else None
 
 

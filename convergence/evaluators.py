@@ -8,14 +8,13 @@ from tasks.secrets.redaction import one_line
 
 def reported(
     result: object,
-    expected: object,  # noqa: ARG001 - evaluators are called by these names
+    expected: object,  # noqa: ARG001 - evaluators get these arguments by name
     params: object,  # noqa: ARG001 - as above
     metric: str,
 ) -> float:
     """Return the number that the target reports about itself.
 
-    This is the field of the result that is named like the metric, or the result itself if it is
-    a number.
+    This is the result's field with the metric's name, or the result itself if it is a number.
 
     Raises:
         ValueError: the target reports no such number.

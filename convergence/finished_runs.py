@@ -1,4 +1,4 @@
-"""Finished runs of a store, by label, id or a part of it."""
+"""Finished runs of a store, by label, id or part of an id."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CandidateNames:
-    """Names of candidates as in their runs' reports; without one, a shortened id."""
+    """Names of candidates in their runs' reports; a shortened id if there is none."""
 
     def __init__(self, path: Path) -> None:
         """Read the names of all finished runs of the store at ``path``."""
@@ -33,17 +33,17 @@ class CandidateNames:
         return self._names.get(candidate_id) or settings_text(params)
 
     def __call__(self, text: str | None) -> str:
-        """Return a text with names in place of candidates' ids."""
+        """Replace candidates' ids in a text by their names."""
         return re.sub(
             r"\b[0-9a-f]{16}\b", lambda m: self._names.get(m[0], short_id(m[0])), text or ""
         )
 
 
 def finished_run(store: "ParquetStore", name: str | None) -> "RunRecord":
-    """Return a finished run by its label, its id or a part of it; by default the latest.
+    """Return a finished run by its label, id or part of an id; by default the latest.
 
     Raises:
-        RunNotFoundError: there is none, or it has not ended.
+        RunNotFoundError: there is none, or it has not finished.
     """
     if name is None:
         finished = [record for record in store.runs() if record.summary_json is not None]

@@ -1,8 +1,8 @@
 """Results in notebooks: a card, plots and data frames of a run.
 
-Jupyter and marimo show a result by ``_repr_html_``: the verdict, the defaults next to the result
-with intervals, and prices, worded and escaped as in the report, without script. Plots are the
-report's; a plot is a ``matplotlib`` figure, a table a ``polars`` data frame.
+Jupyter and marimo show a result through ``_repr_html_``: the verdict, the defaults next to the
+result with intervals, and prices. It is worded and escaped like the report and has no script. A
+plot is a ``matplotlib`` figure of the report, a table a ``polars`` data frame.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ overflow-wrap:break-word}
 
 
 class NotebookView:
-    """What notebooks show of a result."""
+    """Notebook display of a result."""
 
     __slots__ = ()
 
@@ -53,40 +53,40 @@ class NotebookView:
         return f'<div class="convergence-result"><style>{_STYLE}</style>\n{body}\n</div>'
 
     def _repr_markdown_(self) -> str:
-        """Return the card as Markdown, for surfaces that show no HTML."""
+        """Return the card as Markdown, for frontends that show no HTML."""
         from tasks.report.document import card  # noqa: PLC0415 - as above
         from tasks.report.markdown import markdown_of  # noqa: PLC0415 - as above
 
         return markdown_of(card(self.result))
 
     def plot_estimates(self) -> "Figure":
-        """Return mean rewards of the defaults and the result, with intervals."""
+        """Return the plot of mean rewards of the defaults and the result, with intervals."""
         return self._plot("estimates")
 
     def plot_learning_curve(self) -> "Figure":
-        """Return the recommendation's reward after each generation, with its interval."""
+        """Return the plot of the recommendation's reward after each generation, with intervals."""
         return self._plot("learning_curve")
 
     def plot_parameters(self) -> "Figure":
-        """Return each parameter's share of the variance between configurations."""
+        """Return the plot of each parameter's share of the variance between configurations."""
         return self._plot("shares")
 
     def plot_parameter(self, parameter: str) -> "Figure":
-        """Return the mean reward at each value of one parameter, over all others.
+        """Return the plot of the mean reward at each value of one parameter, over all others.
 
         Raises:
-            ValueError: the parameter is unknown, or took one value only.
+            ValueError: the parameter is unknown, or has only one value.
         """
         from tasks.report.stills import parameter_figure  # noqa: PLC0415 - as above
 
         return parameter_figure(self.result, parameter)
 
     def plot_tradeoffs(self) -> "Figure":
-        """Return two metrics of each configuration."""
+        """Return the plot of two metrics of each configuration."""
         return self._plot("tradeoffs")
 
     def plot_front(self) -> "Figure":
-        """Return the front of a Pareto run."""
+        """Return the plot of a Pareto run's front."""
         return self._plot("front")
 
     def _plot(self, name: Any) -> "Figure":
@@ -107,13 +107,13 @@ class NotebookView:
         """Return a table of the result; nested fields are columns such as ``params.model``.
 
         Args:
-            table: ``leaderboard``: candidates with posterior means and intervals. ``learning_curve``:
-                generations. ``parameters``: each value of each parameter with its effect.
-                ``answers``: test cases with the answers of the defaults (``first``) and of what was
-                found (``second``). ``costs``: by purpose and model.
+            table: ``leaderboard``: candidates with posterior means and intervals.
+                ``learning_curve``: generations. ``parameters``: each value of each parameter with
+                its effect. ``answers``: test cases with the answers of the defaults (``first``)
+                and the result (``second``). ``costs``: by purpose and model.
 
         Raises:
-            ValueError: there is no such table.
+            ValueError: the table is unknown.
         """
         if table not in self._ROWS:
             known = ", ".join(get_args(ResultTable))
@@ -132,7 +132,7 @@ class NotebookView:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as columns with dots."""
+    """Return nested mappings as columns with dotted names."""
     row: dict[str, Any] = {}
     for name, part in value.items():
         row |= (

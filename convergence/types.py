@@ -105,7 +105,7 @@ class OptimizationResult(NotebookView):
         """Return a field by name.
 
         Raises:
-            KeyError: there is no such field.
+            KeyError: the field is unknown.
         """
         if name not in self.__slots__:
             raise KeyError(name)
@@ -113,7 +113,7 @@ class OptimizationResult(NotebookView):
 
 
 SELF_MEASURED = frozenset({"latency_ms", "cost_usd", "success_rate", "accuracy"})
-"""Metrics that the product measures by itself."""
+"""Metrics that need no evaluator."""
 REPORTED = "convergence.evaluators:reported"
 """Function that reads all other metrics from the answer if there is no evaluator."""
 
@@ -135,7 +135,7 @@ class _Section(BaseModel):
 
 
 class ApiConfig(_Section):
-    """The target: what is optimized."""
+    """Target of the optimization."""
 
     name: str
     kind: str = "callable"
@@ -189,7 +189,7 @@ class EvaluationConfig(_Section):
         """Return the metrics of the ``evaluation`` section.
 
         Raises:
-            ConfigurationError: a weight has no metric to belong to.
+            ConfigurationError: a weight belongs to no metric.
         """
         problems = [
             Problem(
@@ -252,7 +252,7 @@ class ConvergenceConfig(_Section):
 
 
 Config: TypeAlias = str | Path | Mapping[str, Any] | ConvergenceConfig | Configuration
-"""Accepted by ``run_optimization``."""
+"""Configuration types that ``run_optimization`` accepts."""
 TestCases: TypeAlias = (
     str | Path | Iterable[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]]
 )

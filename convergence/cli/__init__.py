@@ -1,1 +1,1 @@
-"""Commands; each imports what it needs when it runs, so that help is quick."""
+"""Commands. Each imports what it needs when it runs, so that help is quick."""

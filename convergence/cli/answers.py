@@ -78,7 +78,7 @@ def _print(
         answers: answers by case, worst first.
         limit: number of cases to print; 0 means all.
         is_whole: whether these are all cases; counts and prompts are printed only then.
-        why: reason why the test cases are unknown; empty if they are known.
+        why: why the test cases are unknown; empty if they are known.
     """
     from tasks.report.answers_section import answer_blocks, prompt_blocks, sides  # noqa: PLC0415
     from tasks.report.prompts_section import edit_lines  # noqa: PLC0415 - as above
@@ -199,7 +199,7 @@ def _subjects(
     """Return the two subjects: candidates of one run, or the recommendations of two runs.
 
     Raises:
-        RunNotFoundError: a name is of neither, or they are of different kinds.
+        RunNotFoundError: a name is unknown, or the two are of different kinds.
     """
     from tasks.report.comparison import candidate_named, recommended_of  # noqa: PLC0415
 

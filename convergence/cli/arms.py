@@ -86,7 +86,7 @@ def add(  # noqa: PLR0917 - Typer's options
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Activate an arm; running services offer it at once."""
+    """Activate an arm; running services use it immediately."""
     from tasks.serving.settings import RuntimeArm  # noqa: PLC0415 - brings pydantic
 
     values: dict[str, Any] = {"arm_id": arm_id, "params": _object(params), "cost": cost}
@@ -119,11 +119,11 @@ def route(
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """Activate the settings between which routing by case earns, and what the run knows of each case.
+    """Activate the settings whose routing by case raises the reward, with the run's evidence.
 
-    A request's text and context choose the arm; its rewards confirm what the run knows, or replace it.
+    A request's text and context choose the arm; its rewards confirm or replace that evidence.
 
-    Exit code 100: the run does not show that routing earns.
+    Exit code 100: the run does not show that routing raises the reward.
     """
     from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
     from tasks.report.phrases import routing_sentence  # noqa: PLC0415 - brings NumPy
@@ -150,7 +150,7 @@ def fold(
 ) -> None:
     """Export decisions, rewards and feedback to the tables; update gates, ramps and alarms.
 
-    The deployment fold/hourly does the same every hour.
+    The deployment fold/hourly runs this every hour.
     """
     from tasks.serving.fold import fold_store  # noqa: PLC0415 - brings NumPy
 

@@ -242,7 +242,7 @@ def _means(assessment: "Assessment") -> str:
 
 
 def means_of(assessment: "Assessment") -> dict[str, Any]:
-    """Return mean metrics, latency (ms) and price (USD) of the current settings' answers, by case weight."""
+    """Return the current settings' mean metrics, latency (ms) and price (USD), by case weight."""
     from tasks.report.answers import per_answer  # noqa: PLC0415 - brings DuckDB
     from tasks.report.evidence import mean_of_known  # noqa: PLC0415 - as above
 

@@ -82,7 +82,7 @@ EXAMPLES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         (_OFFLINE, _KEY),
     ),
 }
-"""Template → what it is, the extra that it needs, and the commands before a run."""
+"""Template → description, required extra, and commands before a run."""
 
 
 def _known_template(name: str) -> str:
@@ -105,7 +105,7 @@ def init(
         ),
     ] = "function",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    # Accepted without effect: scripts pass it.
+    # Ignored; existing scripts pass it.
     _no_questions: Annotated[bool, typer.Option("--non-interactive", hidden=True)] = False,
     _json: options.AsJson = False,
 ) -> None:
@@ -150,7 +150,7 @@ def write_files(folder: Path, files: dict[str, str], *, force: bool) -> None:
     """Write files below a folder.
 
     Raises:
-        ConfigurationError: the folder cannot be made, or a file exists and ``force`` is false.
+        ConfigurationError: the folder cannot be created, or a file exists and ``force`` is false.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -319,7 +319,7 @@ def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, s
 
 
 def _target_text(api: "ApiConfig") -> str:
-    """Return kind and place of a target, in words."""
+    """Describe a target's kind and location."""
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
     where = api.function or api.plugin or api.endpoint

@@ -28,7 +28,7 @@ def chat(
 
     Exit code 1: a line of a pipe got no answer.
     """
-    import asyncio  # noqa: PLC0415 - loads when asked for
+    import asyncio  # noqa: PLC0415 - only for this command
 
     from convergence.cli.chat_session import ChatSession  # noqa: PLC0415 - as above
     from convergence.cli.keyboard import keyboard  # noqa: PLC0415 - as above

@@ -44,7 +44,7 @@ _SHOWN: Final = 100
 
 
 class ChatSession:
-    """Reads lines to the end of input, and answers each.
+    """Chat that answers each line of input until its end.
 
     Args:
         conversation: the conversation with the model.
@@ -60,7 +60,7 @@ class ChatSession:
         """Number of lines without an answer."""
 
     def run(self) -> None:
-        """Answer line by line, to the end of input or `/quit`."""
+        """Answer each line, until the end of input or `/quit`."""
         while True:
             try:
                 line = self._keyboard.line(f"{self._conversation.role}> ")
@@ -215,7 +215,7 @@ class ChatSession:
 
 
 def answered_by(answer: Interaction) -> str:
-    """Return the model of an answer, and its adapter."""
+    """Return the model of an answer, with its adapter if it has one."""
     version = answer.adapter_version
     return answer.model if version is None else f"{answer.model} with adapter {version}"
 

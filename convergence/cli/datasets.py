@@ -161,7 +161,7 @@ def export_ratings(
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """Write ratings; if a user rated an answer again, only the last."""
+    """Write ratings: the last of each user for each answer."""
     from tasks.store.feedback.dataset import rating_rows  # noqa: PLC0415 - brings SQLite
 
     with locations.open_feedback(store, config) as feedback:
@@ -178,7 +178,7 @@ def import_ratings(
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """Read answers and ratings; a rating read twice counts once."""
+    """Read answers and ratings; a repeated rating counts once."""
     from tasks.store.feedback.dataset import read_ratings  # noqa: PLC0415 - brings SQLite
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - as above
 

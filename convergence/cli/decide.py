@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from convergence_core.result import RunResult
 
 MOST_REASON = 500
-"""Characters of a person's reason that are kept."""
+"""Maximum stored characters of a reviewer's reason."""
 
 
 def promote(  # noqa: PLR0917 - Typer's options
@@ -121,9 +121,9 @@ def promote(  # noqa: PLR0917 - Typer's options
 
 
 def _grounds(result: "RunResult", unproven: str | None) -> str:
-    """Return why the search's best becomes the champion, for the list of champions.
+    """Return the reason to promote the search's best, for the list of champions.
 
-    Exits with 100 unless the gate decided promote, or a person takes what is likely better.
+    Exits with 100 unless the gate decided promote, or ``unproven`` accepts a probable improvement.
     """
     from convergence_core.result import verdict_of  # noqa: PLC0415 - with its only user
     from tasks.report.phrases import gate_evidence  # noqa: PLC0415 - as above
@@ -252,7 +252,7 @@ def _minute(time_us: int) -> str:
 
 def _release(flow_run_id: str | None) -> None:
     """Continue the flow run that waits for this promotion, if Prefect's server is known."""
-    from deployments.nightly.services import release  # noqa: PLC0415 - only where one may wait
+    from deployments.nightly.services import release  # noqa: PLC0415 - only if one may wait
 
     if flow_run_id is None:
         return

@@ -37,11 +37,11 @@ def emit_estimate(
     generations: int | None = None,
     budget: Mapping[str, float | None] | None = None,
 ) -> None:
-    """Print what a run with these overrides would cost.
+    """Print the cost estimate of a run with these overrides.
 
     Args:
         loaded: the configuration and its files.
-        generations: in place of ``optimization.evolution.generations``.
+        generations: overrides ``optimization.evolution.generations``.
         budget: limits by their key under ``budget``.
 
     Raises:
@@ -91,7 +91,7 @@ def _shown(number: float | None, show: Callable[[float], str]) -> str:
 
 
 def _whole(number: float) -> str:
-    """Return a count of calls or tokens, rounded to three digits from 10,000 on."""
+    """Return a count of calls or tokens; from 10,000, rounded to three digits."""
     if number < 10_000:
         return f"{number:,.0f}"
     return f"{float(f'{number:.3g}'):,.0f}"

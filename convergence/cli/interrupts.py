@@ -1,7 +1,8 @@
 """Signals that end a command: Ctrl-C, SIGTERM and SIGHUP.
 
-At Ctrl-C any command leaves with 130; in a run the first ends it cleanly, the second at once. SIGTERM
-and SIGHUP end a run cleanly, name the command that resumes it, and then the process by that signal.
+Ctrl-C exits with code 130. During a run, the first Ctrl-C stops it cleanly and the second ends the
+process immediately. SIGTERM and SIGHUP stop a run cleanly, print the command that resumes it, and
+then end the process by that signal.
 """
 
 import contextlib
@@ -27,8 +28,9 @@ END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 class Interrupt(KeyboardInterrupt):
     """Ctrl-C, as a separate class.
 
-    Under ``python -m``, an interpreter that saw ``KeyboardInterrupt`` itself leave an ``exec`` (as of
-    a dataclass that an import defines) ends by SIGINT, even if it was caught. A subclass avoids that.
+    Under ``python -m``, an interpreter whose ``exec`` (of a dataclass in an import, for example)
+    raised ``KeyboardInterrupt`` itself ends by SIGINT, even if the exception was caught. A
+    subclass avoids that.
     """
 
 
@@ -39,7 +41,7 @@ class Terminated(ProcessEnding):
         super().__init__(signal.Signals(number).name)
         self.number = number
         self.farewell = ""
-        """Command that continues; empty if nothing has started."""
+        """Command that resumes the run; empty if nothing has started."""
 
     def end_process(self) -> None:
         """End this process by the signal, so that its parent sees which one."""
@@ -59,21 +61,21 @@ def _raise(_signum: int, _frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def stops_cleanly(run: "Run", progress: "ProgressDisplay", farewell: str) -> Iterator[None]:
-    """While the body runs, let the first Ctrl-C and each SIGTERM or SIGHUP end it cleanly.
+    """Within the block, let the first Ctrl-C and each SIGTERM or SIGHUP end the run cleanly.
 
-    Ctrl-C stops the run, and a second one ends the process. SIGTERM and SIGHUP leave the body by an
-    exception: Prefect's within a flow run, which then sends the signal again, and `Terminated` outside
-    of one. SIGHUP reaches Prefect as SIGTERM, the one that it knows.
+    The first Ctrl-C stops the run; a second one ends the process. SIGTERM and SIGHUP leave the
+    block by an exception: within a flow run Prefect's, which then sends the signal again, and
+    outside of one `Terminated`. Prefect gets SIGHUP as SIGTERM, the only one that it handles.
 
     Before the run has begun, the first Ctrl-C raises `Interrupt` instead: starting Prefect takes
-    seconds, and there is nothing yet to end cleanly. It may come out of there in the clothes of another
-    error (Pydantic's serializers dress all that is raised in them), and is raised again as itself.
-    Outside the main thread, where Python allows no signal handlers, nothing is changed.
+    seconds, and there is nothing to stop cleanly yet. Other code may wrap it (Pydantic's
+    serializers wrap every exception); this function then raises the original. Outside the main
+    thread, where Python allows no signal handlers, it does nothing.
 
     Args:
-        run: the run, which the body executes.
-        progress: shows that the run stops.
-        farewell: line to write before the process ends at once.
+        run: the run that the block executes.
+        progress: display that reports the stop.
+        farewell: line to write before the process ends immediately.
 
     Raises:
         Interrupt: Ctrl-C before the run has begun.
@@ -83,7 +85,7 @@ def stops_cleanly(run: "Run", progress: "ProgressDisplay", farewell: str) -> Ite
         yield
         return
     handlers = _Handlers(run, progress, farewell)
-    # One that is ignored stays so, as SIGHUP under nohup.
+    # An ignored signal stays ignored, such as SIGHUP under nohup.
     numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handlers.on_end) for number in numbers}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, handlers.on_interrupt)
@@ -110,29 +112,29 @@ class _Handlers:
         """Exception raised before the run had begun."""
 
     def on_interrupt(self, _signum: int, _frame: FrameType | None) -> None:
-        """Take a Ctrl-C."""
+        """Handle a Ctrl-C."""
         self._n_interrupts += 1
         if self._n_interrupts == 1 and not self._run.has_begun:
             self.early = Interrupt()
             raise self.early
         if self._n_interrupts == 1:
-            # In a thread: a handler runs between any two steps of the main thread, which may
-            # hold the locks that stopping and saying need.
+            # In a thread: a handler may interrupt the main thread while it holds the locks that
+            # stopping and printing need.
             threading.Thread(target=self._stop_and_say, name="stop", daemon=True).start()
         else:
             from tasks.prefect_support.temporary_server import stop_server  # noqa: PLC0415 - only for runs
 
-            # Answered calls are in the journal, as they are after kill -9.
+            # The journal has all answered calls, as it does after kill -9.
             os.write(sys.stderr.fileno(), f"\n{self._farewell}\n".encode())
             stop_server()
             os._exit(EXIT_INTERRUPTED)
 
     def on_end(self, number: int, _frame: FrameType | None) -> None:
-        """Take a SIGTERM or SIGHUP."""
+        """Handle a SIGTERM or SIGHUP."""
         if self._ended_by is None:
             self._ended_by = number
             for descriptor in self._terminals:
-                if not os.isatty(descriptor):  # it was closed: writing there would fail
+                if not os.isatty(descriptor):  # a closed terminal: writing to it would fail
                     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if number == signal.SIGHUP and signal.getsignal(signal.SIGTERM) != self.on_end:
             signal.raise_signal(signal.SIGTERM)  # to Prefect, whose flow run is in progress

@@ -1,8 +1,9 @@
 """JUnit XML of a test of the current settings, for continuous integration.
 
-Each condition of the test is a JUnit test case that fails if the condition does not hold. Each test case
-of the configuration is a JUnit test case that is an error if it has no reward: a file without failures and
-errors means exit code 0. A low reward of a single case is no failure; its output states it.
+Each condition of the test becomes a JUnit test case that fails if the condition does not hold.
+Each test case of the configuration becomes a JUnit test case, in error if it has no reward. A file
+without failures and errors means exit code 0. A low reward of a single case is no failure; the
+case's output states it.
 """
 
 import xml.etree.ElementTree as ET

@@ -1,4 +1,4 @@
-"""Keyboard of a chat: lines and single keys of a terminal, or the lines of a pipe."""
+"""Chat input: lines and single keys of a terminal, or the lines of a pipe."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ _MOST_PASTED = 4_096
 
 
 class PipedLines:
-    """Lines of a pipe or file. A line that is no choice is kept as the next line."""
+    """Lines of a pipe or file. A line that is no choice becomes the next line."""
 
     is_terminal = False
 
@@ -44,7 +44,7 @@ class TerminalKeyboard:
 
     def __init__(self) -> None:
         with contextlib.suppress(ImportError):
-            import readline  # noqa: PLC0415 - lines can be edited and called back
+            import readline  # noqa: PLC0415 - editing and history of lines
 
             self._readline = readline
         self._start = ""
@@ -69,7 +69,8 @@ class TerminalKeyboard:
         with _single_keys() as has_keys:
             sys.stdout.write(prompt)
             sys.stdout.flush()
-            # Bypasses Python's buffer, which `input` does not read; a pasted text arrives whole.
+            # This bypasses Python's buffer, which `input` does not read. A pasted text arrives
+            # whole.
             typed = (
                 os.read(sys.stdin.fileno(), _MOST_PASTED).decode("utf-8", "ignore")
                 if has_keys
@@ -85,7 +86,7 @@ class TerminalKeyboard:
 
 @contextlib.contextmanager
 def _single_keys() -> Iterator[bool]:
-    """Within the block, the terminal delivers each key at once; yields whether it can."""
+    """Let the terminal deliver each key immediately within the block; yield whether it can."""
     try:
         import termios  # noqa: PLC0415 - not on every system
         import tty  # noqa: PLC0415 - as above

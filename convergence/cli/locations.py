@@ -51,7 +51,7 @@ def store_path(store: Path | None, config: Path | None) -> Path:
 
 
 def configuration_of(store: Path | None, config: Path | None) -> Path | None:
-    """Return the configuration of the store of ``store_path``, or ``None``."""
+    """Return the configuration behind ``store_path``, or ``None``."""
     if config is not None:
         return config
     beside = Path(CONFIG_NAME)
@@ -116,7 +116,7 @@ def resume_options(store: Path | None, config: Path | None, *, offline: bool) ->
 
 
 def _storage_path(config: Path) -> str:
-    import yaml  # noqa: PLC0415 - only when a configuration has to be read
+    import yaml  # noqa: PLC0415 - only to read a configuration
 
     try:
         if config.exists() and not config.is_file():
@@ -135,5 +135,5 @@ def _storage_path(config: Path) -> str:
     storage = storage if isinstance(storage, dict) else {}
     path = storage.get("path")
     if isinstance(path, str) and "://" in path:
-        path = storage.get("local")  # its working copy
+        path = storage.get("local")  # local copy of the remote store
     return path if isinstance(path, str) and path else DEFAULT_STORE

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tasks.store.tables.query import QueryResult
 
 MOST_ROWS = 1_000
-"""Rows of a table in the terminal: laying out more takes longer than the query."""
+"""Rows of a table in the terminal; laying out more takes longer than the query."""
 
 
 class QueryFormat(StrEnum):
@@ -91,7 +91,7 @@ def _time(microseconds: int | None) -> datetime | None:
 
 
 def _reward(record: "RunRecord") -> str:
-    """Return the least biased mean reward of the recommended candidate, and its kind."""
+    """Return the recommended candidate's least biased mean reward, and its kind."""
     summary = json.loads(record.summary_json) if record.summary_json else {}
     winner = summary.get("winner") or {}
     for role, kind in (("holdout", "held-out"), ("fresh", "repeated"), ("search", "posterior")):
@@ -212,7 +212,7 @@ def _value(text: str) -> object:
 
 
 def _cell(value: object) -> str:
-    """Return a value as a table shows it."""
+    """Return a value as a table cell."""
     plain = console.plain(value)
     if plain is None:
         return ""
@@ -222,7 +222,7 @@ def _cell(value: object) -> str:
 
 
 def _csv_cell(value: object) -> object:
-    """Return a value as CSV carries it: lists and maps as JSON, unknown as nothing."""
+    """Return a value as a CSV cell: lists and maps as JSON, an unknown value as empty."""
     plain = console.plain(value)
     if isinstance(plain, Mapping | list | bool):
         return json.dumps(plain, ensure_ascii=False)

@@ -11,7 +11,7 @@ import typer
 from convergence import console
 
 _TICK_S = 0.5
-"""Interval of the wait for signals; some systems deliver none to an endless wait."""
+"""Seconds between checks for signals; some systems deliver none during an endless wait."""
 
 
 def _server(help: str, *names: str, **more: Any) -> Any:  # noqa: A002 - Typer's name
@@ -51,7 +51,7 @@ def mock(  # noqa: PLR0917 - Typer's options
     Its answers say nothing about real models. Standard output gets one line: the address.
     """
     from tasks.mock.mock_server import MockServer  # noqa: PLC0415 - loads uvicorn
-    from tasks.mock.options import MockOptions  # noqa: PLC0415 - loads when asked for
+    from tasks.mock.options import MockOptions  # noqa: PLC0415 - only for this command
 
     options = MockOptions(
         seed=seed,
@@ -79,7 +79,7 @@ def mock(  # noqa: PLR0917 - Typer's options
 
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[threading.Event]:
-    """Within the block, Ctrl-C, SIGTERM and SIGHUP set an event instead of ending the process."""
+    """Set an event on Ctrl-C, SIGTERM or SIGHUP within the block, without ending the process."""
     from convergence.service.socket_server import signals_handled  # noqa: PLC0415 - loads uvicorn
 
     stopped = threading.Event()

@@ -47,7 +47,7 @@ def up(  # noqa: PLR0917 - Typer's options
         console.say(f"Prefect's page   {started.url}", style="bold")
         console.say(f"worker           work pool {started.pool}, process {started.worker.pid}")
         if address is not None:
-            typer.echo(f"runs and answers {address}")  # holds a token, which messages do not show
+            typer.echo(f"runs and answers {address}")  # holds a token, which messages hide
         elif show_ui:
             console.say(f"The web application did not start: read {home / pages.LOG}", "yellow")
         console.say("For Prefect's own commands in this terminal:")
@@ -169,7 +169,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
 
 
 def _check_names(option_to_name: dict[str, str | None]) -> None:
-    """Reject values that are no variable names, without showing them: they may hold a secret address.
+    """Reject values that are no variable names, without showing these possible secrets.
 
     Raises:
         ConfigurationError: an option has such a value.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tasks.run.run import Run
 
 EXIT_ERROR = 1
-"""Exit code: no candidate can be recommended."""
+"""Exit code if no candidate can be recommended."""
 EXIT_BUDGET = 3
 
 
@@ -138,7 +138,7 @@ def resume(  # noqa: PLR0917 - as above
 
 
 def limits_of(*limits: float | None) -> dict[str, float | None]:
-    """Return limits by their key: dollars, calls, tokens, minutes."""
+    """Return limits by key: dollars, calls, tokens, minutes."""
     return dict(zip(("max_usd", "max_calls", "max_tokens", "max_minutes"), limits, strict=True))
 
 
@@ -162,7 +162,7 @@ def _run(
     offline: bool,
     quiet: bool,
 ) -> None:
-    """Prepare a run, execute its flow, show progress and result."""
+    """Prepare a run, execute its flow, and show progress and result."""
     from convergence.cli.interrupts import Terminated, stops_cleanly  # noqa: PLC0415 - only for runs
     from convergence.optimize.execution import execute  # noqa: PLC0415 - as above
     from convergence.optimize.progress import ProgressDisplay, open_screen  # noqa: PLC0415 - brings Rich
@@ -188,7 +188,7 @@ def _run(
             stop_server()
             raise
         except RunInterruptedError:
-            if where:  # else the error's own advice is enough
+            if where:  # otherwise the error's own advice suffices
                 progress.say(advice)
             raise
     from convergence_core.result import result_json  # noqa: PLC0415 - with its only user
@@ -200,7 +200,7 @@ def _run(
 
 
 def show(result: "RunResult") -> None:
-    """Print the verdict, the recommended settings beside the defaults, and where to read more."""
+    """Print the verdict, the recommended settings next to the defaults, and where to read more."""
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
     from tasks.report.document import summary  # noqa: PLC0415 - as above
 

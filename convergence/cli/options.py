@@ -19,7 +19,7 @@ _CONFIG_HELP = f"Configuration that names the store. Default: ./{CONFIG_NAME} if
 
 
 def account_name() -> str:
-    """Return who runs the command; the user's number in a container without accounts."""
+    """Return the current user's name; the user id in a container without accounts."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -33,7 +33,7 @@ def command_group(name: str, about: str) -> typer.Typer:
 
 
 def check_format(form: str, known: Sequence[str]) -> None:
-    """Refuse a ``--format`` that is none of the known ones."""
+    """Raise unless ``--format`` names a known format."""
     if form not in known:
         fix = f"Write one of: {', '.join(known)}."
         raise ConfigurationError.of("--format", "must be a known format", fix, value=form)
@@ -54,9 +54,9 @@ AsJson = Annotated[
     ),
 ]
 output_option: Final = partial(typer.Option, "--output", "-o")
-"""Where a command writes, in its own words."""
+"""Output file option; the command supplies the help text."""
 format_option: Final = partial(typer.Option, "--format", "-f")
-"""Which form a command reads or writes, in its own words."""
+"""Format option; the command supplies the help text."""
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 Assignments = Annotated[

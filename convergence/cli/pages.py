@@ -1,4 +1,4 @@
-"""``ui`` and ``demo``: the pages over one results store."""
+"""``ui`` and ``demo``: the pages of a results store."""
 
 import contextlib
 import os
@@ -93,7 +93,7 @@ def _server(  # noqa: PLR0917 - the options of ``ui``
     from tasks.store.tables.parquet_store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
     path = locations.store_path(store, config)
-    # A folder without a store has an overview, too: it shows the first command.
+    # The overview of a folder without a store shows the first command.
     has_store = (path / "store.json").is_file()
     opened = locations.open_store(store, config) if has_store else ParquetStore(path)
     source = PageSource(opened, locations.configuration_of(store, config))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tasks.store.feedback.proposals import ProposedCase
 
 _SHOWN = 200
-"""Characters of a prompt and an answer in the list."""
+"""Maximum characters of a prompt and an answer in the list."""
 
 
 def review(  # noqa: PLR0917 - Typer's options

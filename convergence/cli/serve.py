@@ -108,7 +108,7 @@ def serve(  # noqa: PLR0917 - Typer's options
     )
     loaded = load(config or options.CONFIG_FILE) if chat else None
     if loaded is not None and store is None:
-        bound_folder(loaded)  # to its address, so that adapters can be fetched
+        bound_folder(loaded)  # set the adapters' address, so that they can be fetched
     with (
         mock_server(wanted=offline) as mock_url,
         RuntimeStore(locations.store_path(store, config)) as opened,

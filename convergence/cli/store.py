@@ -78,7 +78,7 @@ def forget(
     config: options.Config = None,
     _json: options.AsJson = False,
 ) -> None:
-    """Remove a user's answers, ratings and comparisons for good, also from tables and object storage.
+    """Permanently remove a user's answers, ratings and comparisons, also from tables and storage.
 
     Decisions stay, without the user's name. Files that `convergence export` wrote stay.
     """

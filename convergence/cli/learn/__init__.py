@@ -1,1 +1,1 @@
-"""Commands on what learns: adapters and prompts."""
+"""Commands on adapters, games and prompts, which learn."""

@@ -132,7 +132,7 @@ def opened_policy(
     mock_url: str | None,
     prefix: str = "",
 ) -> "Iterator[PolicyMount]":
-    """Open the policy of a store, served below ``prefix``; a mock at ``mock_url`` replaces models.
+    """Open a store's policy, served below ``prefix``; a mock at ``mock_url`` replaces models.
 
     Raises:
         ConfigurationError: the configuration has no ``llm`` to mock, or a key is not set.

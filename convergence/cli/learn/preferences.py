@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class RowFormat(StrEnum):
-    """Forms of rows."""
+    """Row formats."""
 
     TRL = "trl"
     OPENAI = "openai"
 
 
 class WantedSplit(StrEnum):
-    """Which pairs."""
+    """Sets of pairs to export."""
 
     TRAIN = "train"
     AUDIT = "audit"

@@ -84,7 +84,7 @@ def train(
 
 
 def _progress(role: str, n_steps: int) -> "Callable[[TrainingStep], None]":
-    """Return a listener that prints every quarter of the steps."""
+    """Return a listener that prints progress at each quarter of the steps."""
 
     def print_step(step: "TrainingStep") -> None:
         if step.step == 1 or step.step * 4 // n_steps > (step.step - 1) * 4 // n_steps:
@@ -94,7 +94,7 @@ def _progress(role: str, n_steps: int) -> "Callable[[TrainingStep], None]":
 
 
 def _news(reports: "list[RoundReport]", waiting: dict[str, str]) -> "list[RoundReport]":
-    """Return the reports without roles that still wait for the same reason; updates ``waiting``."""
+    """Return the reports except those still waiting for the same reason; updates ``waiting``."""
     news = []
     for report in reports:
         # Times and loads change with every check; the reason does not.
