@@ -1,6 +1,6 @@
 """Chat models: OpenAI, Azure, Groq, Gemini, Anthropic, compatible and local ones.
 
-``make_chat`` makes the provider that a configuration's ``api`` names, ``make_llm`` that of a judge.
+``make_chat`` makes the provider of a configuration's ``api``, and ``make_llm`` that of a judge.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ ENDPOINTS: Mapping[str, str] = {
     "gemini": "https://generativelanguage.googleapis.com/v1beta",
     "anthropic": "https://api.anthropic.com/v1",
 }
-"""Where a provider is asked when no endpoint is written."""
+"""Default endpoint of each provider."""
 
 _MODEL_PREFIXES = LLM_PROVIDERS
 _KEY_HEADERS: Mapping[str, str] = {"azure": "api-key", "anthropic": "x-api-key"}
-"""Headers of keys that are no bearer tokens, by provider."""
+"""Header of the API key, for providers that do not use a bearer token."""
 _DIALECTS: Mapping[str, Dialect] = {"azure": "azure", "groq": "groq", "gemini": "gemini"}
-"""Kinds whose dialect does not depend on the host."""
+"""Dialects of the kinds whose dialect does not depend on the host."""
 
 
 def make_chat(
@@ -47,11 +47,11 @@ def make_chat(
     """Return the provider that ``api`` names.
 
     Args:
-        api: of a chat kind.
-        endpoint: its URL, or one of ``api.models``; ``None`` means the provider's own.
-        settings: how it is asked; ``None`` means as before anything is sent.
-        base_dir: where relative paths of local models start; ``None`` means the working folder.
-        mock_url: server that answers in the provider's place, in OpenAI's form.
+        api: API section of a chat kind.
+        endpoint: URL, or one of ``api.models``; ``None`` means the provider's default.
+        settings: Chat settings; ``None`` derives them from ``api.request``.
+        base_dir: Base of relative paths of local models; ``None`` means the working folder.
+        mock_url: Server that answers instead of the provider, in OpenAI's form.
     """
     settings = settings or ChatSettings(
         provider=api.kind, **fields_of(api.request, "unsupported", "separate_thinking")
@@ -74,20 +74,20 @@ def make_llm(
     mock_url: str | None = None,
     max_response_bytes: int = MAX_RESPONSE_BYTES,
 ) -> LLM:
-    """Return the model that judges; ``split_model`` returns what it is called there.
+    """Return the judge's model; ``split_model`` returns its name at the provider.
 
-    A setting that the model has no field for is left out: a temperature of 0 is the default
-    here, which no one chose.
+    It drops settings that the model has no field for, because the default temperature of 0 is not
+    the user's choice.
 
     Args:
-        config: of the model.
-        secrets: where its key is read, when it is used.
-        key: configuration key of ``config``, for errors.
-        mock_url: server that answers in the provider's place.
-        max_response_bytes: most bytes of an answer, decoded.
+        config: Model settings.
+        secrets: Source of the API key, read at each request.
+        key: Configuration key of ``config``, for errors.
+        mock_url: Server that answers instead of the provider.
+        max_response_bytes: Maximum decoded bytes of an answer.
 
     Raises:
-        ConfigurationError: no endpoint is known.
+        ConfigurationError: the provider has no default endpoint and ``config`` sets none.
     """
     kind, _ = split_model(config.model)
     endpoint, variable = config.endpoint or ENDPOINTS.get(kind), config.api_key_env
@@ -117,9 +117,9 @@ def make_llm(
 
 
 def split_model(name: str) -> tuple[str, str]:
-    """Return the provider that a judge's model names, and what the model is called there.
+    """Return the provider of a judge's model and the model's name there.
 
-    A name without one of the known prefixes is that of an OpenAI-compatible server.
+    A name without a known prefix belongs to an OpenAI-compatible server.
     """
     prefix, slash, rest = name.partition("/")
     if slash and rest and prefix in _MODEL_PREFIXES:
@@ -128,7 +128,7 @@ def split_model(name: str) -> tuple[str, str]:
 
 
 def billing_provider(config: LlmConfig) -> tuple[str, str]:
-    """Return under which provider and name a table of prices lists the model of a judge."""
+    """Return the provider and the model name under which a price table lists a judge's model."""
     provider, model = split_model(config.model)
     return provider_of(provider, config.endpoint), model
 
@@ -136,7 +136,7 @@ def billing_provider(config: LlmConfig) -> tuple[str, str]:
 def _provider(
     kind: str, url: str, settings: ChatSettings, mock_url: str | None, **azure: str | None
 ) -> Provider:
-    """Return the provider of a kind, or its mock, which speaks OpenAI's protocol."""
+    """Return the provider of a kind, or its mock, which uses OpenAI's protocol."""
     if mock_url is None and kind == "anthropic":
         return AnthropicChat(url, settings)
     if mock_url is None and kind == "azure":
@@ -145,10 +145,10 @@ def _provider(
     bare, mark, query = url.partition("?")
     bare = bare.rstrip("/")
     if mock_url is not None:
-        if kind == "anthropic":  # some of its settings have no field in OpenAI's form
+        if kind == "anthropic":  # some Anthropic settings have no field in OpenAI's form
             settings = replace(settings, unsupported="drop")
         sends_to = f"{mock_url.rstrip('/').removesuffix('/v1')}/v1"
         return OpenAIChat(url, settings, dialect=dialect, sends_to=sends_to)
     if kind == "gemini" and not bare.endswith(("/openai", "/openai/chat/completions")):
-        bare = f"{bare}/openai"  # its compatible endpoint is a folder of its own
+        bare = f"{bare}/openai"  # Gemini's compatible endpoint has its own path
     return OpenAIChat(f"{bare}{mark}{query}", settings, dialect=dialect)

@@ -1,4 +1,4 @@
-"""Chat models' answers: text, tool calls, thinking, or a fault."""
+"""Answers of chat models: text, tool calls, thinking, or a fault."""
 
 import json
 from collections.abc import Mapping
@@ -15,43 +15,45 @@ from tasks.json_values import as_text, first_of, mapping, mappings, refuse_const
 REFUSAL = "refusal"
 EMPTY = "empty_reply"
 ABSENT = "no_answer"
-"""Error type of a 200 that holds no answer at all: the server's doing, so it is tried again."""
+"""Error type of a 200 without any answer: a server error, so the call is retried."""
 _ENDS = frozenset({"stop", "end_turn", ""})
-"""Finish reasons that servers write beside nothing, too."""
+"""Finish reasons that servers also write with empty answers."""
 REASONING = "reasoning_content"
-"""Field of a message that holds its thinking, as DeepSeek, vLLM and SGLang name it."""
+"""Message field of the thinking in DeepSeek, vLLM and SGLang."""
 _REASONING_FIELDS = (REASONING, "reasoning", "thinking")
-"""The same field of OpenRouter, Groq and newer vLLM, and of Ollama."""
+"""Message fields of the thinking; the others are those of OpenRouter, Groq and newer vLLM, and of
+Ollama.
+"""
 
 
 class RawAnswer(NamedTuple):
-    """The JSON of an answer, as if it had come in one piece, and when it came."""
+    """JSON of a whole answer, joined if it was streamed, with its timing."""
 
     raw: dict[str, Json]
     first_token_ms: float | None
-    """Since sending; ``None`` if it was not streamed."""
+    """Milliseconds from sending to the first token; ``None`` if the answer was not streamed."""
     latency_ms: float
     fault: EvaluationFault | None = None
-    """Error that the answer reports in place of its end; ``None`` if it reports none."""
+    """Error that the answer reports instead of finishing; ``None`` if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatCompletion(Completion):
-    """An answer as it is read here; one that was billed and is of no use holds its fault."""
+    """Parsed answer; a billed but unusable one holds its fault."""
 
     logprobs: tuple[float, ...] | None = None
-    """Log-probability of each token of the answer, nats; ``None`` if not told."""
+    """Log-probability of each token in nats; ``None`` if the provider returned none."""
     tool_calls: tuple[Mapping[str, Json], ...] = ()
-    """Each with ``name`` and ``arguments``, parsed where they are JSON."""
+    """Tool calls with ``name`` and ``arguments``, which are parsed if they are JSON."""
     fault: EvaluationFault | None = None
-    """Why there is no answer in it: refused, filtered, empty, or absent."""
+    """Reason why there is no answer: refused, filtered, empty or absent."""
 
     def failure(
         self, *, cost_usd: float | None, price_version: str | None = None
     ) -> EvaluationFault | None:
-        """Return ``fault`` with what the answer cost; ``None`` if there is an answer.
+        """Return ``fault`` with the answer's cost; ``None`` if there is an answer.
 
-        An absent answer without a report of its tokens may cost as much as its request can.
+        An absent answer without reported tokens may cost as much as its request can.
         """
         if self.fault is not None and (
             isinstance(self.fault, CandidateFault) or self.usage.total is not None
@@ -65,7 +67,7 @@ class ChatCompletion(Completion):
 
     @property
     def value(self) -> Json:
-        """The answer as a target's result: its text, or a mapping that holds its tool calls."""
+        """Target result: the text, or a mapping with the tool calls."""
         if not self.tool_calls:
             return self.text
         calls: list[Json] = [dict(call) for call in self.tool_calls]
@@ -73,15 +75,15 @@ class ChatCompletion(Completion):
 
 
 def refusal_of(message: Mapping[str, Json]) -> str:
-    """Return the refusal of a message or of a piece of one: its own field, or parts of the content."""
+    """Return the refusal of a message or delta, from its field or its content parts."""
     parts = [part.get("refusal") for part in mappings(message.get("content"))]
     return "".join(part for part in (message.get("refusal"), *parts) if isinstance(part, str))
 
 
 def read_chat(answer: RawAnswer, *, is_split: bool = True) -> ChatCompletion:
-    """Read an answer of the chat protocol; its first choice counts.
+    """Parse a chat-completions answer; only the first choice is used.
 
-    ``is_split``: whether thinking at the beginning of the text is kept apart, here and below.
+    Here and below, ``is_split`` separates thinking at the beginning of the text from the answer.
     """
     choice = first_of(answer.raw.get("choices"))
     message = mapping(choice.get("message"))
@@ -93,7 +95,7 @@ def read_chat(answer: RawAnswer, *, is_split: bool = True) -> ChatCompletion:
     functions = [function_of(call) for call in tool_calls_of(message)]
     text, thinking = content_text(message.get("content")), reasoning_text(message)
     if reason == "stop" and not text.strip() and not functions:
-        # Servers that look for the end of the thinking in vain put the whole answer there.
+        # Servers that never find the end of the thinking put the whole answer there.
         text, thinking = thinking, ""
     return _completion(
         answer,
@@ -116,14 +118,14 @@ def read_chat(answer: RawAnswer, *, is_split: bool = True) -> ChatCompletion:
 
 
 def content_text(content: Json) -> str:
-    """Return a message's text; of parts, as Mistral's thinking models send, those that are text."""
+    """Return a message's text: of a list of parts, those with text (Mistral's thinking models)."""
     if isinstance(content, list):
         return "".join(as_text(part.get("text") or "") for part in mappings(content))
     return content if isinstance(content, str) else ""
 
 
 def reasoning_text(message: Mapping[str, Json]) -> str:
-    """Return the thinking that a message, or a piece of one, has in a place of its own."""
+    """Return the thinking that a message or delta holds in a separate field."""
     for name in _REASONING_FIELDS:
         if isinstance(text := message.get(name), str) and text:
             return text
@@ -134,7 +136,7 @@ def reasoning_text(message: Mapping[str, Json]) -> str:
 
 
 def tool_calls_of(message: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """Return the calls of tools of a message, or of a piece of one; that of the older form too."""
+    """Return the tool calls of a message or delta, including the deprecated ``function_call``."""
     calls, function = mappings(message.get("tool_calls")), mapping(message.get("function_call"))
     if calls or not function:
         return calls
@@ -142,7 +144,7 @@ def tool_calls_of(message: Mapping[str, Json]) -> list[dict[str, Json]]:
 
 
 def function_of(call: Mapping[str, Json]) -> dict[str, Json]:
-    """Return name and arguments of a call, or of a piece of one; of a custom tool, its free text."""
+    """Return a call's name and arguments; a custom tool's arguments are its free text."""
     custom = mapping(call.get("custom"))
     if custom:
         return {"name": custom.get("name"), "arguments": custom.get("input")}
@@ -150,7 +152,7 @@ def function_of(call: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def called_tools(raw: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """Return the calls of tools of an answer, of either protocol, in the form of OpenAI's messages."""
+    """Return the tool calls of an answer of either protocol, in the form of OpenAI's messages."""
     used = [b for b in mappings(raw.get("content")) if b.get("type") == "tool_use"]
     return tool_calls_of(mapping(first_of(raw.get("choices")).get("message"))) or [
         {
@@ -165,7 +167,7 @@ def called_tools(raw: Mapping[str, Json]) -> list[dict[str, Json]]:
 
 
 def read_anthropic(answer: RawAnswer, *, is_split: bool = True) -> ChatCompletion:
-    """Read an answer of Anthropic's messages."""
+    """Parse an answer of Anthropic's messages."""
     text, thinking, calls = "", "", []
     for block in mappings(answer.raw.get("content")):
         if block.get("type") == "text":
@@ -199,18 +201,18 @@ def _completion(
     is_absent: bool = False,
     logprobs: tuple[float, ...] | None = None,
 ) -> ChatCompletion:
-    """Return a completion; ``why`` there is no answer in it is a message and an error type.
+    """Return a completion; ``why`` is the message and error type if there is no answer.
 
-    ``is_absent``: there is no choice at all, whatever the answer reports beside it.
+    ``is_absent`` means that the answer has no choice at all, whatever else it reports.
     """
     reason = finish_reason if isinstance(finish_reason, str) else None
     usage, model = usage_of(answer.raw), answer.raw.get("model")
     if usage.completion_tokens == 0 and (text.strip() or tool_calls):
-        # Servers that count nothing write zeros.
+        # Servers that do not count tokens write zeros.
         usage = replace(usage, completion_tokens=None, prompt_tokens=usage.prompt_tokens or None)
     split = split_thinking(text) if is_split else SplitText(None, text)
     if split.answer is not text:
-        text, logprobs = split.answer, None  # they are of the thinking's tokens too
+        text, logprobs = split.answer, None  # they include the thinking's tokens
     fault: EvaluationFault | None = (
         None if why is None else CandidateFault(why[0], error_type=why[1])
     )
@@ -218,7 +220,7 @@ def _completion(
         is_thought_alone = split.thinking is not None or bool(thinking)
         fault = _blank_fault(reason, usage, is_absent=is_absent, is_thought_alone=is_thought_alone)
     return ChatCompletion(
-        # White space beside tool calls is no text.
+        # White space next to tool calls is not text.
         text=text if text.strip() or fault is not None else "",
         **fields_of(answer, "raw", "latency_ms", "first_token_ms"),
         model=model if isinstance(model, str) else None,
@@ -234,7 +236,10 @@ def _completion(
 def _blank_fault(
     reason: str | None, usage: Usage, *, is_absent: bool, is_thought_alone: bool
 ) -> EvaluationFault:
-    """Return the fault of an answer without text and calls: the model's, if the model did anything."""
+    """Return the fault of an answer without text and calls.
+
+    The model is at fault if it produced anything, else the server.
+    """
     has_ended = reason is not None and (bool(usage.total) or reason not in _ENDS)
     if is_absent or not (has_ended or usage.completion_tokens or is_thought_alone):
         lack = "no choice" if is_absent else "no text and no billed tokens"
@@ -247,7 +252,7 @@ def _blank_fault(
 
 
 def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:
-    """Return the log-probabilities of a choice; ``None`` if not told, or not of every token."""
+    """Return the log-probabilities of a choice; ``None`` if any token's is missing."""
     tokens = mappings(mapping(choice.get("logprobs")).get("content"))
     logprobs = [token.get("logprob") for token in tokens]
     numbers = [
@@ -257,7 +262,7 @@ def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:
 
 
 def parsed_arguments(arguments: Json) -> Json:
-    """Return the arguments of a tool call as JSON; what is none stays the text that the model wrote."""
+    """Return the arguments of a tool call as JSON, or the model's string if it is not JSON."""
     if not isinstance(arguments, str):
         return arguments
     try:

@@ -1,9 +1,11 @@
-"""Anthropic in its own protocol, ``/v1/messages``, through httpx.
+"""Anthropic's protocol, ``/v1/messages``, through httpx.
 
-Sources: the reference of ``POST /v1/messages`` for names, and its pages on extended thinking (a budget is 1,024
-tokens or more and less than ``max_tokens``; it goes with no other temperature, no ``top_k`` and no forced tool) and on
-prompt caching; that on structured outputs (``output_config.format``; of a JSON Schema it takes no bounds of numbers, texts
-and lists, and of objects only those that are closed). Entries of the one-hour cache cost twice the input, which the table of prices does not hold.
+Sources: the reference of ``POST /v1/messages`` for names, and the pages on prompt caching,
+extended thinking and structured outputs. A thinking budget is at least 1,024 tokens and less than
+``max_tokens``; it excludes other temperatures, ``top_k`` and forced tools.
+``output_config.format`` accepts a JSON Schema with closed objects and without bounds of numbers,
+strings and lists. Entries of the one-hour cache cost twice the input, which the price table does
+not hold.
 """
 
 import json
@@ -25,18 +27,18 @@ _SAME: Final = frozenset(
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 _LEAST_BUDGET: Final = 1024
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
-"""Types of blocks that hold a model's thoughts."""
+"""Types of thinking blocks."""
 THINKING_BLOCKS: Final = "thinking_blocks"
-"""Field of a message in OpenAI's form that holds such blocks."""
+"""Field of a message in OpenAI's form that holds thinking blocks."""
 _BY_OPTIONS: Final = "write `thinking` or `output_config` in `api.request.options`"
 _KEYWORDS: Final = frozenset(
     """
     type properties required items enum const anyOf allOf $ref $defs definitions description title default format
     """.split()  # noqa: SIM905 - as a literal it would be ten lines
 )
-"""Of a JSON Schema, those that a structured output may have."""
+"""JSON Schema keywords that a structured output accepts."""
 _NO_SCHEMA: Final = re.compile(r"claude-(?:instant|2|3|(?:opus|sonnet)-4(?:-0|-2025\d{4})?$)")
-"""Models from before structured outputs."""
+"""Models without structured outputs."""
 _REASONS: Final = {
     "stream": "`api.request.stream` says whether answers are streamed",
     "reasoning_effort": _BY_OPTIONS,
@@ -58,7 +60,7 @@ def anthropic_request(
     """Return the body of a request to ``/v1/messages``.
 
     Raises:
-        CandidateFault: a message holds what the protocol has no block for.
+        CandidateFault: a message holds content without a block type in the protocol.
     """
     system, turns = anthropic_turns(messages)
     body: dict[str, Json] = {"model": model, "messages": turns}
@@ -83,7 +85,7 @@ def anthropic_request(
 
 
 def _place_format(body: dict[str, Json], value: Json, model: str) -> str | None:
-    """Put the schema of an answer where it belongs; return why there is no place for it."""
+    """Put an answer's schema into the body; return the reason if that is impossible."""
     schema = mapping(mapping(value).get("json_schema")).get("schema")
     if not isinstance(schema, dict):
         return "Anthropic accepts only the type `json_schema`, with a `schema`"
@@ -98,7 +100,7 @@ def _place_format(body: dict[str, Json], value: Json, model: str) -> str | None:
 
 
 def closed_schema(schema: Json) -> Json:
-    """Return a JSON Schema as a structured output takes it: objects closed, bounds told in descriptions."""
+    """Convert a JSON Schema for structured outputs: close objects, move bounds to descriptions."""
     if isinstance(schema, list):
         return [closed_schema(part) for part in schema]
     if not isinstance(schema, dict):
@@ -127,7 +129,7 @@ def closed_schema(schema: Json) -> Json:
 
 
 def _place(body: dict[str, Json], name: str, value: Json) -> str | None:
-    """Put a setting where it belongs; return why there is no place for it."""
+    """Put a setting into the body; return the reason if that is impossible."""
     if name in ("max_tokens", "max_completion_tokens"):
         if "max_tokens" in body:
             return "`max_tokens` is set twice"
@@ -151,7 +153,7 @@ def _place(body: dict[str, Json], name: str, value: Json) -> str | None:
 
 
 def _tool(tool: Json) -> Json:
-    """Return a tool of OpenAI's form as one of Anthropic's; others are as they are."""
+    """Convert a tool from OpenAI's form to Anthropic's; return other forms unchanged."""
     function = mapping(tool).get("function")
     if not isinstance(function, dict):
         return tool
@@ -175,7 +177,7 @@ def _place_choice(body: dict[str, Json], value: Json) -> str | None:
 
 
 def _misfits(body: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """Return settings that the model takes, but not these values beside the others."""
+    """Return settings whose values conflict with the model or with other settings."""
     misfits: list[tuple[str, str]] = []
     temperature = body.get("temperature")
     if isinstance(temperature, int | float) and not 0 <= temperature <= 1:
@@ -192,7 +194,7 @@ def _misfits(body: Mapping[str, Json]) -> list[tuple[str, str]]:
 
 
 def _unsendable(body: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """Return what no request can go without, and what has no price: never dropped silently."""
+    """Return errors that are never dropped: bad limits, and settings without a price."""
     refused: list[tuple[str, str]] = []
     limit, thinking = body.get("max_tokens"), mapping(body.get("thinking"))
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
@@ -225,10 +227,10 @@ def _has_long_cache(value: Json) -> bool:
 def anthropic_turns(
     messages: Sequence[Mapping[str, Json]],
 ) -> tuple[list[Json], list[Json]]:
-    """Return the blocks of the system's instruction, and the turns; turns of one role in a row are one.
+    """Return the system blocks and the turns, with consecutive turns of one role merged.
 
     Raises:
-        CandidateFault: a message holds what the protocol has no block for.
+        CandidateFault: a message holds content without a block type in the protocol.
     """
     system: list[Json] = []
     turns: list[tuple[str, list[Json]]] = []
@@ -306,16 +308,16 @@ def _no_block(kind: str) -> CandidateFault:
 
 
 API_VERSION = "2023-06-01"
-"""Header ``anthropic-version``: names of fields and events are those of this version."""
+"""Header ``anthropic-version``, which fixes the names of fields and events."""
 _PATH = "/messages"
 _DEFAULTS = ChatSettings(provider="anthropic")
 
 
 class AnthropicChat(Provider):
-    """One endpoint of Anthropic's messages; see ``Provider``.
+    """Endpoint of Anthropic's messages; see ``Provider``.
 
     Args:
-        base_url: with or without ``/messages``.
+        base_url: URL with or without ``/messages``.
         settings: see ``ChatSettings``.
     """
 

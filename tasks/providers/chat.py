@@ -34,35 +34,35 @@ from tasks.secrets.redaction import Redactor
 
 _CHAT_FIELDS = ("choices", "content", "usage")
 _DRAIN_S = 0.5
-"""Longest wait for the end of a stream that has said it is whole."""
+"""Maximum seconds to wait for the end of a stream that has announced it."""
 _MIN_SECRET = 8
-"""Shorter values of headers are no keys."""
+"""Minimum characters of a header value that is redacted as a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
-    """Settings that every provider has."""
+    """Settings of every provider."""
 
     headers: Callable[[], Mapping[str, str]] = dict
-    """Called for each request, so that a key is read when it is used."""
+    """Function that returns the headers; each request calls it, so keys are read late."""
     client: ClientSettings = field(default_factory=ClientSettings)
     secret: str | None = None
     unsupported: Unsupported = "refuse"
-    """What happens with a setting that the model has no field for."""
+    """Handling of settings that the model has no field for."""
     provider: str = "openai"
     """Short name for tables and prices."""
     separate_thinking: bool = True
-    """Whether thinking within an answer is kept apart from it."""
+    """Whether thinking within an answer is separated from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """How an answer is to come.
+    """Delivery options of an answer.
 
     Args:
-        query: parameters of the URL.
-        stream: whether it comes in pieces, which shows when it began.
-        on_text: called with each piece of text of a streamed answer; not of one that comes whole.
+        query: URL parameters.
+        stream: Whether to stream the answer, which shows its time to the first token.
+        on_text: Callback for each piece of text; only streamed answers call it.
     """
 
     query: Mapping[str, Json] = field(default_factory=dict)
@@ -74,35 +74,35 @@ WHOLE = Delivery()
 
 
 class Provider(ABC):
-    """An ``LLM`` whose request can be seen before it is sent; never retries by itself."""
+    """``LLM`` whose requests can be inspected before sending; it never retries."""
 
     def __init__(self, base_url: str, settings: ChatSettings, path: str = "") -> None:
         url, _, query = base_url.partition("?")
         self.base_url = url.rstrip("/").removesuffix(path)
-        """Where requests go, without ``path`` at its end; part of every ``call_key``."""
+        """Base URL without ``path`` at its end; part of every ``call_key``."""
         self.query: dict[str, Json] = dict(parse_qsl(query, keep_blank_values=True))
-        """The endpoint's own, sent with every request."""
+        """Query of the endpoint, sent with every request."""
         self.provider = settings.provider
         """Short name for tables and prices."""
         self._settings = settings
         self._client = HttpClient(settings.client, settings.secret)
         self._origin: dict[str, Any] = {"url": bare(self.base_url), "secret": settings.secret}
-        """Names of a fault's endpoint and of the variable with its key."""
+        """Endpoint and variable of the key, for faults."""
         self._late_tags: set[str] = set()
-        """Models whose answers were seen to begin within thinking."""
+        """Models whose answers begin within thinking."""
 
     @abstractmethod
     def mapped(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, settings: Mapping[str, Json]
     ) -> Mapped:
-        """Return the body of a request: pure, no secret in it.
+        """Return the body of a request, without secrets; pure.
 
         Raises:
-            CandidateFault: a message holds what the provider has no form for.
+            CandidateFault: a message holds content that the provider cannot represent.
         """
 
     def address(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - some need it
-        """Return the parts of a request's address beside base URL, model and body."""
+        """Return the parts of a request's address other than base URL, model and body."""
         return {}
 
     def variant(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - some need it
@@ -115,33 +115,33 @@ class Provider(ABC):
     ) -> ChatCompletion:
         """Send a mapped body once.
 
-        An answer that was billed and is of no use (refused, empty) is returned with its fault.
+        A billed but unusable answer (refused, empty) is returned with its fault.
 
         Args:
-            body: as ``mapped`` made it.
-            model: as it is asked for.
-            delivery: how the answer is to come.
+            body: Result of ``mapped``.
+            model: Model name in the request.
+            delivery: Delivery options.
 
         Raises:
-            CandidateFault: the request is refused for its content or parameters.
+            CandidateFault: the provider rejects the request's content or parameters.
             ConfigurationError: an environment variable is not set.
-            InfrastructureFault: network, time-out, rate limit, server, or refused access.
+            InfrastructureFault: network, time-out, rate limit, server, or denied access.
         """
 
     async def forward(
         self, path: str, body: Mapping[str, Json], on_event: EventCallback | None = None
     ) -> RawAnswer:
-        """Send a body in OpenAI's form once, as it is.
+        """Send a body in OpenAI's form once, unchanged.
 
         Args:
-            path: below the base URL, e.g. ``embeddings``.
-            body: of the request.
-            on_event: called with each event of a streamed answer.
+            path: Path below the base URL, e.g. ``embeddings``.
+            body: Request body.
+            on_event: Callback for each event of a streamed answer.
 
         Raises:
-            CandidateFault: the provider has no such path, or refuses the request.
+            CandidateFault: the provider has no such path, or rejects the request.
             ConfigurationError: an environment variable is not set.
-            InfrastructureFault: network, time-out, rate limit, server, or refused access.
+            InfrastructureFault: network, time-out, rate limit, server, or denied access.
         """
         del body, on_event
         reason = f"{self.provider} has no path /{path} in OpenAI's form"
@@ -154,14 +154,14 @@ class Provider(ABC):
     async def complete(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, **options: Json
     ) -> ChatCompletion:
-        """Ask once; see ``LLM.complete``.
+        """Call the model once; see ``LLM.complete``.
 
         Raises:
-            CandidateFault: the request is refused, or the answer is empty; its ``billed``
-                says what that cost.
+            CandidateFault: the provider rejects the request, or the answer is empty; ``billed``
+                holds its cost.
             ConfigurationError: an environment variable is not set.
-            InfrastructureFault: network, time-out, rate limit, server, refused access, or an
-                absent answer.
+            InfrastructureFault: network, time-out, rate limit, server, denied access, or an absent
+                answer.
         """
         mapped = self.mapped(messages, model=model, settings=options)
         check_refused(mapped, model=model, provider=self.provider)
@@ -173,7 +173,7 @@ class Provider(ABC):
     # -- thinking
 
     def _pieces(self, on_text: TextCallback | None, model: str) -> AnswerPieces:
-        """Return what takes the pieces of a streamed answer."""
+        """Return the receiver of a streamed answer's pieces."""
         holds = model in self._late_tags or (on_text is not None and begins_within(model))
         is_split = self._settings.separate_thinking
         return AnswerPieces(on_text, is_split=is_split, holds=holds)
@@ -181,7 +181,7 @@ class Provider(ABC):
     def _noted(
         self, done: ChatCompletion, pieces: AnswerPieces | None, model: str
     ) -> ChatCompletion:
-        """Return a streamed answer; its model's next one begins within thinking if this one did."""
+        """Return a streamed answer, and record its model if the answer began within thinking."""
         if pieces is not None and done.thinking and pieces.passed.strip() != done.text.strip():
             self._late_tags.add(model)
         return done
@@ -196,11 +196,11 @@ class Provider(ABC):
         delivery: Delivery = WHOLE,
         headers: Mapping[str, str] | None = None,
     ) -> RawAnswer:
-        """Send a body once and read the answer; what servers repeat of a key stays out of faults.
+        """Send a body once and read the answer; keys that servers echo are redacted from faults.
 
         Raises:
             ConfigurationError: an environment variable is not set.
-            EvaluationFault: it failed.
+            EvaluationFault: the exchange failed.
         """
         sent = dict(self._settings.headers())
         params = {**self.query, **delivery.query}
@@ -218,10 +218,13 @@ class Provider(ABC):
     def _completion(
         self, answer: RawAnswer, read: Callable[..., ChatCompletion]
     ) -> ChatCompletion:
-        """Return the completion of an answer; one that reports an error and its tokens holds the fault.
+        """Return the completion of an answer.
+
+        An answer that reports both an error and its tokens holds the fault.
 
         Raises:
-            EvaluationFault: the answer reports an error and no tokens, or is none of a chat model.
+            EvaluationFault: the answer reports an error without tokens, or is not from a chat
+                model.
         """
         if answer.fault is None:
             self._check_chat(answer.raw)
@@ -236,12 +239,12 @@ class Provider(ABC):
         """Read an answer to its end.
 
         Args:
-            response: whose head has come.
-            joiner: of a streamed answer's pieces; ``None`` if none was asked for.
-            stopwatch: of the exchange.
+            response: Response with its headers read.
+            joiner: Joiner of the streamed pieces; ``None`` if the answer is not streamed.
+            stopwatch: Stopwatch of the exchange.
 
         Raises:
-            EvaluationFault: its status is an error, it is no JSON object, or was cut.
+            EvaluationFault: the status is an error, or the answer is cut or not a JSON object.
         """
         kind = response.headers.get("content-type", "text/event-stream").lower()
         is_whole = joiner is None or response.status_code >= 300
@@ -282,7 +285,7 @@ class Provider(ABC):
         return reported_fault(raw, response.headers, has_begun=has_begun, **self._origin)
 
     def _parsed(self, response: httpx.Response, content: bytes, latency_ms: float) -> RawAnswer:
-        """Return a whole answer, which is a JSON object, or raise its fault."""
+        """Return a whole answer, which must be a JSON object, or raise its fault."""
         if response.status_code >= 300:
             status, text, headers = response.status_code, response.text, response.headers
             raise provider_fault(status, text, headers, **self._origin)
@@ -298,10 +301,10 @@ class Provider(ABC):
         return RawAnswer(raw, None, latency_ms, fault)
 
     def _check_chat(self, raw: Mapping[str, Json]) -> None:
-        """Check that an object is an answer of a chat model at all, though maybe an empty one.
+        """Check that an object is an answer of a chat model, even if it is empty.
 
         Raises:
-            InfrastructureFault: it has none of the fields that such an answer has.
+            InfrastructureFault: it has none of the fields of such an answer.
         """
         if raw.keys().isdisjoint(_CHAT_FIELDS):
             raise InfrastructureFault(
@@ -314,7 +317,7 @@ class Provider(ABC):
 
 
 async def _chunks(response: httpx.Response, plain: list[bytes]) -> AsyncIterator[bytes]:
-    """Yield the chunks of a body; one that begins as a JSON object, and no stream, goes to ``plain``."""
+    """Yield the chunks of a stream; a body that begins as a JSON object goes to ``plain``."""
     has_begun = False
     async for chunk in response.aiter_bytes():
         begins = chunk.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -326,7 +329,7 @@ async def _chunks(response: httpx.Response, plain: list[bytes]) -> AsyncIterator
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the end of a stream that is whole, so that its connection can be used again."""
+    """Read the end of a whole stream so that its connection can be reused."""
     with suppress(httpx.HTTPError, httpx.StreamError, TimeoutError, InfrastructureFault):
         async with asyncio.timeout(_DRAIN_S):
             async for _ in chunks:
@@ -337,7 +340,7 @@ def check_refused(mapped: Mapped, *, model: str, provider: str) -> None:
     """Check that a request holds no setting that its provider or model has no field for.
 
     Raises:
-        CandidateFault: names each of them with the reason.
+        CandidateFault: names each such setting with the reason.
     """
     if mapped.refused:
         listed = "; ".join(f"`{name}`: {reason}" for name, reason in mapped.refused)
@@ -350,7 +353,7 @@ def check_refused(mapped: Mapped, *, model: str, provider: str) -> None:
 
 
 def _without_secrets(fault: EvaluationFault, sent: Mapping[str, Any]) -> EvaluationFault:
-    """Take what was sent in headers out of a fault."""
+    """Redact the values of sent headers from a fault."""
     values = [value for value in sent.values() if isinstance(value, str)]
     words = {word for value in values for word in (value, *value.split())}
     redact = Redactor(values=[word for word in words if len(word) >= _MIN_SECRET])

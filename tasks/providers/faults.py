@@ -1,9 +1,10 @@
-"""Faults of providers, by their own error codes beyond the HTTP status.
+"""Faults of providers, by their error codes beyond the HTTP status.
 
-A key that Gemini does not know is a 400 there, and so is an account of OpenAI's that reached its
-own limit, or of Anthropic's that has no credit; a prompt that Azure's filter stopped is a 400 that is a refusal, one that
-OpenRouter's moderation stopped a 403; Groq has a status of its own for a full service tier. DeepSeek, Mistral,
-OpenRouter and vLLM end an answer that their machines could not finish by a reason of its own.
+Gemini answers 400 to an unknown key. OpenAI answers 400 if the account reached its limit, and
+Anthropic if it has no credit. A prompt that Azure's filter stopped is a 400, and one that
+OpenRouter's moderation stopped a 403; both are refusals. Groq has a status for a full service
+tier. DeepSeek, Mistral, OpenRouter and vLLM have a finish reason for an answer that their machines
+could not finish.
 """
 
 import json
@@ -22,24 +23,24 @@ from tasks.providers.answers import REFUSAL
 _BAD_KEY = ("API_KEY_INVALID", "API key not valid", "API key expired", "invalid_api_key")
 _LIMIT_REACHED = "billing_hard_limit_reached"
 _SPENT = ("credit balance is too low", "reached your specified API usage limits")
-"""Of Anthropic, in an ``invalid_request_error``."""
+"""Anthropic's messages in an ``invalid_request_error``."""
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"}
 )
 _MODERATED = frozenset({"reasons", "flagged_input"})
-"""Of the ``metadata`` of OpenRouter's 403 where a key is good and the text is not."""
+"""Fields of ``metadata`` in OpenRouter's 403 if the key is good and the prompt is not."""
 _UNFINISHED = frozenset({"abort", "error", "insufficient_system_resource"})
-"""Ends of an answer that the server gave up: vLLM; Mistral and OpenRouter; DeepSeek."""
+"""Finish reasons of an answer that the server aborted: vLLM; Mistral and OpenRouter; DeepSeek."""
 _RETRY_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
-"""Seconds to wait in the body of Gemini's 429, which has no such header."""
+"""Seconds to wait in the body of Gemini's 429, which lacks the header."""
 _CAPACITY = 498
-"""Groq's status for a service tier that is full."""
+"""Groq's status for a full service tier."""
 
 
 def provider_fault(
     status: int, body: str, headers: httpx.Headers, *, url: str, secret: str | None
 ) -> EvaluationFault:
-    """Return the fault that an answer with an error status means; see ``status_fault``."""
+    """Return the fault of an answer with an error status; see ``status_fault``."""
     codes = _codes(body) if status in (400, 403) else set()
     if status == 400 and any(mark in body for mark in _BAD_KEY):
         return access_refused(url, status, secret, details=body)
@@ -78,17 +79,17 @@ def reported_fault(
     secret: str | None,
     has_begun: bool = False,
 ) -> EvaluationFault | None:
-    """Return the fault that a 200 or a piece of a stream reports, ``None`` if it reports none.
+    """Return the fault that a 200 or a piece of a stream reports; ``None`` if there is none.
 
-    ``has_begun``: whether a part of the answer came before. It may be billed, and so may what a server
-    failed at; what it refused is free.
+    ``has_begun`` means that part of the answer came before. That part may be billed, and so may a
+    server error; a rejected request is free.
     """
     error = piece.get("error") or (piece if piece.get("type") == "error" else None)
     if not error:
         return None
     body = json.dumps(dict(piece), ensure_ascii=False)
     status = error.get("status_code", error.get("code")) if isinstance(error, dict) else None
-    if re.fullmatch(r"[45]\d\d", str(status)):  # gateways write the number as a text, too
+    if re.fullmatch(r"[45]\d\d", str(status)):  # gateways also write the number as a string
         fault = provider_fault(int(str(status)), body, headers, url=url, secret=secret)
         if isinstance(fault, InfrastructureFault):
             fault.may_be_billed = has_begun or int(str(status)) >= 500
@@ -104,7 +105,7 @@ def reported_fault(
 def unfinished_fault(
     raw: Mapping[str, Json], headers: httpx.Headers, *, url: str, secret: str | None
 ) -> EvaluationFault | None:
-    """Return the fault of an answer whose first choice reports an error or ended by one, else ``None``."""
+    """Return the fault that the first choice reports, or that aborted it; else ``None``."""
     choice = first_of(raw.get("choices"))
     reported = reported_fault(choice, headers, url=url, secret=secret, has_begun=True)
     reason = choice.get("finish_reason") or raw.get("stop_reason")
@@ -118,7 +119,7 @@ def unfinished_fault(
 
 
 def _codes(body: str) -> set[str]:
-    """Return the codes of an error in OpenAI's form, its inner error and its metadata included."""
+    """Return the codes of an error in OpenAI's form, including its inner error and metadata."""
     try:
         error = json.loads(body)["error"]
         inner = error.get("innererror") or {}

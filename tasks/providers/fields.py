@@ -1,7 +1,7 @@
 """Request fields of settings, by provider and model: a table of rules.
 
-Settings have OpenAI's names. A rule says that a setting has another name, or that there is none for
-it; what no rule names is passed on as it is, for a server that we do not know may know the field.
+Settings have OpenAI's names. A rule renames a setting or states that it has no field. Settings
+without a rule pass unchanged, because an unknown server may have the field.
 
 Sources, as of 2026: the parameter docs of the ``openai`` client (``max_tokens`` "is not compatible
 with o-series models", ``stop`` "not supported with latest reasoning models"); OpenAI's guide to
@@ -9,10 +9,11 @@ reasoning models (only the default temperature, top_p and penalties; no logprobs
 take them while ``reasoning_effort`` is ``none``, its default); "Unrecognized request argument" of
 api.openai.com for ``top_k`` and others, and for ``reasoning_effort`` with GPT-4; Groq's page on
 OpenAI compatibility (``logprobs``, ``logit_bias`` and ``top_logprobs`` are refused, ``n`` must be
-1); "Unknown name" of Gemini's compatible endpoint for ``seed``, ``frequency_penalty`` and ``top_k``;
-``ChatCompletionRequest`` of the ``mistralai`` client 3.7 (every other field is ``extra_forbidden``);
-DeepSeek's reference of chat completions and its page on thinking (temperature and penalties "will not
-trigger an error but have no effect"); ``ChatCompletionRequest`` in Ollama's ``openai/openai.go``.
+1); "Unknown name" of Gemini's compatible endpoint for ``seed``, ``frequency_penalty`` and
+``top_k``; ``ChatCompletionRequest`` of the ``mistralai`` client 3.7 (every other field is
+``extra_forbidden``); DeepSeek's reference of chat completions and its page on thinking
+(temperature and penalties "will not trigger an error but have no effect");
+``ChatCompletionRequest`` in Ollama's ``openai/openai.go``.
 """
 
 import re
@@ -27,7 +28,7 @@ Dialect: TypeAlias = Literal[
     "openai", "azure", "compatible", "groq", "gemini",
     "mistral", "deepseek", "openrouter", "ollama",
 ]  # fmt: skip
-"""``compatible`` is any server that speaks OpenAI's protocol and is not known by its host."""
+"""``compatible`` is any server with OpenAI's protocol that its host does not identify."""
 
 Unsupported: TypeAlias = Literal["refuse", "drop"]
 
@@ -41,7 +42,7 @@ REQUEST_FIELDS = frozenset(
 )
 """Settings that a parameter of the same name sends."""
 
-# Bare names only: a gateway's `openai/gpt-5` is the gateway's, which maps fields by itself.
+# Bare names only: a gateway's `openai/gpt-5` is the gateway's, which maps fields itself.
 _REASONING = re.compile(r"(?:ft:)?(?:o\d(?:[-:].*)?|gpt-5(?:[-:](?!chat).*)?)")
 _REASONING_AT_WILL = re.compile(r"(?:ft:)?gpt-5\.\d+(?:[-:](?!chat).*)?")
 _NO_STOP = re.compile(r"(?:ft:)?(?:o3|o4-mini|gpt-5)(?:[-:](?!chat).*)?")
@@ -57,24 +58,27 @@ _DEEPSEEK_THINKS = re.compile(r"deepseek-(?!chat).*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What happens to one setting."""
+    """Rule for a group of settings."""
 
     fields: frozenset[str]
     dialects: frozenset[str]
     models: re.Pattern[str] | None = None
-    """Names that it holds for, matched as a whole in lower case; ``None`` means all."""
+    """Model names that the rule applies to, matched as a whole in lower case; ``None`` means all.
+    """
     while_reasoning: bool = False
-    """It holds only while ``reasoning_effort`` is set to anything but ``none``."""
+    """Whether the rule applies only while ``reasoning_effort`` is set to anything but ``none``."""
     unless_thinking_is_off: bool = False
-    """It does not hold beside ``thinking: {type: disabled}``, or one that a parameter chooses."""
+    """Whether ``thinking: {type: disabled}``, or a ``type`` that a parameter chooses, suspends the
+    rule.
+    """
     renamed: str | None = None
-    """The field it becomes; ``None`` if there is no field for it."""
+    """New name of the field; ``None`` if there is no field."""
     accepted: tuple[Json, ...] = ()
-    """Values that are passed on all the same: the model's defaults."""
+    """Values that pass despite the rule: the model's defaults."""
     reason: str = ""
 
     def applies(self, dialect: Dialect, model: str, settings: Mapping[str, Json]) -> bool:
-        """Return whether it holds for this provider and model beside these other settings."""
+        """Return whether the rule applies to this provider, model and other settings."""
         if dialect not in self.dialects:
             return False
         if self.models is not None and self.models.fullmatch(model.lower()) is None:
@@ -95,7 +99,7 @@ def _rule(fields: str, dialects: str, reason: str = "", **more: Any) -> Rule:
 
 
 def _sampling(fields: str, accepted: tuple[Json, ...], reason: str) -> tuple[Rule, Rule]:
-    """Return the rules of fields that a model takes only while it does not reason."""
+    """Return the rules of fields that a model accepts only while it does not reason."""
     more: dict[str, Any] = {"accepted": accepted, "while_reasoning": True}
     return (
         _rule(fields, _BY_NAME, reason, models=_REASONING, accepted=accepted),
@@ -164,13 +168,14 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """A request's body as its provider takes it, and what became of the rest."""
+    """Body of a request in the provider's form, with dropped and refused settings."""
 
     body: Mapping[str, Json]
     dropped: tuple[str, ...] = ()
-    """Settings that were left out, each as ``name: reason``."""
+    """Dropped settings, each as ``name: reason``."""
     refused: tuple[tuple[str, str], ...] = ()
-    """Settings that must not be left out silently, with the reason; nothing may be sent."""
+    """Settings that must not be dropped silently, with the reason; such a request may not be sent.
+    """
 
 
 def map_fields(
@@ -179,10 +184,10 @@ def map_fields(
     """Return the fields of a request in OpenAI's form.
 
     Args:
-        settings: by our names, without model and messages.
-        dialect: who is asked.
-        model: its name.
-        unsupported: what happens with a setting that has no field.
+        settings: Settings by our names, without model and messages.
+        dialect: Provider's dialect.
+        model: Model name.
+        unsupported: Handling of settings without a field.
     """
     body: dict[str, Json] = {}
     lacking: list[tuple[str, str]] = []
@@ -200,7 +205,7 @@ def map_fields(
 
 
 def rule_for(name: str, dialect: Dialect, model: str, settings: Mapping[str, Json]) -> Rule | None:
-    """Return the first rule that holds for a setting, ``None`` where it is passed on."""
+    """Return the first rule that applies to a setting; ``None`` if it passes unchanged."""
     for rule in RULES:
         if name in rule.fields and rule.applies(dialect, model, settings):
             return rule
@@ -208,7 +213,7 @@ def rule_for(name: str, dialect: Dialect, model: str, settings: Mapping[str, Jso
 
 
 def is_accepted(rule: Rule, value: Json) -> bool:
-    """Return whether a value is passed on in spite of a rule."""
+    """Return whether a value passes despite a rule."""
     return any(
         value == allowed and isinstance(value, bool) == isinstance(allowed, bool)
         for allowed in rule.accepted
@@ -218,7 +223,7 @@ def is_accepted(rule: Rule, value: Json) -> bool:
 def settled(
     body: Mapping[str, Json], lacking: Iterable[tuple[str, str]], unsupported: Unsupported
 ) -> Mapped:
-    """Return a body with what it lacks either refused or dropped."""
+    """Return a body with its unsupported settings either refused or dropped."""
     missing = tuple(lacking)
     if unsupported == "refuse":
         return Mapped(body=body, refused=missing)
@@ -226,7 +231,7 @@ def settled(
 
 
 def openai_dialect(base_url: str) -> Dialect:
-    """Return the dialect of an endpoint of kind ``openai``, by its host, or by Ollama's own port."""
+    """Return the dialect of an endpoint of kind ``openai``, by its host or Ollama's port."""
     parts = urlsplit(base_url)
     host = (parts.hostname or "").lower()
     if parts.netloc.endswith(f":{OLLAMA_PORT}"):
@@ -245,21 +250,21 @@ _HOSTS: dict[str, Dialect] = {
     "openrouter.ai": "openrouter",
 }
 OLLAMA_PORT = 11434
-"""Where Ollama listens unless it is told otherwise; its host may be any."""
+"""Ollama's default port; its host may be any."""
 
 
 def output_limit(body: Mapping[str, Json]) -> int | None:
-    """Return the most tokens that one answer to a mapped request may have, ``None``: no limit."""
+    """Return the maximum tokens of one answer to a mapped request; ``None`` means no limit."""
     names = ("max_completion_tokens", "max_tokens")
     return max((n for name in names if (n := _count(body, name))), default=None)
 
 
 def n_answers(body: Mapping[str, Json]) -> int:
-    """Return how many answers a mapped request asks for."""
+    """Return the number of answers that a mapped request asks for."""
     return _count(body, "n") or 1
 
 
 def _count(body: Mapping[str, Json], name: str) -> int:
-    """Return a number above 0 of a mapped request, 0 where it has none."""
+    """Return a positive integer of a mapped request; 0 if it has none."""
     n = body.get(name)
     return n if isinstance(n, int) and not isinstance(n, bool) and n > 0 else 0

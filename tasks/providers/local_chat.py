@@ -1,4 +1,4 @@
-"""Chat models on this machine as a provider; see ``tasks.models``."""
+"""Provider of chat models on this machine; see ``tasks.models``."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from tasks.providers.chat import WHOLE, ChatSettings, Delivery, Provider
 from tasks.providers.fields import Mapped, settled
 
 MAX_TOKENS: Final = 256
-"""Longest answer where none is set."""
+"""Default maximum tokens of an answer."""
 _FIELDS: Final = frozenset(
     {
         *("max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "stop", "seed"),
@@ -37,8 +37,8 @@ class LocalChat(Provider):
     """Models that this process runs; see ``Provider``.
 
     Args:
-        base_dir: where relative paths of models start.
-        settings: only the time-out counts.
+        base_dir: Base of relative paths of models.
+        settings: Chat settings; only the time-out and the handling of settings and thinking apply.
     """
 
     def __init__(self, base_dir: Path, settings: ChatSettings = _DEFAULTS) -> None:
@@ -51,7 +51,7 @@ class LocalChat(Provider):
     def mapped(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, settings: Mapping[str, Json]
     ) -> Mapped:
-        """See ``Provider.mapped``: temperature 0 and ``MAX_TOKENS`` where nothing is set."""
+        """See ``Provider.mapped``; the defaults are temperature 0 and ``MAX_TOKENS``."""
         set_ = {name: value for name, value in settings.items() if value is not None}
         lacking = [
             (name, _NO_FIELD)
@@ -67,7 +67,7 @@ class LocalChat(Provider):
         )
 
     def address(self, model: str) -> dict[str, Json]:
-        """Return which weights answer: other ones under the same name are another model."""
+        """Return the weights' fingerprint: other weights under the same name are another model."""
         if model not in self._name_to_fingerprint:
             self._name_to_fingerprint[model] = self._files(model).fingerprint()
         return {"weights": self._name_to_fingerprint[model]}
@@ -75,7 +75,7 @@ class LocalChat(Provider):
     async def send(
         self, body: Mapping[str, Json], *, model: str, delivery: Delivery = WHOLE
     ) -> ChatCompletion:
-        """See ``Provider.send``; calls that are made together share a batch.
+        """See ``Provider.send``; concurrent calls share a batch.
 
         The field ``adapter`` is the folder of the adapter that answers.
         """
@@ -111,7 +111,7 @@ class LocalChat(Provider):
         return self._noted(done, pieces, model)
 
     async def aclose(self) -> None:
-        """Let the models go; the last one who asks a model ends its process."""
+        """Release the models; the last user of a model ends its process."""
         opened, self._opened = self._opened, {}
         for files in opened:
             await asyncio.to_thread(LOCAL_MODELS.close, files)
@@ -125,23 +125,23 @@ class LocalChat(Provider):
 
 
 def _receiver(pieces: AnswerPieces | None) -> TextCallback | None:
-    """Return what takes pieces in the model's thread, for the loop that waits for the answer."""
+    """Return a receiver that passes pieces from the model's thread to the waiting loop."""
     if pieces is None:
         return None
     loop = asyncio.get_running_loop()
 
     def receive(piece: str) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and reads no more
+        with contextlib.suppress(RuntimeError):  # the loop has ended and reads no more
             loop.call_soon_threadsafe(pieces.add, piece)
 
     return receive
 
 
 def check_local_models(configuration: Configuration, base_dir: Path) -> None:
-    """Check that the models of a configuration are on this machine, and what runs them.
+    """Check that the models of a configuration and the packages that run them are on this machine.
 
     Raises:
-        ConfigurationError: names the commands that install what is lacking.
+        ConfigurationError: names the commands that install what is missing.
     """
     from convergence_core.config import CategoricalParam  # noqa: PLC0415 - with its only user
 
@@ -163,10 +163,10 @@ def _message(message: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _request(body: Mapping[str, Json], *, stream: bool) -> ChatRequest:
-    """Return what a mapped body asks.
+    """Convert a mapped body to a request.
 
     Raises:
-        CandidateFault: a setting has a value that it cannot have.
+        CandidateFault: a setting has an invalid value.
     """
     listed = body["messages"]
     assert isinstance(listed, list)  # noqa: S101 - made by ``mapped``
@@ -200,7 +200,7 @@ def _number(body: Mapping[str, Json], name: str, default: float, *, least: float
 
 
 def _check(answer: ChatAnswer, timeout_s: float) -> None:
-    """Raise the fault that an answer stands for, if it does."""
+    """Raise the fault that an answer reports, if any."""
     if answer.finish_reason == "context":
         raise CandidateFault(answer.error, error_type="context_length")
     if answer.finish_reason == "template":

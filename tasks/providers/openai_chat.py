@@ -1,6 +1,7 @@
-"""Chat models that speak OpenAI's protocol.
+"""Chat models with OpenAI's protocol.
 
-That is OpenAI, Azure OpenAI, Groq, Gemini's compatible endpoint, gateways, and any server alike.
+These are OpenAI, Azure OpenAI, Groq, Gemini's compatible endpoint, gateways, and compatible
+servers.
 """
 
 import re
@@ -18,19 +19,19 @@ from tasks.providers.streams import ChatJoiner, EventCallback, EventJoiner
 _CHAT_PATH = "/chat/completions"
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)$")
 AZURE_API_VERSION = "2024-10-21"
-"""The newest version that is generally available under dated names."""
+"""Newest generally available version under dated names."""
 
 _DEFAULTS = ChatSettings()
 
 
 class OpenAIChat(Provider):
-    """One endpoint that speaks OpenAI's chat protocol; see ``Provider``.
+    """Endpoint with OpenAI's chat protocol; see ``Provider``.
 
     Args:
-        base_url: with or without ``/chat/completions``.
+        base_url: URL with or without ``/chat/completions``.
         settings: see ``ChatSettings``.
-        dialect: which fields there are; ``None``: what the host tells.
-        sends_to: server that answers in place of ``base_url``.
+        dialect: Dialect of the request fields; ``None`` derives it from the host.
+        sends_to: Server that answers instead of ``base_url``.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class OpenAIChat(Provider):
         body, joiner, pieces = {**body, "model": model}, None, None
         if delivery.stream:
             body["stream"] = True
-            if self._dialect != "mistral":  # which refuses it, and tells the usage all the same
+            if self._dialect != "mistral":  # which rejects it, and reports the usage anyway
                 body.setdefault("stream_options", {"include_usage": True})
             if body.get("stream_options", {}) is None:
                 del body["stream_options"]
@@ -82,7 +83,7 @@ class OpenAIChat(Provider):
         return await self._post(f"{self._sends_to}/{path}", body, joiner)
 
     def _chat_url(self, model: str) -> str:  # noqa: ARG002 - some need it
-        """Return where chats with a model are sent."""
+        """Return the URL of chats with a model."""
         return f"{self._sends_to}{_CHAT_PATH}"
 
 
@@ -90,10 +91,10 @@ _AZURE_DEFAULTS = ChatSettings(provider="azure")
 
 
 class AzureChat(OpenAIChat):
-    """A resource of Azure OpenAI: the model is a deployment, and part of the URL.
+    """Azure OpenAI resource, whose model is a deployment in the URL.
 
-    The endpoint may be written as the portal shows it, with ``/openai/deployments/…`` and what
-    follows. Azure's undated interface, ``…/openai/v1``, is spoken to as it wants.
+    The endpoint may be the URL that the portal shows, with ``/openai/deployments/…`` and what
+    follows. Azure's undated interface, ``…/openai/v1``, gets its own URLs.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class AzureChat(OpenAIChat):
         return {"deployment": self._deployment or model, "api_version": self._api_version}
 
     def variant(self, model: str) -> dict[str, Json]:
-        """Return the query, and a deployment that is not named as its model."""
+        """Return the query, and the deployment if its name is not the model's."""
         is_named = self._is_undated or self._deployment in (None, model)
         return super().variant(model) | ({} if is_named else {"deployment": self._deployment})
 

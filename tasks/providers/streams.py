@@ -1,8 +1,7 @@
 """Streamed answers: server-sent events, joined into one answer.
 
-Events are as in the HTML standard, section 9.2.6, of which providers use ``data`` alone. A stream
-is whole when it says so (``[DONE]``, or a reason why the answer ended); one that just stops was
-cut.
+Events follow the HTML standard, section 9.2.6; providers use only ``data``. A stream is whole if
+it ends with ``[DONE]`` or a finish reason. One that just stops was cut.
 """
 
 import codecs
@@ -28,18 +27,19 @@ from tasks.providers.answers import (
 DONE = "[DONE]"
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 EVENTS: Final = re.compile(rb"(\xef\xbb\xbf)?\s*(data|event|id|retry)?:")
-"""How a stream begins."""
+"""Beginning of a stream."""
 _ENDED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
-"""Statuses of a response of OpenAI's that has ended."""
+"""Final statuses of an OpenAI response."""
 
 
 async def event_data(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
     """Yield the data of each event of a stream.
 
-    Line feeds and carriage returns end lines, and no other letters that Python takes for such ends. An event that no empty line follows counts when it is whole.
+    Only line feeds and carriage returns end lines, unlike in Python's ``splitlines``. A last event
+    without an empty line after it is yielded if it is whole.
     """
     begun: list[bytes] = []
-    """Parts of a line whose end has not come."""
+    """Parts of an unfinished line."""
     lines: list[bytes] = []
     is_first, has_returned = True, False
     async for chunk in chunks:
@@ -75,10 +75,10 @@ def _is_json(text: str) -> bool:
 
 
 class Joiner(Protocol):
-    """Puts the pieces of one answer together."""
+    """Joiner of the pieces of one answer."""
 
     def add(self, piece: Mapping[str, Json]) -> bool:
-        """Take the next piece; return whether it holds some of the answer."""
+        """Add the next piece; return whether it holds part of the answer."""
 
     @property
     def is_whole(self) -> bool:
@@ -86,17 +86,18 @@ class Joiner(Protocol):
 
     @property
     def raw(self) -> dict[str, Json]:
-        """The answer as it would have come in one piece."""
+        """Answer as if it had come in one piece."""
 
 
 EventCallback: TypeAlias = Callable[[Mapping[str, Json]], object]
-"""Called with each event of a streamed answer as it comes."""
+"""Callback for each event of a streamed answer as it comes."""
 
 
 class EventJoiner:
-    """Passes the events of OpenAI's responses on; the last one holds the whole response.
+    """Joiner that passes on the events of OpenAI's responses; the last holds the whole response.
 
-    An error is passed on only behind other events: one that comes first is the fault of the whole call.
+    It passes an error on only after other events: an error that comes first is the fault of the
+    whole call.
     """
 
     def __init__(self, on_event: EventCallback) -> None:
@@ -119,7 +120,7 @@ class EventJoiner:
 
 
 class ChatJoiner:
-    """Joins chunks of the chat protocol; the first choice counts."""
+    """Joiner of the chat protocol's chunks; only the first choice is used."""
 
     def __init__(self, pieces: AnswerPieces) -> None:
         self._pieces = pieces
@@ -134,11 +135,11 @@ class ChatJoiner:
         self._has_choice = False
 
     def add(self, piece: Mapping[str, Json]) -> bool:
-        """Take a chunk; return whether it holds a piece of text or of a tool call."""
+        """Add a chunk; return whether it holds a piece of text or of a tool call."""
         for name in ("id", "model", "usage", "x_groq"):
             if piece.get(name) is not None:
                 if name == "usage" and name in self._head and not usage_of(piece).total:
-                    continue  # zeros after numbers
+                    continue  # some servers send zeros after the numbers
                 self._head[name] = piece[name]
         for choice in mappings(piece.get("choices")):
             if choice.get("index", 0) in (0, None):
@@ -168,10 +169,10 @@ class ChatJoiner:
         return is_content
 
     def _add_call(self, piece: Mapping[str, Json]) -> None:
-        """Add to the call that a piece belongs to: by index, by id, else a call of its own.
+        """Add to the call that a piece belongs to, by index or id, or start a new call.
 
-        Some servers count no index up: there, another id begins a call, and so does a name behind a whole
-        call. Some repeat the name.
+        Some servers do not increment the index. There, another id begins a call, and so does a
+        name after a whole call. Some servers repeat the name.
         """
         key: object = piece.get("index")
         if key is None:  # Gemini sends whole calls without an index
@@ -192,12 +193,12 @@ class ChatJoiner:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a reason for the end was given."""
+        """Whether a finish reason came."""
         return self._finish_reason is not None
 
     @property
     def raw(self) -> dict[str, Json]:
-        """The answer as it would have come in one piece."""
+        """Answer as if it had come in one piece."""
         content = "".join(self._text) if self._text else None
         message: dict[str, Json] = {"role": "assistant", "content": content}
         if self._reasoning:
@@ -220,7 +221,7 @@ class ChatJoiner:
 def _begins_another(
     call: Mapping[str, Json], identity: Json, function: Mapping[str, Json]
 ) -> bool:
-    """Whether a piece under the index of a call is of another one."""
+    """Return whether a piece under a call's index belongs to another call."""
     name, arguments = function.get("name"), function.get("arguments")
     is_whole = _is_json(str(call["arguments"]))
     has_more = is_whole and arguments is not None and bool(as_text(arguments).strip())
@@ -240,7 +241,7 @@ def read_piece(data: str, *, url: str) -> dict[str, Json]:
     """Return the JSON of one event.
 
     Raises:
-        InfrastructureFault: it is none.
+        InfrastructureFault: the data is not a JSON object.
     """
     try:
         piece = to_json(json.loads(data))
@@ -252,7 +253,7 @@ def read_piece(data: str, *, url: str) -> dict[str, Json]:
 
 
 def cut_fault(url: str) -> InfrastructureFault:
-    """Return the fault of a stream that stopped before the answer did."""
+    """Return the fault of a stream that stopped before the answer ended."""
     return _broken(f"the stream of {url} was cut before the answer ended", "cut_stream")
 
 
@@ -261,7 +262,7 @@ def _broken(why: str, kind: str) -> InfrastructureFault:
 
 
 class AnthropicJoiner:
-    """Joins the events of Anthropic's messages; blocks by their index."""
+    """Joiner of the events of Anthropic's messages, with blocks by index."""
 
     def __init__(self, pieces: AnswerPieces) -> None:
         self._pieces = pieces
@@ -272,7 +273,7 @@ class AnthropicJoiner:
         self._stop_reason: Json = None
 
     def add(self, piece: Mapping[str, Json]) -> bool:
-        """Take an event; return whether it holds text or part of a tool call."""
+        """Add an event; return whether it holds text or part of a tool call."""
         kind, index = piece.get("type"), piece.get("index")
         delta = mapping(piece.get("delta"))
         if kind == "message_start":
@@ -285,7 +286,7 @@ class AnthropicJoiner:
             return self._add_delta(index, delta)
         elif kind == "message_delta":
             self._stop_reason = delta.get("stop_reason") or self._stop_reason
-            # Numbers of the last event count the whole answer.
+            # The last event's numbers cover the whole answer.
             self._usage |= {n: v for n, v in mapping(piece.get("usage")).items() if v is not None}
         return False
 
@@ -304,12 +305,12 @@ class AnthropicJoiner:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a reason for the end was given."""
+        """Whether a finish reason came."""
         return self._stop_reason is not None
 
     @property
     def raw(self) -> dict[str, Json]:
-        """The answer as it would have come in one piece."""
+        """Answer as if it had come in one piece."""
         blocks: list[Json] = []
         for index, block in self._blocks.items():
             written = self._arguments.get(index)
@@ -323,7 +324,7 @@ class AnthropicJoiner:
 
 
 def _arguments(text: str) -> Json:
-    """Return the arguments of a call; what is no JSON stays the text that the model wrote."""
+    """Return the arguments of a call, or the model's string if it is not JSON."""
     try:
         return to_json(json.loads(text))
     except (ValueError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Agents, teams and workflows of Agno as targets."""
+"""Agno's agents, teams and workflows as targets."""
 
 import asyncio
 import importlib.util
@@ -21,14 +21,14 @@ from tasks.json_values import as_text
 from tasks.version import install_command
 
 _UNLIMITED_S = 1e7
-"""The run ends itself: see ``AgentRun.until``."""
+"""Pool time-out; ``AgentRun.until`` ends the run itself."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class AgnoTarget:
-    """Makes an agent for each evaluation and lets it answer; a ``ComposedTarget``.
+    """``ComposedTarget`` that makes an agent for each evaluation and runs it.
 
-    The answer is ``{content, tool_calls}``. It costs what its model calls cost.
+    The answer is ``{content, tool_calls}``. Its cost is that of its model calls.
     """
 
     provider = "agno"
@@ -38,20 +38,20 @@ class AgnoTarget:
     models: AgentModels
     workers: int
     run_agent: Callable[..., object]
-    """``tasks.agents.agno_agents.run_agent``, which brings Agno."""
+    """``tasks.agents.agno_agents.run_agent``, which imports Agno."""
     _threads: ThreadPool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Prepare threads, which are started when they are needed."""
+        """Prepare the threads, which start on first use."""
         self._threads = ThreadPool(self.workers, name="agent")
 
     @property
     def longest_s(self) -> float:
-        """How long a run may take: its model calls, and its own work beside them."""
+        """Maximum seconds of a run: its model calls and its own work between them."""
         return self.api.request.timeout_seconds * (self.api.agent.max_model_calls + 1)
 
     def request(self, params: Params, case: Case) -> Json:
-        """Return factory, input, parameters, and what the agent may do."""
+        """Return factory, input, parameters and the agent's limits."""
         request: dict[str, Json] = {
             "agno": version("agno"),
             "factory": self.name,
@@ -64,13 +64,13 @@ class AgnoTarget:
         return {**request, "model": model} if isinstance(model, str) else request
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:  # noqa: ARG002 - as the protocol has it
-        """Return nothing, for its model calls reserve what they cost; unknown where a price is missing."""
+        """Return 0 dollars, as model calls reserve their own; unknown if a price is missing."""
         model = params.get("model")
         is_priced = isinstance(model, str) and self.models.is_priced(model)
         return WorstCase(usd=0.0 if is_priced else None)
 
     async def call(self, params: Params, case: Case) -> Reply:  # noqa: ARG002 - protocol
-        """Refuse: an agent's model calls need the limits of a run.
+        """Raise: an agent's model calls need the limits of a run.
 
         Raises:
             InfrastructureFault: always.
@@ -132,7 +132,7 @@ class AgnoTarget:
 
 
 def input_text(case_input: Json) -> str:
-    """Return what an agent is told: a text, the only text of a mapping, else the input as JSON."""
+    """Return an agent's input: a string, the only string of a mapping, or the input as JSON."""
     if isinstance(case_input, dict) and len(case_input) == 1:
         (only,) = case_input.values()
         if isinstance(only, str):
@@ -153,7 +153,7 @@ def make_agno_target(
         raise ConfigurationError.of(
             "api.kind", rule, f"Run {install_command('agno')}.", value="agno"
         )
-    from tasks.agents.agno_agents import run_agent  # noqa: PLC0415 - brings Agno
+    from tasks.agents.agno_agents import run_agent  # noqa: PLC0415 - imports Agno
 
     return AgnoTarget(
         name=name, factory=factory, api=api, models=models, workers=workers, run_agent=run_agent

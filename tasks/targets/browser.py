@@ -1,7 +1,7 @@
 """Browser sessions of a provider, and scripts that run in them.
 
-The API is spoken with httpx and not with the provider's SDK, which tries a creation again by itself
-and so may open a second session that no one knows of.
+It uses httpx, because the provider's SDK retries creations and so may open a second, untracked
+session.
 """
 
 import asyncio
@@ -36,14 +36,18 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Response
 
 Script: TypeAlias = Callable[..., Awaitable[object]]
-"""``async def run(page, case, parameters)``: the session's page, the case's input, all parameters."""
+"""``async def run(page, case, parameters)`` with the session's page, the case's input and all
+parameters.
+"""
 Ending: TypeAlias = Literal["done", "timeout", "too_large", "network", "lost", "not_connected"]
 
 EXTRA: Final = "browserbase"
 _LEAVE_S: Final = 5.0
-"""How long a script may take to end once it is told to."""
+"""Maximum seconds that a script may take to end after its cancellation."""
 _SLACK_S: Final = 15.0
-"""Beyond connection and script: after this a script holds its event loop and cannot be ended."""
+"""Seconds beyond connection and script, after which a script blocks its event loop and cannot be
+stopped.
+"""
 _NETWORK = re.compile(
     r"net::ERR_(?:CONNECTION|ADDRESS|NAME|INTERNET|NETWORK|PROXY|TUNNEL|TIMED_OUT|SOCKET|EMPTY_RESPONSE)"
 )
@@ -51,26 +55,26 @@ _NETWORK = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptEnd:
-    """How a script ended."""
+    """End of a script."""
 
     ending: Ending
-    """``done``: it returned or raised; ``lost``: the browser went away under it."""
+    """``done``: the script returned or raised; ``lost``: its browser disconnected."""
     outcome: WorkOutcome
-    """Its result or exception, as with functions."""
+    """Result or exception, as with functions."""
     n_bytes: int = 0
-    """Bytes that its pages loaded, decompressed."""
+    """Decompressed bytes that its pages loaded."""
 
 
 @dataclass(eq=False, repr=False)
 class ScriptRunner:
-    """Runs one script in sessions, in an event loop of its own.
+    """Runner of one script in sessions, in a separate event loop.
 
     Args:
-        script: the user's.
-        connect_s: longest wait for the browser.
-        timeout_s: longest duration of the script.
-        max_bytes: most bytes that the pages of a session may load.
-        n_workers: scripts at once.
+        script: User's script.
+        connect_s: Maximum seconds to connect to the browser.
+        timeout_s: Maximum seconds of the script.
+        max_bytes: Maximum bytes that the pages of a session may load.
+        n_workers: Maximum concurrent scripts.
     """
 
     script: Script
@@ -90,8 +94,8 @@ class ScriptRunner:
         """Run the script in the browser of a session.
 
         Raises:
-            WorkTimeoutError: it holds its event loop, so that nothing can end it.
-            WorkersHungError: all slots are held by such scripts.
+            WorkTimeoutError: the script blocks its event loop, so it cannot be stopped.
+            WorkersHungError: such scripts hold all slots.
         """
 
         async def work() -> WorkOutcome:
@@ -121,7 +125,7 @@ class ScriptRunner:
                 browser = await chromium.connect_over_cdp(session.connect_url, timeout=timeout_ms)
             else:
                 browser = await chromium.launch(**session.launch, timeout=timeout_ms)
-        except Exception as error:  # noqa: BLE001 - of the driver, whatever it is: no session was used
+        except Exception as error:  # noqa: BLE001 - any error of the driver: no session was used
             self._driver = None
             return ScriptEnd(ending="not_connected", outcome=_failed(error))
         try:
@@ -152,7 +156,7 @@ class ScriptRunner:
                 raise
 
         meter = _Meter(self.max_bytes)
-        await meter.watch(context, page)  # first: while a page is loading, it is not answered
+        await meter.watch(context, page)  # first: a loading page does not answer
         task = asyncio.create_task(measured_async(call, result_json))
         meter.stop = task.cancel
         await asyncio.wait({task}, timeout=self.timeout_s)
@@ -172,22 +176,22 @@ class ScriptRunner:
 
 
 class _Meter:
-    """Counts what the pages of a session load, and ends what loads too much.
+    """Meter of the bytes that a session's pages load; it stops the script above a limit.
 
-    The first page is counted as its bytes come; further ones by the length that a response announces, and
-    when it has ended.
+    The first page counts as its bytes arrive. Other pages count when they finish, but their
+    announced length can stop the script earlier.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.n_bytes = 0
         self.is_full = False
         self.stop: Callable[[], object] = bool
-        """Called once when there are too many."""
+        """Callback when the bytes exceed the limit; called once."""
         self._max_bytes = max_bytes
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def watch(self, context: "BrowserContext", first: "Page") -> None:
-        """Watch the first page, and all that are opened after it."""
+        """Watch the first page, and all pages that open after it."""
         session = await context.new_cdp_session(first)
         session.on("Network.dataReceived", lambda event: self._add(int(event["dataLength"])))
         await session.send("Network.enable")
@@ -221,10 +225,10 @@ class _Meter:
 
 
 def _is_of(request: "Request", page: "Page") -> bool:
-    """Whether a page made a request; those of workers and of pages that are opening are of none."""
+    """Return whether a page made a request; workers and opening pages have no page yet."""
     try:
         return bool(request.frame.page == page)
-    except Exception:  # noqa: BLE001 - Playwright's own, where there is no frame
+    except Exception:  # noqa: BLE001 - Playwright's own, if there is no frame
         return False
 
 
@@ -241,10 +245,10 @@ def check_playwright() -> None:
 
 
 def check_script(script: Script, path: str) -> None:
-    """Check that a function is a script of three arguments that awaits.
+    """Check that a script is an ``async`` function of three arguments.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is not.
     """
     fix = "Write `async def run(page, case, parameters):`."
     if not inspect.iscoroutinefunction(script):
@@ -275,66 +279,68 @@ def _failed(error: BaseException) -> WorkOutcome:
 
 
 ENDPOINT: Final = "https://api.browserbase.com"
-"""Where the provider's API is unless ``api.endpoint`` says otherwise."""
+"""Default endpoint of the provider's API; ``api.endpoint`` replaces it."""
 MARK: Final = "convergence_run"
-"""Key of ``userMetadata`` that holds the run, by which its sessions are found again."""
+"""Key of ``userMetadata`` that holds the run, to find its sessions again."""
 RECORDING: Final = "https://www.browserbase.com/sessions/"
-"""Where people watch a session's recording, before its id."""
+"""URL prefix of a session's recording, before its id."""
 
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _ANSWER_S: Final = 60.0
 PATH: Final = "/v1/sessions"
-"""Of the sessions, below the endpoint."""
+"""Path of the sessions below the endpoint."""
 _RELEASE: Final = {"status": "REQUEST_RELEASE"}
 _OPEN: Final = ("RUNNING", "PENDING")
 _LOOKS_S: Final = (0.0, 0.1, 0.3, 1.0, 2.0)
-"""Pauses before each look whether a released session has ended."""
+"""Pauses before each check whether a released session has ended, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBrowser:
-    """A session as the provider tells it."""
+    """Session as the provider reports it."""
 
     session_id: str
     status: str
     connect_url: str = ""
-    """Address of the browser; it holds a key. Empty: not told."""
+    """Address of the browser, which holds a key; empty if the provider reports none."""
     seconds: float | None = None
-    """From its start to its end; ``None`` if it has not ended, or the provider does not say."""
+    """Seconds from start to end; ``None`` if it has not ended or the provider reports none."""
     proxy_bytes: int = 0
     launch: Mapping[str, Any] | None = None
-    """Arguments of Playwright's ``launch`` on this machine; ``None``: the browser is at ``connect_url``."""
+    """Arguments of Playwright's ``launch`` on this machine; ``None`` means that the browser is at
+    ``connect_url``.
+    """
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still paid for."""
+        """Whether the session still costs money."""
         return self.status in _OPEN
 
     @property
     def minutes(self) -> int | None:
-        """Minutes that are billed, one at least; ``None`` if it has not ended."""
+        """Billed minutes, at least one; ``None`` if the session has not ended."""
         return None if self.seconds is None else billed_minutes(self.seconds)
 
 
 def recording_of(session_id: str) -> str | None:
-    """Return where a session's recording is watched; ``None``: its id is none of the provider's."""
+    """Return the URL of a session's recording; ``None`` if the id is malformed."""
     return RECORDING + session_id if _PLAIN_ID.fullmatch(session_id) else None
 
 
 def billed_minutes(seconds: float) -> int:
-    """Return the minutes that a session of this length is billed for: begun ones whole, one at least."""
+    """Return the billed minutes of a session of this length, rounded up, at least one."""
     return max(1, math.ceil(seconds / 60.0))
 
 
 @dataclass(eq=False, repr=False)
 class SessionClient:
-    """Speaks the sessions' API; every request is sent once.
+    """Client of the sessions' API; it sends every request once.
 
     Args:
-        endpoint: scheme and host.
-        headers: returns the headers with the key, read again for each request.
-        secret: environment variable of the key, for messages.
-        n_connections: at once.
+        endpoint: Scheme and host.
+        headers: Function that returns the headers with the key, called for each request.
+        secret: Environment variable of the key, for messages.
+        n_connections: Maximum concurrent connections.
     """
 
     endpoint: str
@@ -350,13 +356,13 @@ class SessionClient:
         self._client = HttpClient(settings, self.secret)
 
     async def create(self, body: Mapping[str, Json], run_id: str) -> RemoteBrowser:
-        """Open a session with the mark of a run; what is paid begins here.
+        """Open a session marked with a run; billing starts here.
 
         Raises:
-            CandidateFault: the provider refuses these settings.
+            CandidateFault: the provider rejects these settings.
             ConfigurationError: the key's variable is not set.
-            InfrastructureFault: network, time-out, rate limit, spent credit, server, refused key, or an
-                answer that names no session.
+            InfrastructureFault: network, time-out, rate limit, spent credit, server, rejected key,
+                or an answer without a session.
         """
         marked = {**body, "userMetadata": {MARK: run_id}}
         created = await self._request("POST", self._url, json=marked)
@@ -366,11 +372,11 @@ class SessionClient:
         return session
 
     async def release(self, session_id: str) -> RemoteBrowser:
-        """End a session, and wait a little until the provider says how long it was.
+        """End a session, and wait briefly until the provider reports its duration.
 
         Raises:
             ConfigurationError: the key's variable is not set.
-            EvaluationFault: the provider could not be told.
+            EvaluationFault: the request to the provider failed.
         """
         url = f"{self._url}/{session_id}"
         session = _session_of(await self._request("POST", url, json=_RELEASE))
@@ -382,11 +388,11 @@ class SessionClient:
         return session or RemoteBrowser(session_id=session_id, status="RUNNING")
 
     async def sweep(self, run_ids: Collection[str]) -> int:
-        """Release every open session of some runs, and return how many there were.
+        """Release every open session of some runs, and return their number.
 
         Raises:
             ConfigurationError: the key's variable is not set.
-            EvaluationFault: the provider could not be asked.
+            EvaluationFault: the request to the provider failed.
         """
         query = {}
         if len(run_ids) == 1:
@@ -396,7 +402,7 @@ class SessionClient:
             sessions = await self._request("GET", self._url, params={"status": status, **query})
             for entry in mappings(sessions):
                 session = _session_of(entry)
-                # What a query means is the provider's: no session of others may be ended by it.
+                # The provider interprets the query; check here so that no other session is ended.
                 is_ours = mapping(entry.get("userMetadata")).get(MARK) in run_ids
                 if session is not None and session.is_open and is_ours:
                     await self._request("POST", f"{self._url}/{session.session_id}", json=_RELEASE)
@@ -416,7 +422,7 @@ class SessionClient:
 
 
 def _session_of(entry: object) -> RemoteBrowser | None:
-    """Return the session that an answer tells of; ``None`` means none."""
+    """Return the session in an answer; ``None`` if there is none."""
     if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
         return None
     begun, ended = _time_of(entry.get("startedAt")), _time_of(entry.get("endedAt"))

@@ -1,4 +1,4 @@
-"""Scripts in Browserbase's sessions as targets: run, always released, priced."""
+"""Scripts in Browserbase sessions as targets: run, always released, priced."""
 
 import asyncio
 import logging
@@ -44,25 +44,28 @@ from tasks.targets.local_browser import LocalSessions
 
 _LOG = logging.getLogger(__name__)
 _MARGIN_S: Final = 30.0
-"""How much longer a session may last than connection and script: creation, the way back, release."""
+"""Seconds that a session may last beyond connection and script: creation, return, release."""
 _RELEASES_S: Final = (0.0, 0.5, 2.0)
-"""Pauses before each try to release a session."""
+"""Pauses before each attempt to release a session, seconds."""
 _ENDING_S: Final = 5.0
-"""How long the provider may take to end a session whose time-out is over: reserved, for it is billed."""
+"""Billed seconds that the provider may take to end a timed-out session; part of the reservation.
+"""
 _BYTES_MARGIN: Final = 2
-"""Pages may load on until the script that loads too much has ended: proxies are reserved for so many times
-``api.request.max_response_bytes``."""
+"""Factor on ``api.request.max_response_bytes`` in the proxy reservation: pages load on until the
+script stops.
+"""
 _GB: Final = 1e9
 _KEYS = re.compile(r"((?:signingKey|apiKey)=)[^&\s\"']+")
 
 
 @dataclass(eq=False, repr=False)
 class BrowserbaseTarget:
-    """Runs a script in a session of its own for each call.
+    """Target that runs a script in a new session for each call.
 
-    A call costs the session's minutes, begun ones whole and one at least, by ``prices.browserbase.minute``;
-    what went through proxies by ``proxy_gb``; and what the script says that it cost. ``bind`` must be
-    called before the first call. Offline a Chromium of this machine replaces each session.
+    A call costs the session's minutes, rounded up and at least one, by
+    ``prices.browserbase.minute``, its proxy traffic by ``proxy_gb``, and the cost that the script
+    reports. ``bind`` must be called before the first call. Offline, a local Chromium replaces each
+    session.
     """
 
     provider = "browserbase"
@@ -84,7 +87,7 @@ class BrowserbaseTarget:
         self._price_version = None if prices is None else prices.version_of(self.provider, None)
         self._run_id = ""
         self._open: set[str] = set()
-        """Sessions that this target has opened and not yet released."""
+        """Sessions that this target opened and has not released."""
         self._client: SessionClient | LocalSessions | None = None
 
     def bind(self, run_id: str) -> None:
@@ -92,10 +95,11 @@ class BrowserbaseTarget:
         self._run_id = run_id
 
     def request(self, params: Params, case: Case) -> Json:
-        """Return script, input, parameters and the session that is asked for; no secret is in it.
+        """Return script, input, parameters and session settings, without secrets.
 
         Raises:
-            CandidateFault: the case lacks an input of the session's template, or the session breaks a rule.
+            CandidateFault: the case lacks an input of the session's template, or the session
+                breaks a rule.
         """
         return {
             "url": (self.api.endpoint or ENDPOINT).rstrip("/") + PATH,
@@ -106,7 +110,7 @@ class BrowserbaseTarget:
         }
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
-        """Return what the session costs if it lasts until its own time-out.
+        """Return the cost of a session that lasts until its time-out.
 
         Raises:
             CandidateFault: as ``request``.
@@ -117,11 +121,11 @@ class BrowserbaseTarget:
         """Open a session, run the script in it, release it.
 
         Raises:
-            CandidateFault: the script raised, took too long, loaded too much or outlived its session, or
-                the provider refuses the session's settings.
+            CandidateFault: the script raised, took too long, loaded too much or outlived its
+                session, or the provider rejects the session's settings.
             ConfigurationError: the key's variable is not set.
-            EndpointDownError: all scripts hold their event loop, and none came free in time.
-            InfrastructureFault: network, rate limit, spent credit, server, or a browser that went away.
+            EndpointDownError: every script blocks its event loop, and none ended in time.
+            InfrastructureFault: network, rate limit, spent credit, server, or a lost browser.
         """
         settings = self._session(params, case)
         client = self._sessions()
@@ -131,22 +135,22 @@ class BrowserbaseTarget:
         try:
             end: ScriptEnd | EvaluationFault = await self._scripted(session, params, case)
         finally:
-            # A call that is given up is cancelled; its session is released all the same.
+            # Release the session even if the call is cancelled.
             release = asyncio.ensure_future(self._release(session.session_id))
             released = await asyncio.shield(release)
         seconds = time.monotonic() - began_s
         return self._judged(end, self._bill(released, settings, seconds), session, released)
 
     def sweep(self, run_ids: Iterable[str]) -> None:
-        """Release what runs that no one works on any more have left open; blocks.
+        """Release the open sessions of abandoned runs; blocks.
 
-        What fails is logged: a session that stays open ends by its own time-out.
+        Failures are logged: a session that stays open ends by its time-out.
         """
-        with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop that runs
+        with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a running event loop
             thread.submit(asyncio.run, self._swept(frozenset(run_ids))).result()
 
     async def aclose(self) -> None:
-        """Release what is open, and end driver and connections; safe to call twice."""
+        """Release open sessions, and close driver and connections; safe to call twice."""
         for session_id in tuple(self._open):
             await self._release(session_id)
         await self.runner.aclose()
@@ -198,7 +202,7 @@ class BrowserbaseTarget:
             await client.aclose()
 
     async def _release(self, session_id: str) -> RemoteBrowser | None:
-        """Release a session; ``None``: the provider could not be told, and it ends by its time-out."""
+        """Release a session; ``None`` if all attempts fail, so that its time-out ends it."""
         for pause_s in _RELEASES_S:
             await asyncio.sleep(pause_s)
             try:
@@ -218,7 +222,7 @@ class BrowserbaseTarget:
         """Run the script, and return how it ended.
 
         Raises:
-            EndpointDownError: all scripts hold their event loop.
+            EndpointDownError: every script blocks its event loop.
         """
         timeout_s = self.api.request.timeout_seconds
         try:
@@ -242,7 +246,7 @@ class BrowserbaseTarget:
         session: RemoteBrowser,
         released: RemoteBrowser | None,
     ) -> Reply:
-        """Return the reply of a script, or raise what went wrong, with the session's bill.
+        """Return the reply of a script, or raise its fault with the session's bill.
 
         Raises:
             EvaluationFault: see ``call``.
@@ -266,11 +270,11 @@ class BrowserbaseTarget:
         raise fault
 
     def _recording(self, session: RemoteBrowser) -> str | None:
-        """Return where the session's recording is; ``None``: a browser of this machine has none."""
+        """Return the URL of the session's recording; ``None`` for a local browser."""
         return None if self.is_offline else recording_of(session.session_id)
 
     def _fault_of(self, end: ScriptEnd, released: RemoteBrowser | None) -> EvaluationFault | None:
-        """Return what the end of a script means beside its own result; ``None``: nothing."""
+        """Return the fault of a script's end or exception; ``None`` if there is none."""
         request, name = self.api.request, self.api.function
         failure = end.outcome.failure
         message = "" if failure is None else f"{failure.error_type}: {failure.message}"
@@ -307,7 +311,7 @@ class BrowserbaseTarget:
     def _bill(
         self, released: RemoteBrowser | None, settings: Mapping[str, Json], seconds: float
     ) -> Billed:
-        """Return what a session cost; one that is not released as if it lasted to its time-out."""
+        """Return the bill of a session; an unreleased one is billed up to its time-out."""
         if released is None:
             usd = self._most_usd(settings)
         else:
@@ -330,12 +334,12 @@ class BrowserbaseTarget:
 
 
 def _sum(of_session: float | None, of_script: float | None) -> float | None:
-    """Return both costs together; unknown where the session's is."""
+    """Return the sum of both costs; unknown if the session's is unknown."""
     return None if of_session is None else of_session + (of_script or 0.0)
 
 
 def _cleaned(text: str, session: RemoteBrowser) -> str:
-    """Return a text without the address of the browser, which holds a key."""
+    """Redact the browser's address, which holds a key."""
     if session.connect_url:
         text = text.replace(session.connect_url, "the session's address")
     return _KEYS.sub(r"\1[hidden]", text)

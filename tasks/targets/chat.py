@@ -1,4 +1,4 @@
-"""Chat models as targets: parameters and a case become a request."""
+"""Chat models as targets: requests from parameters and cases."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -38,21 +38,22 @@ _NO_PRICES = PriceTable(version="")
 
 @dataclass(eq=False, repr=False)
 class ChatTarget:
-    """One chat model, or several behind ``api.models``.
+    """Target of one chat model, or of several behind ``api.models``.
 
-    A parameter named like a request field is sent as that field. One that a message or
-    ``request.options`` names as a placeholder, and no field is called like, is only filled in.
+    A parameter with the name of a request field is sent as that field. A parameter that is only a
+    placeholder of a message or of ``request.options`` is only filled in.
 
     Args:
-        configuration: of a chat kind.
-        secrets: where keys are read, when they are used.
-        workers: most connections at once.
-        prices: what calls cost.
-        base_dir: where relative paths of local models start; ``None`` means the working folder.
-        mock_url: server that answers in the provider's place.
-        is_conversation: whether inputs are conversations, lists of messages. They get one system message:
-            their own, then the configuration's. A user's message that the configuration writes is the form
-            of its test cases, and left out. Any field of a chat request may be a parameter.
+        configuration: Configuration of a chat kind.
+        secrets: Source of keys, read at each request.
+        workers: Maximum concurrent connections.
+        prices: Price table.
+        base_dir: Base of relative paths of local models; ``None`` means the working folder.
+        mock_url: Server that answers instead of the provider.
+        is_conversation: Whether inputs are conversations, lists of messages. They get one system
+            message: their own, then the configuration's. The configuration's user message is
+            dropped, because it only formats test cases. Any field of a chat request may be a
+            parameter.
     """
 
     configuration: Configuration
@@ -74,7 +75,7 @@ class ChatTarget:
             self._fields |= REQUEST_FIELDS - unsent
         self._api = api = configuration.api
         self.provider: str = api.kind
-        """Short name for tables and prices: the kind."""
+        """Kind of the API, for tables and prices."""
         settings = ChatSettings(
             headers=lambda: request_headers(api, self.secrets),
             client=ClientSettings.of(api.request, self.workers),
@@ -90,16 +91,16 @@ class ChatTarget:
         }
 
     def request(self, params: Params, case: Case) -> dict[str, Json]:
-        """Return who is asked, query, headers as configured, and the body; no secret in it.
+        """Return provider, address, query, configured headers and body, without secrets.
 
         Raises:
-            CandidateFault: the case lacks an input, no model is named, or the model has no field
-                for a setting and ``api.request.unsupported`` is ``refuse``.
+            CandidateFault: the case lacks an input, the request names no model, or the model has
+                no field for a setting and ``api.request.unsupported`` is ``refuse``.
         """
         return self._prepared(params, case)[0]
 
     def messages(self, params: Params, case: Case) -> list[Mapping[str, Json]]:
-        """Return the messages of a request, before they take its provider's form.
+        """Return the messages of a request before their conversion for the provider.
 
         Raises:
             CandidateFault: the case lacks an input.
@@ -107,7 +108,7 @@ class ChatTarget:
         return self._messages(Values(params, case.input))
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
-        """Return what the longest prompt and answer that the request allows would cost.
+        """Return the cost of the longest prompt and answer that the request allows.
 
         Raises:
             CandidateFault: as ``request``.
@@ -121,14 +122,14 @@ class ChatTarget:
             longest = price.max_output_tokens
         answers = None if longest is None else longest * n_answers(body)
         usd = self._worst_usd(billed_by, model, body, answers)
-        # A tool that the provider runs may have the prompt billed more than once.
+        # Tools that the provider runs may cause it to bill the prompt several times.
         if prompt is None and not body.get("tools"):
             prompt = price.context_tokens
         tokens = None if prompt is None or answers is None else prompt + answers
         return WorstCase(usd=usd, tokens=tokens)
 
     async def call(self, params: Params, case: Case, on_text: TextCallback | None = None) -> Reply:
-        """Ask the model once; see ``answer``."""
+        """Call the model once; see ``answer``."""
         return (await self.answer(params, case, on_text))[0]
 
     async def answer(
@@ -139,20 +140,20 @@ class ChatTarget:
         *,
         fields: Mapping[str, Json] | None = None,
     ) -> tuple[Reply, ChatCompletion]:
-        """Ask the model once; the value is the text, or the tool calls, of its first choice.
+        """Call the model once; the value is the text or tool calls of its first choice.
 
         Args:
-            params: of the candidate.
-            case: what is asked.
-            on_text: called with each piece of text, and with all of an answer that comes whole; the
-                answer is streamed where the provider can.
-            fields: of the provider's own form, which win over those of the request; ``model`` among them
-                changes who answers, and not what that costs.
+            params: Candidate's parameters.
+            case: Test case.
+            on_text: Callback for each piece of text, or for the whole text of an unstreamed
+                answer; the answer is streamed if the provider can.
+            fields: Fields in the provider's form that override the request's; ``model`` changes
+                the model but not its price.
 
         Raises:
             CandidateFault: a refusal, an empty answer, or a 4xx.
             ConfigurationError: an environment variable is not set.
-            InfrastructureFault: network, time-out, rate limit, server, or refused access.
+            InfrastructureFault: network, time-out, rate limit, server, or denied access.
         """
         request, mapped = self._prepared(params, case)
         model, query = str(request["model"]), mapping(request["query"])
@@ -193,12 +194,14 @@ class ChatTarget:
     def forwarded(
         self, path: str, body: Mapping[str, Json], on_event: EventCallback | None = None
     ) -> PaidCall:
-        """Return the call that sends a body in OpenAI's form as it is; its value is the whole answer.
+        """Return the call that sends a body in OpenAI's form unchanged.
+
+        The value of its reply is the whole answer.
 
         Args:
-            path: below the base URL: ``responses`` or ``embeddings``.
-            body: names a ``model``.
-            on_event: called with each event of a streamed answer.
+            path: Path below the base URL: ``responses`` or ``embeddings``.
+            body: Request body with a ``model``.
+            on_event: Callback for each event of a streamed answer.
 
         Raises:
             CandidateFault: ``api.models`` has no such model.
@@ -244,7 +247,7 @@ class ChatTarget:
             await chat.aclose()
 
     def _prepared(self, params: Params, case: Case) -> tuple[dict[str, Json], Mapped]:
-        """Return the canonical request, and its body with what was left out of it."""
+        """Return the canonical request, and its mapped body with the dropped settings."""
         request, chat = self._api.request, self._chat(params)
         values = Values(params, case.input)
         settings = mapping(values.fill(dict(request.options)))
@@ -264,7 +267,7 @@ class ChatTarget:
             "model": model,
             "stream": request.stream,
             "body": dict(mapped.body),
-            # Answers that the journal holds are read by the same rule.
+            # The setting changes the answer, so it is part of the key unless it is the default.
             **({} if request.separate_thinking else {"separate_thinking": False}),
         }, mapped
 
@@ -272,7 +275,7 @@ class ChatTarget:
         return self._chats[chosen_model(self._api, params)]
 
     def _messages(self, values: Values) -> list[Mapping[str, Json]]:
-        """Return the messages of a case; demonstrations at the end of a text are turns before it."""
+        """Return the messages of a case; demonstrations at the end of a prompt become turns."""
         values, shots = without_shots(values)
         if self.is_conversation:
             return self._conversation(values, shots)
@@ -303,7 +306,7 @@ class ChatTarget:
         return messages + turns[n_head:]
 
     def _system_texts(self, values: Values) -> list[str]:
-        """Return what the configuration and the candidate put before a conversation."""
+        """Return the configuration's and the candidate's system prompts of a conversation."""
         written = self._api.request.messages
         if written is None:
             return [] if self._system is None else [values.text(f"{{{self._system}}}")]
@@ -319,17 +322,18 @@ class ChatTarget:
         return messages + input_messages(values.case_input)
 
     def _billing_provider(self, params: Params) -> str:
-        """Return the provider whose prices hold: a compatible endpoint may be another one's."""
+        """Return the provider whose prices apply, by the endpoint's host."""
         return provider_of(self.provider, self._chat(params).base_url)
 
     def _cost(
         self, params: Params, requested: str, completion: ChatCompletion, *, is_apart: bool
     ) -> tuple[float | None, str | None]:
-        """Return what an answer cost, and the version of the price.
+        """Return an answer's cost and the price version.
 
-        The model that answered is priced where it is known, for a name that was asked may stand
-        for several; but a price of the configuration for what was asked wins over the table's. A
-        compatible server may name any model, so there it prices no request whose own model has no price.
+        The price of the model that answered applies if it is known, because a requested name may
+        be an alias. A configured price of the requested model takes precedence over the table. If
+        a compatible server's requested model has no price, the answering model's table price does
+        not apply either.
         """
         prices, answered = self.prices, completion.model
         billed_by, model = self._billing_provider(params), requested
@@ -349,7 +353,7 @@ class ChatTarget:
     def _worst_usd(
         self, billed_by: str, model: str, body: Mapping[str, Json], longest: int | None
     ) -> float | None:
-        """Return the most dollars of a body's call."""
+        """Return the maximum dollars of a call with a body."""
         texts = body.get("input")
         n_prompts = len(texts) if isinstance(texts, list) and "messages" not in body else 1
         prompt = prompt_bound(dict(body))
@@ -359,7 +363,7 @@ class ChatTarget:
 
 
 def without_shots(values: Values) -> tuple[Values, tuple[Shot, ...]]:
-    """Return values whose texts have no demonstrations at their ends, and these, in order."""
+    """Return values without their prompts' final demonstrations, and these in order."""
     params = dict(values.params)
     shots: list[Shot] = []
     for name, value in values.params.items():
@@ -370,15 +374,15 @@ def without_shots(values: Values) -> tuple[Values, tuple[Shot, ...]]:
 
 
 def _n_head(messages: list[Mapping[str, Json]]) -> int:
-    """Return how many messages come before the first of the user's."""
+    """Return the number of messages before the first that is not a system message."""
     roles = [message["role"] for message in messages]
     return next((i for i, role in enumerate(roles) if role not in ("system", "developer")), 0)
 
 
 def input_messages(case_input: Json) -> list[Mapping[str, Json]]:
-    """Return the messages that a case's input stands for.
+    """Return the messages of a case's input.
 
-    A list of messages is taken as it is; a mapping with one text in it is that text.
+    A list of messages is returned unchanged. A mapping with one entry becomes that entry.
     """
     if isinstance(case_input, list) and case_input:
         messages = [m for m in mappings(case_input) if {"role", "content"} <= m.keys()]

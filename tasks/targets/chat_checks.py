@@ -24,7 +24,7 @@ SYSTEM = "system"
 
 
 def system_parameter(configuration: Configuration) -> str | None:
-    """Return the parameter that is the system message where no messages are written."""
+    """Return the parameter that is the system message if no messages are configured."""
     if configuration.api.request.messages is not None:
         return None
     parameters = configuration.search_space.parameters
@@ -35,7 +35,7 @@ def system_parameter(configuration: Configuration) -> str | None:
 
 
 def sent_fields(configuration: Configuration) -> frozenset[str]:
-    """Return the parameters that are sent as fields: a text that a message names is not."""
+    """Return the parameters that are sent as fields; a prompt that a message names is not."""
     filled = _filled_names(configuration.api)
     return frozenset(
         name
@@ -45,14 +45,14 @@ def sent_fields(configuration: Configuration) -> frozenset[str]:
 
 
 def check_parameters(configuration: Configuration, texts: Iterable[str] = ()) -> list[Problem]:
-    """Return what is wrong with the requests of a configuration, before any is sent.
+    """Return the problems of a configuration's requests, before any call.
 
-    That is each parameter that no request would hold, a request without a model, and, unless
-    ``api.request.unsupported`` is ``drop``, each setting that no model has a field for.
+    These are parameters that no request would hold, a missing model and, unless
+    ``api.request.unsupported`` is ``drop``, settings that no model has a field for.
 
     Args:
-        configuration: to look at.
-        texts: variants of text parameters, which may name other parameters.
+        configuration: Configuration to check.
+        texts: Variants of text parameters, which may name other parameters.
     """
     api = configuration.api
     used = sent_fields(configuration) | _filled_names(api)
@@ -96,7 +96,7 @@ def _filled_names(api: ApiConfig) -> set[str]:
 
 
 def _unsupported(configuration: Configuration) -> Iterator[Problem]:
-    """Yield a problem for each setting that every model refuses, whatever its value."""
+    """Yield a problem for each setting that every model rejects, whatever its value."""
     api, space = configuration.api, configuration.search_space
     models = [*_models(configuration)]
     plain = {
@@ -120,7 +120,7 @@ def _unsupported(configuration: Configuration) -> Iterator[Problem]:
 
 
 def _models(configuration: Configuration) -> Iterator[str]:
-    """Yield the models that may be asked; nothing where a placeholder names them."""
+    """Yield the possible models; none if a placeholder names them."""
     parameter = configuration.search_space.parameters.get("model")
     if isinstance(parameter, CategoricalParam):
         yield from (choice for choice in parameter.choices if isinstance(choice, str))
@@ -131,9 +131,9 @@ def _models(configuration: Configuration) -> Iterator[str]:
 
 
 def _values(parameter: ParameterConfig) -> tuple[list[Json], int]:
-    """Return values that stand for all, and how many of them may pass and yet not be a choice.
+    """Return representative values, and how many may be accepted without leaving a choice.
 
-    A model that takes one number of a range, its default, does not take the range.
+    A model that accepts only its default within a range does not support the range.
     """
     match parameter:
         case CategoricalParam():
@@ -161,7 +161,7 @@ def _refusal(
     tried: tuple[list[Json], int],
     others: Mapping[str, Json],
 ) -> str | None:
-    """Return why a model refuses all but ``n_spare`` values of a setting, else ``None``."""
+    """Return why a model rejects all but ``n_spare`` values of a setting, else ``None``."""
     values, n_spare = tried
     endpoint = api.models[model].endpoint if model in api.models else api.endpoint
     chat = make_chat(api, endpoint)

@@ -48,9 +48,9 @@ _FAILURE: Final = re.compile(
     r"just a moment|attention required)",
     re.IGNORECASE,
 )
-"""What a proxy's page says in its title, or where it has none at its beginning."""
+"""Failure words in a proxy page's title, or at its beginning without a title."""
 _JSON_TYPE: Final = re.compile(r"text/(.*json.*|(x-)?javascript)")
-"""Types of texts that servers name for JSON."""
+"""Text types that servers use for JSON."""
 _TAG: Final = re.compile(r"text/html:<[a-zA-Z!/?]")
 _HIDDEN: Final = re.compile(r"(?is)<(style|script|head)\b.*?</\1>|<[^>]*>")
 _HEAD_CHARS: Final = 10_000
@@ -59,7 +59,7 @@ _SHOWN_CHARS: Final = 300
 
 @dataclass(eq=False, repr=False)
 class HttpTarget:
-    """Calls ``api.endpoint``, or the one of ``api.models`` that the parameter ``model`` names.
+    """Target of ``api.endpoint``, or of the entry of ``api.models`` that ``model`` names.
 
     A call costs what its answer says in ``api.response.cost_field``, else the price of one request
     under ``prices.http``, else it is unknown. With ``mock`` no endpoint is called: it answers.
@@ -77,13 +77,13 @@ class HttpTarget:
     reads: AbstractSet[str] | None = None
 
     def __post_init__(self) -> None:
-        """Look up the price of a request, and prepare the client."""
+        """Look up the price of a request, and create the client."""
         self._price = RequestPrice.of(self.prices, self.provider)
         settings = ClientSettings.of(self.api.request, self.workers)
         self._client = HttpClient(settings, secret_name(self.api))
 
     def request(self, params: Params, case: Case) -> dict[str, Json]:
-        """Return method, URL, query, headers as configured, and body; no secret is in it.
+        """Return method, URL, query, configured headers and body, without secrets.
 
         Raises:
             CandidateFault: the case lacks an input that a template needs.
@@ -109,7 +109,7 @@ class HttpTarget:
         }
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
-        """Return the price of one request; an answer that names another is believed afterwards.
+        """Return the price of one request; the answer may report another price later.
 
         Raises:
             CandidateFault: as ``request``.
@@ -123,7 +123,7 @@ class HttpTarget:
         Raises:
             CandidateFault: a 4xx, or an answer that reports failure or lacks its result.
             ConfigurationError: an environment variable is not set.
-            InfrastructureFault: network, time-out, rate limit, server, or refused access.
+            InfrastructureFault: network, time-out, rate limit, server, or denied access.
         """
         request = self.request(params, case)
         if self.mock is not None:
@@ -141,7 +141,7 @@ class HttpTarget:
 
         Raises:
             ConfigurationError: an environment variable is not set.
-            EvaluationFault: it failed.
+            EvaluationFault: the exchange failed.
         """
         auth = {} if self.mock else request_headers(self.api, self.secrets)
         response, latency_ms = await self._client.request(
@@ -200,16 +200,16 @@ class HttpTarget:
         return read_json(raw if isinstance(value, Missing) else value, self.reads)
 
     def _billed(self, body: Json) -> Billed:
-        """Return what an answer says it cost, else the price of a request."""
+        """Return the cost that an answer reports, else the price of a request."""
         billed = Billed(usage=Usage(), cost_usd=_number(body, self.api.response.cost_field))
         return self._price.bill(billed) or billed
 
 
 def chosen_model(api: ApiConfig, params: Params) -> str:
-    """Return the entry of ``api.models`` that the parameter ``model`` names; empty: there are none.
+    """Return the entry of ``api.models`` that ``model`` names; empty if there are no entries.
 
     Raises:
-        CandidateFault: it names another one.
+        CandidateFault: ``api.models`` has no such entry.
     """
     model = str(params.get("model")) if api.models else ""
     if model and model not in api.models:
@@ -245,15 +245,16 @@ def _body_of(response: httpx.Response, *, is_text_allowed: bool) -> Json:
 
 
 def _is_words(kind: str) -> bool:
-    """Whether a type is one of texts, and not of JSON; HTML is what many servers call any answer."""
+    """Return whether a type is text but not JSON; many servers call any answer HTML."""
     is_other = kind in {"text/html", "text/event-stream"} or _JSON_TYPE.fullmatch(kind)
     return kind.startswith("text/") and not is_other
 
 
 def _is_answer(text: str, kind: str, error: Exception) -> bool:
-    """Whether a text that is no JSON is an answer, and neither JSON cut off nor the page of a proxy.
+    """Return whether a text is an answer, and neither truncated JSON nor a proxy's page.
 
-    An HTML page is one where its type is another and its title, or else its beginning, tells no failure.
+    An HTML page is an answer if it has another type and its title, or else its beginning, reports
+    no failure.
     """
     words = text.strip("\ufeff \t\r\n")
     if _JSON_TYPE.fullmatch(kind) and words.startswith(("{", "[", '"')):
@@ -270,7 +271,7 @@ def _is_answer(text: str, kind: str, error: Exception) -> bool:
 
 
 def _is_cut_off(words: str, error: Exception) -> bool:
-    """Whether a text begins as an object or list of JSON, and ends within it."""
+    """Return whether a text begins as a JSON object or list and ends within it."""
     if not words.startswith(("{", "[")) or not isinstance(error, json.JSONDecodeError):
         return isinstance(error, RecursionError)
     rest = error.doc[error.pos :].strip()
@@ -282,8 +283,8 @@ def _json_of(response: httpx.Response) -> Any:
     """Return an answer's JSON, whatever type its head names; its numbers may be NaN.
 
     Raises:
-        RecursionError: it is nested too deeply.
-        ValueError: it is no JSON.
+        RecursionError: the JSON is nested too deeply.
+        ValueError: the body is not JSON.
     """
     try:
         return json.loads(response.content)
@@ -302,7 +303,7 @@ def _number(body: Json, path: str | None) -> float | None:
             value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    if not value <= MOST_BILLED:  # so written for NaN
+    if not value <= MOST_BILLED:  # this form also catches NaN
         raise InfrastructureFault(
             f"the answer has {shown(value)} in `{path}`, not a number up to {MOST_BILLED:g}. Check "
             "what the endpoint sends there.",

@@ -1,4 +1,4 @@
-"""Stand-in for an HTTP endpoint: a chat whose answer takes the endpoint's form."""
+"""Mock of an HTTP endpoint: a chat whose answer takes the endpoint's form."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ from tasks.json_values import Missing, answers_of, as_text, field_of, mapping, p
 from tasks.metrics.metrics import BUILT_IN_METRICS
 
 _USD_PER_TOKEN = 1e-6
-"""Invented price, for answers that are to say what they cost."""
+"""Invented price, for answers that report their cost."""
 
 
 class EndpointMock:
-    """What stands between an endpoint's requests and a mock server.
+    """Adapter between an endpoint's requests and a mock server.
 
     Args:
-        url: root of the mock server.
-        configuration: of kind ``http``; what its metrics read is what an answer holds.
-        cases: whose ``expected`` shows of what kinds the fields are.
+        url: Root of the mock server.
+        configuration: Configuration of kind ``http``; its metrics determine the answer's fields.
+        cases: Test cases whose ``expected`` determines the types of the fields.
         schemas: JSON Schemas by metric.
     """
 
@@ -38,7 +38,7 @@ class EndpointMock:
         self._field_to_schema = _fields(configuration, cases, schemas)
 
     def request(self, params: Params, case: Case) -> dict[str, Json]:
-        """Return the body of the chat request: the input is asked, texts among the parameters instruct."""
+        """Return the chat request: user message from the input, instructions from the parameters."""
         values = Values(params, case.input)
         named = [values.parameter(name) for name, text in params.items() if isinstance(text, str)]
         texts = [as_text(text) for text in named if not isinstance(text, Missing)]
@@ -58,7 +58,7 @@ class EndpointMock:
         return body
 
     def answer(self, completion: Any) -> Json:
-        """Return the endpoint's answer for that of a chat."""
+        """Convert a chat's answer to the endpoint's."""
         text, usage = completion["choices"][0]["message"]["content"], completion["usage"]
         result: Json = text
         if self._field_to_schema:
@@ -75,7 +75,7 @@ class EndpointMock:
 def _fields(
     configuration: Configuration, cases: Sequence[Case], metric_to_schema: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """Return the schemas of a result's fields by dotted path; empty: the result is a text."""
+    """Return the schemas of a result's fields by dotted path; empty for a string result."""
     field_to_values: dict[str, list[Json]] = {}
     schemas: dict[str, Json] = {}
     for name, metric in configuration.evaluation.metrics.items():
@@ -99,11 +99,11 @@ def _fields(
 
 
 def _schema(values: Sequence[Json]) -> dict[str, Json]:
-    """Return a schema of which the values of the cases are examples."""
+    """Return a schema that fits the cases' values."""
     first = next((value for value in values if value is not None), "")
     if isinstance(first, str):
         options = sorted({value for value in values if isinstance(value, str)})
-        # As many options as cases are answers of their own, and no classes.
+        # If each case has a different value, the values are free answers and not classes.
         return {"type": "string", **({"enum": [*options]} if len(options) < len(values) else {})}
     if isinstance(first, dict):
         return {"type": "object", "properties": {k: _schema([v]) for k, v in first.items()}}

@@ -1,4 +1,4 @@
-"""Python functions as targets: in threads, or in a loop."""
+"""Python functions as targets, in threads or an event loop."""
 
 import functools
 from collections.abc import Set as AbstractSet
@@ -16,10 +16,10 @@ from tasks.targets.request_price import RequestPrice
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class FunctionTarget:
-    """Calls one function; see ``tasks.functions.call_forms`` for how.
+    """Target of one function; see ``tasks.functions.call_forms`` for its arguments.
 
-    A call costs what its result says, else the price of one request under ``prices.function``,
-    else it is unknown.
+    A call costs what its result reports, or else the price of one request under
+    ``prices.function``; without both, it is unknown.
     """
 
     provider = "function"
@@ -34,7 +34,7 @@ class FunctionTarget:
     _pool: FunctionPool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Prepare the pool, which starts nothing yet."""
+        """Create the pool, which starts on first use."""
         self._pool = FunctionPool(self.workers, name="function")
 
     def request(self, params: Params, case: Case) -> Json:
@@ -42,15 +42,15 @@ class FunctionTarget:
         return {"function": self.name, "input": case.input, "params": dict(params)}
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:  # noqa: ARG002 - as the protocol has it
-        """Return the price of one request; a result that names another is believed afterwards."""
+        """Return the price of one request; the result may report another price later."""
         return WorstCase(usd=self.price.usd)
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Call the function once.
 
         Raises:
-            CandidateFault: it raised, took too long, or returned what JSON cannot carry.
-            EndpointDownError: all workers hang, and none came free in time.
+            CandidateFault: it raised, took too long, or its result cannot be JSON.
+            EndpointDownError: all workers hang, and none ended in time.
         """
         try:
             reply = await self._call(params, case)

@@ -1,4 +1,4 @@
-"""Browsers of offline runs: Chromium on this machine instead of sessions."""
+"""Browsers of offline runs: a local Chromium instead of sessions."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from tasks.json_values import mapping
 from tasks.targets.browser import RemoteBrowser
 
 AD_HOST: Final = "ads.localhost"
-"""Host that ``blockAds`` blocks, as the provider blocks those of advertisers."""
+"""Host that ``blockAds`` blocks, as the provider blocks hosts of advertisers."""
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -23,10 +23,10 @@ def chromium_path() -> str | None:
 
 
 def check_chromium() -> None:
-    """Check that an offline run has a browser to start.
+    """Check that an offline run has a browser.
 
     Raises:
-        ConfigurationError: none is installed.
+        ConfigurationError: Chromium is not installed.
     """
     if chromium_path() is None:
         rule = "needs Chromium for browser sessions, which is not installed"
@@ -36,7 +36,7 @@ def check_chromium() -> None:
 class LocalSessions:
     """Sessions that ``ScriptRunner`` starts on this machine; see ``SessionClient``.
 
-    Of the settings of a session ``blockAds`` has an effect.
+    ``blockAds`` is the only session setting with an effect.
     """
 
     def __init__(self) -> None:
@@ -50,12 +50,12 @@ class LocalSessions:
         launch = {
             "executable_path": chromium_path(),
             "args": [f"--host-resolver-rules=MAP {AD_HOST} ~NOTFOUND"] if blocks_ads else [],
-            "chromium_sandbox": os.geteuid() != 0,  # Chromium refuses root with one
+            "chromium_sandbox": os.geteuid() != 0,  # Chromium rejects root with a sandbox
         }
         return RemoteBrowser(session_id=session_id, status="RUNNING", launch=launch)
 
     async def release(self, session_id: str) -> RemoteBrowser:
-        """Return the session with its duration; its browser has ended with its script."""
+        """Return the session with its duration; its browser ended with its script."""
         seconds = time.monotonic() - self._id_to_begun_s.pop(session_id)
         return RemoteBrowser(session_id=session_id, status="COMPLETED", seconds=seconds)
 
@@ -64,4 +64,4 @@ class LocalSessions:
         return 0
 
     async def aclose(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there are no connections to close."""

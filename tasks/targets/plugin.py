@@ -1,4 +1,4 @@
-"""Targets of plugins: checked and timed as those that come with this package."""
+"""Plugin targets, checked and timed like built-in ones."""
 
 from collections.abc import Callable, Set as AbstractSet
 from copy import deepcopy
@@ -24,10 +24,10 @@ _METHODS = ("request", "worst_case", "call", "aclose")
 
 @dataclass(slots=True, eq=False)
 class PluginTarget:
-    """Asks a plugin's target, and believes it no more than an endpoint.
+    """Target of a plugin, whose replies are checked like an endpoint's.
 
-    A call costs what its reply says, else the price of one request under ``prices.plugin``, else
-    it is unknown.
+    A call costs what its reply reports, or else the price of one request under ``prices.plugin``;
+    without both, it is unknown.
     """
 
     provider = "plugin"
@@ -40,7 +40,7 @@ class PluginTarget:
     """Fields of answers that metrics read; see ``read_json``."""
 
     def request(self, params: Params, case: Case) -> Json:
-        """Return plugin, version, options and the plugin's own request; the journal's key.
+        """Return plugin, version, options and the plugin's own request, as the call log's key.
 
         Raises:
             CandidateFault: these parameters make no request, or the plugin failed.
@@ -53,17 +53,17 @@ class PluginTarget:
         }
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
-        """Return the plugin's bound, its dollars by ``prices.plugin`` where it knows none.
+        """Return the plugin's bound, with dollars from ``prices.plugin`` if it reports none.
 
         Raises:
-            CandidateFault: these parameters make no request, or the plugin failed or gave a bound
-                that is none.
+            CandidateFault: these parameters make no request, the plugin failed, or its bound is
+                invalid.
         """
         bound = self._of_plugin(lambda: _bound(self._target.worst_case(params, case)))
         return replace(bound, usd=self.price.usd) if bound.usd is None else bound
 
     async def call(self, params: Params, case: Case) -> Reply:
-        """Ask the plugin once; see ``PluginCalls.run`` for its faults."""
+        """Call the plugin once; see ``PluginCalls.run`` for its faults."""
         ask = partial(self._target.call, *deepcopy((dict(params), case)))
         try:
             reply, took_ms = await self._calls.run(ask, Reply, partial(_storable, self.reads))
@@ -79,11 +79,11 @@ class PluginTarget:
         )
 
     async def aclose(self) -> None:
-        """Let the plugin free what it holds; safe to call twice."""
+        """Let the plugin release its resources; safe to call twice."""
         await self._calls.aclose(self._target.aclose)
 
     def _of_plugin(self, ask: Callable[[], T]) -> T:
-        """Return what a pure method of the plugin returns; its exceptions become faults."""
+        """Return the result of a pure method of the plugin; its exceptions become faults."""
         try:
             return ask()
         except ConvergenceError:
@@ -100,7 +100,7 @@ def make_plugin_target(
     """Return the target that ``api.plugin`` names.
 
     Raises:
-        ConfigurationError: no such plugin is installed, or it does not work.
+        ConfigurationError: the plugin is not installed or does not work.
     """
     plugin = find_plugin("convergence.targets", context)
     target = plugin.make(context, _METHODS)
@@ -117,7 +117,7 @@ def _bound(value: object) -> WorstCase:
     """Return a worst case whose numbers can be reserved.
 
     Raises:
-        NotJsonError: it is none.
+        NotJsonError: the value is no worst case, or a number is invalid.
     """
     if not isinstance(value, WorstCase):
         raise NotJsonError(f"worst_case() is a {type(value).__name__}", error_type="bad_result")
@@ -130,7 +130,7 @@ def _storable(reads: AbstractSet[str] | None, reply: Reply) -> Reply:
     """Return a reply with values that JSON can carry and numbers that are some.
 
     Raises:
-        NotJsonError: its value, its bill or a number of it is none.
+        NotJsonError: its value, its cost or another number is invalid.
     """
     return replace(
         reply,

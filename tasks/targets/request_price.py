@@ -1,4 +1,4 @@
-"""Price of one request to a target that is not priced by tokens."""
+"""Price of one request to a target without token prices."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -10,12 +10,12 @@ from convergence_core.records import NO_USAGE
 
 @dataclass(frozen=True, slots=True)
 class RequestPrice:
-    """What each request costs, unless its answer says otherwise."""
+    """Price of each request, unless its answer reports another."""
 
     usd: float | None = None
-    """``None`` if unknown."""
+    """Price in dollars; ``None`` if unknown."""
     version: str | None = None
-    """Date of the price table; ``None`` means no price, or one of the configuration."""
+    """Date of the price table; ``None`` means no price, or a configured one."""
 
     @classmethod
     def of(cls, prices: PriceTable | None, provider: str) -> Self:
@@ -26,7 +26,7 @@ class RequestPrice:
         return cls(price.request, prices.version_of(provider, None))
 
     def bill(self, billed: Billed | None) -> Billed | None:
-        """Return what a request cost: as its answer says, else by this price."""
+        """Return a request's bill: the reported cost, else this price."""
         if self.usd is None or (billed is not None and billed.cost_usd is not None):
             return billed
         billed = billed or Billed(usage=NO_USAGE, cost_usd=None)
