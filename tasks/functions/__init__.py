@@ -1,1 +1,1 @@
-"""User functions: found by name, called in threads, event loops or processes."""
+"""User functions: loading by name, and calls in threads, event loops or processes."""

@@ -1,4 +1,4 @@
-"""Call forms: what a user's function takes, by its signature."""
+"""Call forms: arguments of a user's function, by its signature."""
 
 import inspect
 from collections.abc import Mapping, Set as AbstractSet
@@ -14,48 +14,49 @@ from tasks.functions.user_functions import UserFunction, arguments_of, describe
 
 
 class Whole(Enum):
-    """What an argument can have as a whole, with the names that ask for it."""
+    """Wholes that an argument can receive, with the argument names that request them."""
 
     INPUT = ("input", "inputs", "case_input", "case")
     PARAMS = ("params", "parameters", "settings", "config", "options")
     MERGED = ()
-    """The input's fields, overlaid by the parameters."""
+    """Fields of the input, overlaid by the parameters."""
 
 
 _PLAIN = frozenset({"input", "params", "parameters"})
-"""Names by which an optional argument asks, too."""
+"""Names by which an optional argument also requests a whole."""
 
 Source: TypeAlias = Whole | str
-"""What an argument receives: a whole, or the parameter or input field of that name."""
+"""Value of an argument: a whole, or the parameter or input field of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """How a function wants the case's input and the parameters.
+    """Mapping from the case's input and the parameters to a function's arguments.
 
-    Names decide first: of parameters, of input fields, and of ``Whole``, in any place. What is left
-    goes by position: the input, then the parameters, or both merged into one dictionary.
+    Names decide first: those of parameters, of input fields and of ``Whole``, in any position. The
+    other arguments get, by position, the input and then the parameters, or both merged into one
+    dictionary.
     """
 
     by_position: tuple[Source, ...] = ()
     by_name: tuple[tuple[str, Source], ...] = ()
     rest: Whole | None = None
-    """What ``**keywords`` receive, without what the other arguments have."""
+    """Whole for ``**keywords``, without the values of the other arguments."""
 
     def received(self, parameters: AbstractSet[str]) -> AbstractSet[str]:
-        """Return those of the parameters that an argument receives, by itself or in a whole."""
+        """Return the parameters that an argument receives, alone or in a whole."""
         sources = {*self.by_position, *(source for _, source in self.by_name), self.rest}
         return parameters if {Whole.PARAMS, Whole.MERGED} & sources else parameters & sources
 
     def arguments(
         self, case_input: Json, params: Params
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the positional and the keyword arguments of one call, for it to change."""
+        """Return the positional and keyword arguments of one call, as copies."""
         case_input, params = deepcopy((case_input, dict(params)))
         merged = merge(case_input, params)
         wholes = {Whole.INPUT: case_input, Whole.PARAMS: params, Whole.MERGED: merged}
         values: dict[Any, Any] = {"input": case_input, "params": params, **merged, **wholes}
-        # A case without the field leaves its argument and those after it to the defaults.
+        # If a case lacks a field, its argument and those after it keep their defaults.
         present = takewhile(values.__contains__, self.by_position)
         positional = tuple(values[source] for source in present)
         named = {name: values[source] for name, source in self.by_name if source in values}
@@ -63,7 +64,7 @@ class CallForm:
 
 
 def merge(case_input: Json, params: Params) -> dict[str, Any]:
-    """Return the case's input overlaid by the parameters, as the-convergence 0.1 sends it."""
+    """Return the case's input overlaid by the parameters, as the-convergence 0.1 does."""
     if isinstance(case_input, dict):
         return {**case_input, **params}
     return {"input": case_input, **params}
@@ -72,13 +73,13 @@ def merge(case_input: Json, params: Params) -> dict[str, Any]:
 def call_form(
     function: UserFunction, parameters: AbstractSet[str], fields: AbstractSet[str], *, key: str
 ) -> CallForm:
-    """Find out how a function wants to be called, by its signature.
+    """Derive the call form of a function from its signature.
 
     Args:
-        function: the function.
-        parameters: names of all parameters of the search space.
-        fields: names of the fields of the cases' inputs.
-        key: configuration key, for errors.
+        function: User's function.
+        parameters: Names of all parameters of the search space.
+        fields: Names of the fields of the cases' inputs.
+        key: Configuration key, for errors.
 
     Raises:
         ConfigurationError: its arguments fit none of the forms.
@@ -94,7 +95,7 @@ def call_form(
 
 
 class FunctionShape:
-    """The arguments of a signature, sorted by how they can be given."""
+    """Arguments of a signature, by how a call can pass them."""
 
     def __init__(self, signature: Mapping[str, inspect.Parameter]) -> None:
         kinds = inspect.Parameter
@@ -107,23 +108,23 @@ class FunctionShape:
         self.takes_more = any(p.kind is kinds.VAR_POSITIONAL for p in signature.values())
 
     def alone(self, bound: AbstractSet[str]) -> str | None:
-        """Return the only required argument by position, if names bind all required keywords."""
+        """Return the only required positional argument, if names bind all required keywords."""
         first = [name for name in self.required if name in self.positional]
         others = {*self.required} - {*first}
         return first[0] if len(first) == 1 and others <= bound else None
 
     def whole(self, whole: Whole, taken: AbstractSet[str]) -> str | None:
-        """Return the argument whose name asks for a whole; ``None`` without one.
+        """Return the argument whose name requests a whole; ``None`` if there is none.
 
-        An optional one of another name than `_PLAIN` keeps its default; but see `spare`.
+        An optional argument whose name is not in `_PLAIN` keeps its default; but see `spare`.
         """
         asks = (n for n in whole.value if n in self.required or (n in _PLAIN and n in self.named))
         return next((name for name in asks if name not in taken), None)
 
     def spare(self, taken: AbstractSet[str]) -> str | None:
-        """Return the argument that gets the parameters where no other does; ``None`` without one.
+        """Return the argument for parameters that no other receives; ``None`` if there is none.
 
-        Its name asks for them, and its default is ``None`` or a mapping.
+        Its name requests them, and its default is ``None`` or a mapping.
         """
         defaults = {n: self.named[n].default for n in Whole.PARAMS.value if n in self.named}
         empty = (n for n, given in defaults.items() if given is None or isinstance(given, Mapping))

@@ -14,11 +14,11 @@ from tasks.json_values import MOST_BILLED, NotJsonError, as_text, says_failed, t
 ENVELOPE = frozenset(
     {"result", "success", "error", "cost_usd", "tokens_in", "tokens_out", "metrics", "model"}
 )
-"""Keys of a result that says more than its value; ``result`` must be among them."""
+"""Keys of an envelope, which must include ``result``."""
 _SAID = ENVELOPE - {"result"}
 _NAMES = re.compile(r"[^.\[\]]+")
 _BILLED = frozenset({"cost_usd", "tokens_in", "tokens_out"})
-"""Keys beside which ``result`` is the value, and others say nothing."""
+"""Keys that make a mapping with ``result`` an envelope, whatever its other keys."""
 
 
 def result_json(value: object, reads: AbstractSet[str] | None = None) -> Json:
@@ -32,12 +32,12 @@ def read_json(value: object, reads: AbstractSet[str] | None) -> Json:
     """Return a result as JSON.
 
     Args:
-        value: the result.
-        reads: fields that metrics read; a number elsewhere that is not finite becomes ``None``.
-            ``None`` means that metrics read the whole.
+        value: Result of the function.
+        reads: Fields that metrics read; a non-finite number elsewhere becomes ``None``. ``None``
+            means that metrics read the whole.
 
     Raises:
-        NotJsonError: it has no JSON form; the message says where and why.
+        NotJsonError: the result has no JSON form; the message gives the place and reason.
     """
     try:
         firsts = {name for path in reads or () for name in _NAMES.findall(path)[:1]}
@@ -47,7 +47,7 @@ def read_json(value: object, reads: AbstractSet[str] | None) -> Json:
 
 
 def _is_read(firsts: AbstractSet[str], path: str) -> bool:
-    """Return whether a number may be of a field that is read, by the first names of both paths."""
+    """Return whether metrics may read a number, by the first names of both paths."""
     first, *rest = _NAMES.findall(path) or [""]
     if first == "result" and first not in firsts:
         first = rest[0] if rest else ""
@@ -55,10 +55,10 @@ def _is_read(firsts: AbstractSet[str], path: str) -> bool:
 
 
 def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
-    """Return the reply that a function's converted result means.
+    """Return the reply for a function's converted result.
 
     Raises:
-        CandidateFault: the function reports a failure, or numbers that are none.
+        CandidateFault: the function reports a failure, or invalid numbers.
     """
     value: Json = outcome.value  # type: ignore[assignment]  # converted where it ran
     rest: dict[str, Json] = {}

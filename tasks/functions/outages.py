@@ -1,7 +1,8 @@
-"""Outages behind exceptions of user functions: a network or a server failed.
+"""Outages behind exceptions of user functions: a network or server failed.
 
-A status decides where an exception has one, as for an HTTP target. Otherwise its class does, then what
-it wraps: its ``__cause__`` and the members of a group, not the ``__context__`` that was handled.
+An exception's HTTP status decides if it has one, as for an HTTP target. Otherwise its class
+decides, then the exceptions that it wraps: its ``__cause__`` and the members of a group, but not
+the handled ``__context__``.
 """
 
 import asyncio
@@ -44,11 +45,11 @@ _NETWORK: Final = {
     "requests": "ChunkedEncodingError RetryError Timeout",
     "urllib3": "MaxRetryError NewConnectionError ProtocolError ProxyError SSLError TimeoutError",
     "websockets": "ConnectionClosed",
-    # In a stream they have no status of their own, or the 200 with which it began.
+    # In a stream they have no status, or the 200 of its start.
     **dict.fromkeys(("anthropic", "cerebras", "groq", "openai", "together"), "APIError"),
     **dict.fromkeys(("psycopg", "psycopg2"), "OperationalError"),
 }
-"""Classes, or bases of them, by the root of their module; ``*`` is any."""
+"""Names of classes or base classes, by the root of their module; ``*`` means any."""
 _CLASSES: Final = {
     **{(root, name): True for root, names in _NETWORK.items() for name in names.split()},
     (
@@ -57,18 +58,20 @@ _CLASSES: Final = {
     ): False,  # of httpx: a bad address, though it is a `TransportError`
 }
 _SQL_STATES: Final = ("08", "40", "53", "57P")
-"""Connection, conflict of transactions, no resources, shutdown (PostgreSQL, appendix A)."""
+"""Connection, transaction conflict, no resources, shutdown (PostgreSQL, appendix A)."""
 _BAD_ADDRESS: Final = ("unknown url type", "no host given", "file ")
 """Beginnings of the reasons of ``URLError`` that no network caused."""
 _EXCHANGE: Final = frozenset({"headers", "response", "url"})
-"""Attributes of exceptions that tell of an HTTP exchange."""
+"""Attributes of exceptions that indicate an HTTP exchange."""
 _AWS: Final = {
     r"throttl|limitexceeded|throughputexceeded|slowdown|toomanyrequests": 429,
     r"serviceunavailable|modelnotready": 503,
     r"internal(server|service)?(error|exception|failure)|modelstreamerror": 500,
     r"(model|request)timeout": 408,
 }
-"""Parts of AWS's error codes → status they mean, for some come with 400, and all within a stream."""
+"""Part of an AWS error code → equivalent status, since some come with 400, and all within a
+stream.
+"""
 _GRPC: Final = {
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
@@ -81,16 +84,16 @@ _GRPC: Final = {
     "UNAUTHENTICATED": 401,
     "PERMISSION_DENIED": 403,
 }
-"""gRPC's status → HTTP's that means as much; the others are the candidate's."""
+"""gRPC status → equivalent HTTP status; the others are the candidate's."""
 _MOST_WRAPPED: Final = 16
 
 
 def outage_of(error: BaseException, *, n_wraps: int = _MOST_WRAPPED) -> InfrastructureFault | None:
-    """Return the fault of a network or a server that an exception tells of; ``None``: it tells of none.
+    """Return the fault of the network or server behind an exception; ``None`` if there is none.
 
     Args:
-        error: what a user's function raised.
-        n_wraps: how many exceptions within exceptions are read.
+        error: Exception of a user's function.
+        n_wraps: Maximum depth of wrapped exceptions to inspect.
     """
     if isinstance(error, BaseExceptionGroup) and n_wraps:
         outages = [outage_of(member, n_wraps=n_wraps - 1) for member in error.exceptions]
@@ -114,7 +117,7 @@ def outage_of(error: BaseException, *, n_wraps: int = _MOST_WRAPPED) -> Infrastr
 
 
 def _is_network(error: Exception) -> bool | None:
-    """Whether a network failed, by an exception's class and errno; ``None``: what it wraps tells."""
+    """Return whether a network failed, by class and errno; ``None`` if the cause decides."""
     if isinstance(error, URLError):
         is_wrapper = isinstance(error.reason, BaseException)
         return None if is_wrapper else not str(error.reason).startswith(_BAD_ADDRESS)
@@ -129,14 +132,14 @@ def _is_network(error: Exception) -> bool | None:
             if key in _CLASSES:
                 return _CLASSES[key]
     if isinstance(error, OSError):
-        # As asyncio raises where each address of a host refused.
+        # asyncio raises this if every address of a host refused.
         is_each = error.errno is None and _text(error).startswith("Multiple exceptions: [Errno")
         return True if is_each or error.errno in _ERRNOS else None
     return None
 
 
 def _statuses(error: Exception) -> Iterator[int]:
-    """Yield the HTTP statuses of 300 or more that an exception names, the surest first."""
+    """Yield the HTTP statuses of 300 or more in an exception, the most reliable first."""
     response = _attribute(error, "response")
     code = f"{_item(response, 'Error', 'Code')}"
     busy = next((value for part, value in _AWS.items() if re.search(part, code, re.I)), None)
@@ -146,11 +149,11 @@ def _statuses(error: Exception) -> Iterator[int]:
     else:
         names = ((error, "status_code"), (error, "status"), (error, "http_status"))
         more = ((response, "status_code"), (response, "status"))
-        # A code of a class that tells of no exchange is its own number, as 500 of a product may be.
+        # Without an HTTP exchange, a class's `code` may be any number, such as a product's 500.
         is_http = not _EXCHANGE.isdisjoint(dir(error))
         codes = ((error, "code"),) if is_http else ()
         attributes = (_attribute(holder, name) for holder, name in (*names, *more, *codes))
-        # A code speaks only where no status does.
+        # A code is used only if there is no status.
         values = chain(attributes, (_grpc_status(error), busy))
     for value in values:
         is_number = isinstance(value, int | str)
@@ -159,7 +162,7 @@ def _statuses(error: Exception) -> Iterator[int]:
 
 
 def _grpc_status(error: Exception) -> int | None:
-    """Return the HTTP status that means what an error of ``grpcio`` or ``grpclib`` does."""
+    """Return the HTTP status equivalent to an error of ``grpcio`` or ``grpclib``."""
     roots = {str(base.__module__).partition(".")[0] for base in type(error).__mro__}
     if roots.isdisjoint({"grpc", "grpclib"}):
         return None
@@ -183,7 +186,7 @@ def _headers(error: Exception) -> httpx.Headers:
 
 
 def _is_aws(response: object) -> bool:
-    """Whether it is a response as botocore has it, and not the body of an answer."""
+    """Return whether it is a botocore response, and not the body of an answer."""
     return isinstance(response, Mapping) and "ResponseMetadata" in response
 
 

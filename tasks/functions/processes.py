@@ -1,10 +1,10 @@
 """Pool of child processes, which answer messages and end with this process.
 
-A child that hangs is killed, one that ends fails its own call alone, and the next call has another.
-Children are no forks, so threads and the user's ``__main__`` do not matter to them; what they print
-is no part of the protocol. Each waits for the end of a pipe that only this process holds open, its
-life line: however this process dies, its children end. No library keeps all of this
-(docs/dependencies.md).
+The pool kills a child that hangs. A child that ends fails only its own call, and the next call
+gets another. Children are not forked, so threads and the user's ``__main__`` do not affect them,
+and their output is not part of the protocol. Each waits for the end of a pipe, its life line, that
+only this process holds open: however this process dies, its children end. No library does all of
+this (docs/dependencies.md).
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
 START_TIMEOUT_S: Final = 120.0
-"""How long a child may take to start."""
+"""Maximum seconds for a child to start."""
 _EXIT_S: Final = 1.0
-"""What a child whose pipe has ended may take to exit by itself, and so with a code of its own."""
+"""Maximum seconds for a child with a closed pipe to exit with its own exit code."""
 
 
 class ChildEndedError(Exception):
-    """A child ended before it answered; ``exit_code`` says how, ``None`` if it never began."""
+    """Error of a child that ended without an answer; its code is ``None`` if it never started."""
 
     def __init__(self, exit_code: int | None) -> None:
         super().__init__(exit_code)
@@ -35,20 +35,20 @@ class ChildEndedError(Exception):
 
 
 class _Part(NamedTuple):
-    """Something told before an answer."""
+    """Message that a child sends before its answer."""
 
     value: object
 
 
 class ProcessPool:
-    """Children of one kind, each at one call at a time. Thread-safe."""
+    """Children of one kind, each with one call at a time. Thread-safe."""
 
     def __init__(self, module: str, settings: object = None) -> None:
-        """Prepare to start children.
+        """Create the pool without starting children.
 
         Args:
-            module: whose ``main`` a child runs; see ``Parent``.
-            settings: for each child.
+            module: Module whose ``main`` a child runs; see ``Parent``.
+            settings: Settings of each child.
         """
         self._module = module
         self._settings = settings
@@ -59,7 +59,7 @@ class ProcessPool:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Numbers of the child processes."""
+        """Process ids of the children."""
         with self._lock:
             return frozenset(child.process.pid for child in self._children)
 
@@ -77,13 +77,13 @@ class ProcessPool:
         """Return a child's answer; a child is started if none is idle.
 
         Args:
-            message: what pickle can carry.
-            timeout_s: longest duration of the answer; ``None`` means any.
-            on_part: called with what the child tells before; never raises.
+            message: Message that pickle can serialize.
+            timeout_s: Maximum seconds of the call; ``None`` means no limit.
+            on_part: Callback for messages before the answer; must not raise.
 
         Raises:
-            TimeoutError: the child took longer, and is ended.
-            ChildEndedError: it ended, or the pool is closed.
+            TimeoutError: the child took longer and was ended.
+            ChildEndedError: the child ended, or the pool is closed.
         """
         with self._lock:
             if self._closed:
@@ -101,13 +101,13 @@ class ProcessPool:
         return answer
 
     def notify(self, notice: object) -> None:
-        """Tell all children something, also amid a call."""
+        """Send a notice to all children, even during a call."""
         with self._lock:
             for child in self._children:
                 child.send(("notice", notice))
 
     def close(self, patience_s: float = 0.0) -> None:
-        """End all children, by force those that take longer; safe to call twice."""
+        """End all children, and kill those that take longer; safe to call twice."""
         with self._lock:
             self._closed = True
             children, self._children = self._children, set()
@@ -128,7 +128,7 @@ class ProcessPool:
 
 
 class _Child:
-    """A child, from the side of its parent."""
+    """Parent's handle of a child."""
 
     def __init__(self, module: str, settings: object) -> None:
         parent_end, child_end = socket.socketpair()
@@ -158,8 +158,8 @@ class _Child:
         """Return the answer to a message.
 
         Raises:
-            EOFError: the process ended, or never began.
-            TimeoutError: it took too long.
+            EOFError: the process ended or never started.
+            TimeoutError: the answer took too long.
         """
         if not self._is_ready:
             if not self._pipe.poll(START_TIMEOUT_S):
@@ -179,7 +179,7 @@ class _Child:
                 on_part(received.value)
 
     def send(self, message: object) -> None:
-        """Send a message; one to a process that has ended is lost."""
+        """Send a message; it is lost if the process has ended."""
         with self._sending, contextlib.suppress(OSError):
             self._pipe.send(message)
 
@@ -197,27 +197,27 @@ class _Child:
 
 
 class Parent:
-    """The parent, from the side of its child: made first in ``main``, which ends when that dies."""
+    """Child's handle of its parent, created first in ``main``; a dead parent ends the child."""
 
     def __init__(self) -> None:
         self._pipe = Connection(int(sys.argv[1]))
         threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
-        # Ctrl-C in a terminal goes to the whole group; the parent says when to end.
+        # Ctrl-C in a terminal reaches the whole group; the parent decides when the child ends.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.path[:], self.settings = self._pipe.recv()
 
     def tell(self, value: object) -> None:
-        """Tell something before the answer to the present call; from the thread that answers."""
+        """Send a message before the current call's answer; call it in the answering thread."""
         self._pipe.send(_Part(value))
 
     def serve(
         self, answer: Callable[[Any], object], on_notice: Callable[[Any], None] | None = None
     ) -> None:
-        """Answer messages in this thread, one after the other, until no further one comes.
+        """Answer messages in this thread, one at a time, until the pipe closes.
 
         Args:
-            answer: returns what pickle can carry, and never raises.
-            on_notice: called in another thread, also amid an answer.
+            answer: Function that returns a picklable answer and never raises.
+            on_notice: Callback for notices, in another thread, even during an answer.
         """
         calls: SimpleQueue[tuple[Any] | None] = SimpleQueue()
 
@@ -232,7 +232,7 @@ class Parent:
             calls.put(None)
 
         threading.Thread(target=read, daemon=True).start()
-        with contextlib.suppress(OSError):  # nobody reads any more
+        with contextlib.suppress(OSError):  # the parent no longer reads
             self._pipe.send("ready")
             while (call := calls.get()) is not None:
                 self._pipe.send(answer(*call))

@@ -1,6 +1,6 @@
-"""Functions of the user: found by ``module:name`` or ``file.py:name``.
+"""User functions, loaded by ``module:name`` or ``file.py:name``.
 
-A configuration that names a function is as trusted as that function's code.
+A configuration is as trusted as the code of the functions that it names.
 """
 
 import difflib
@@ -25,31 +25,31 @@ from tasks.functions.workers import failure_of
 from tasks.version import install_command, missing_extra
 
 UserFunction: TypeAlias = Callable[..., Any]
-"""A function of the user's: sync or async, of any signature."""
+"""Function of the user, sync or async, with any signature."""
 
 _IMPORT_LOCK = threading.RLock()
 _OUR_FOLDERS = tuple(
     str(Path(__file__).parents[2] / name) for name in ("convergence/", "tasks/", "flows/")
 )
 _IMPORTS = threading.local()
-"""``n``: imports of a user's module that this thread is in the middle of."""
+"""``n`` counts the running imports of user modules in this thread."""
 _SIBLINGS: dict[str, Path] = {}
-"""Modules that lie beside a user's file → their folder; replaced when another folder has them."""
+"""Module next to a user's file → its folder; another folder's module replaces it."""
 
 
 def load_function(path: str, base_dir: Path, *, key: str) -> UserFunction:
     """Import ``module:name`` or ``path/to/file.py:name``.
 
-    Modules beside the file, or beside the configuration, can be imported by it.
+    It can import modules in the folder of the file or of the configuration.
 
     Args:
-        path: the function as the configuration names it.
-        base_dir: folder that relative paths start from.
-        key: configuration key, for errors.
+        path: Function as the configuration names it.
+        base_dir: Base of relative paths.
+        key: Configuration key, for errors.
 
     Raises:
-        ConfigurationError: it cannot be imported, or is no function; file and line are named
-            where they are known.
+        ConfigurationError: it cannot be imported or is not a function; with file and line if
+            known.
     """
     source, _, name = path.rpartition(":")
     with _IMPORT_LOCK:
@@ -65,11 +65,11 @@ def load_function(path: str, base_dir: Path, *, key: str) -> UserFunction:
 
 
 class ImportedScriptError(ConfigurationError):
-    """A module starts an optimization while it is imported."""
+    """Error of a module that starts an optimization on import."""
 
 
 def refuse_while_importing() -> None:
-    """Refuse to begin a run in a module that is only being imported, as for a function of its own.
+    """Raise if a module starts a run while it is being imported, e.g. for one of its functions.
 
     Raises:
         ImportedScriptError: this thread is importing a user's module.
@@ -83,10 +83,10 @@ _MAIN_GUARD = 'Put the call under `if __name__ == "__main__":`.'
 
 
 def resolve(function: UserFunction | str, base_dir: Path, *, key: str) -> UserFunction:
-    """Return a function given as itself, as ``module:name`` or as ``module.name``.
+    """Return a function given as a callable, ``module:name`` or ``module.name``.
 
     Raises:
-        ConfigurationError: the name leads to no function.
+        ConfigurationError: there is no such function.
     """
     if not isinstance(function, str):
         return function
@@ -97,11 +97,11 @@ def resolve(function: UserFunction | str, base_dir: Path, *, key: str) -> UserFu
 
 
 def _load_file(file: Path, path: str, key: str) -> object:
-    # Not by `Path.is_file`, which raises for a name that is too long.
+    # Not `Path.is_file`, which raises if a name is too long.
     if not os.path.isfile(file):  # noqa: PTH113 - as above
         fix = f"There is no file {file}; paths start from the configuration's folder."
         raise ConfigurationError.of(key, "must name a file that exists", fix, value=repr(path))
-    # The content is in the name: a file that was edited is another module.
+    # The name includes the content's hash, so an edited file is another module.
     digest = hashlib.sha256(str(file).encode() + b"\0" + file.read_bytes()).hexdigest()[:16]
     module_name = f"convergence_user_{file.stem}_{digest}"
     if module_name in sys.modules:
@@ -121,11 +121,11 @@ def _load_file(file: Path, path: str, key: str) -> object:
 
 
 class _FromSource(importlib.machinery.SourceFileLoader):
-    """Compiles a file as it is now.
+    """Loader that compiles a file's current source.
 
-    Compiled modules are told apart by the second of their source's last change and its size, so a
-    file that was edited twice within a second would be loaded as it was. None is written either:
-    the folder is the user's.
+    Python identifies cached bytecode by the source's size and modification time in seconds, so it
+    would miss a second edit within a second. No bytecode is written either, since the folder is
+    the user's.
     """
 
     def get_code(self, _fullname: str) -> CodeType:
@@ -134,9 +134,9 @@ class _FromSource(importlib.machinery.SourceFileLoader):
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Put a folder first on the import path, and leave it there as the last when done.
+    """Put a folder first on the import path, and move it to the end on exit.
 
-    It stays as the last so that imports inside of functions work too.
+    It stays there so that imports inside functions also work.
     """
     for name, seen in list(_SIBLINGS.items()):
         if seen != folder and (folder / f"{name}.py").exists():
@@ -189,13 +189,13 @@ def _is_users(file: str) -> bool:
 
 
 def import_problem(error: BaseException, path: str, key: str, source: str = "") -> Problem:
-    """Return the problem of an import that failed.
+    """Return the problem of a failed import.
 
     Args:
-        error: what it raised.
-        path: value of the configuration that led to the import.
-        key: its key.
-        source: the module or file that ``path`` names; empty: it names none.
+        error: Exception of the import.
+        path: Configuration value that caused the import.
+        key: Configuration key of ``path``.
+        source: Module or file that ``path`` names; empty if it names none.
     """
     if isinstance(error, ModuleNotFoundError) and error.name == source.split(".", maxsplit=1)[0]:
         return Problem(
@@ -242,7 +242,7 @@ def _attribute(module: object, name: str, path: str, key: str) -> UserFunction:
 
 
 def arguments_of(function: UserFunction) -> Mapping[str, inspect.Parameter] | None:
-    """Return a function's arguments; ``None`` if it does not tell them, as some builtins."""
+    """Return a function's arguments; ``None`` if it has no signature, like some builtins."""
     try:
         return inspect.signature(function).parameters
     except Exception:  # noqa: BLE001 - an object of the user's may raise anything when asked
@@ -250,7 +250,7 @@ def arguments_of(function: UserFunction) -> Mapping[str, inspect.Parameter] | No
 
 
 def is_async(function: UserFunction) -> bool:
-    """Whether calling the function gives something to await."""
+    """Return whether calling the function returns an awaitable."""
     while isinstance(function, functools.partial):
         function = function.func
     try:
@@ -262,7 +262,7 @@ def is_async(function: UserFunction) -> bool:
 
 
 def describe(function: UserFunction) -> str:
-    """Return a short name of a function for people and requests."""
+    """Return a short name of a function for messages and requests."""
     try:
         module, name = function.__module__, function.__qualname__
     except Exception:  # noqa: BLE001 - an object may have neither, and raise anything when asked

@@ -1,9 +1,9 @@
-"""Workers of user functions: threads, or an event loop of their own.
+"""Workers of user functions: threads, or an event loop in a thread.
 
-Both keep one rule: of ``n_workers`` slots, a call holds one until its work has really ended. A call
-that outlives its time-out is given up by its caller, and still holds its slot, for a thread cannot
-be killed. When every slot is held by such a call, further calls fail at once instead of waiting for
-ever. Threads are daemons: a hung one does not keep the process alive.
+In both, a call holds one of ``n_workers`` slots until its work has really ended. The caller of a
+call that exceeds its time-out gives it up, but it still holds its slot, because a thread cannot be
+killed. If such calls hold every slot, further calls fail immediately instead of waiting forever.
+Threads are daemons, so a hung one does not keep the process alive.
 """
 
 import asyncio
@@ -35,23 +35,23 @@ MISSING_PACKAGE: Final = "missing_package"
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailure:
-    """An exception, as data."""
+    """Exception as data."""
 
     error_type: str
     message: str
     details: str = ""
-    """The original traceback."""
+    """Original traceback."""
     outage: InfrastructureFault | None = None
-    """Fault of the network or server that failed; ``None`` if the exception tells of none."""
+    """Fault of the network or server behind the exception; ``None`` if there is none."""
 
     def fault(self, prefix: str = "") -> EvaluationFault:
-        """Return the fault: the infrastructure's where the network failed, else the candidate's.
+        """Return the fault: the infrastructure's if the network failed, else the candidate's.
 
         Args:
-            prefix: of the message.
+            prefix: Beginning of the message.
 
         Raises:
-            EndpointDownError: a package of an extra is not installed, which fails for every candidate.
+            EndpointDownError: a package of an extra is missing, so every candidate fails.
         """
         if self.error_type == MISSING_PACKAGE:
             raise EndpointDownError(f"{prefix}{self.message}")
@@ -68,34 +68,34 @@ class WorkerFailure:
 
 @dataclass(frozen=True, slots=True)
 class WorkOutcome:
-    """How a piece of work ended."""
+    """Outcome of a piece of work."""
 
     value: object
-    """The result; ``None`` after a failure."""
+    """Result; ``None`` after a failure."""
     failure: WorkerFailure | None
     latency_ms: float
-    """Of the user's function alone: no queueing."""
+    """Milliseconds of the user's function alone, without queueing."""
 
 
 Work: TypeAlias = Callable[[], WorkOutcome]
-"""Runs in a thread, measures itself, never raises."""
+"""Function that runs in a thread, measures itself and never raises."""
 
 AsyncWork: TypeAlias = Callable[[], Coroutine[object, object, WorkOutcome]]
-"""Runs in the pool's event loop, measures itself, never raises."""
+"""Coroutine function that runs in the pool's event loop, measures itself and never raises."""
 
 W = TypeVar("W", Work, AsyncWork)
 
 
 class WorkTimeoutError(Exception):
-    """The work continued for longer than it may."""
+    """The work exceeded its time-out."""
 
 
 class WorkersHungError(Exception):
-    """All slots are held by calls that outlived their time-out, and none of them came free."""
+    """Timed-out calls hold all slots, and none ended in time."""
 
 
 def failure_of(error: BaseException) -> WorkerFailure:
-    """Return an exception as data, its traceback without our own outermost frame."""
+    """Convert an exception to data, with its traceback except our outermost frame."""
     frames = error.__traceback__ and error.__traceback__.tb_next
     lines = traceback.format_exception(type(error), error, frames)
     if missing := missing_extra(error):
@@ -113,7 +113,7 @@ def _message(error: BaseException) -> str:
 
 
 def measured(call: Callable[[], object], convert: Callable[[object], object]) -> WorkOutcome:
-    """Run a function of the user's and convert its result; only the function is timed."""
+    """Run a user's function and convert its result; only the function is timed."""
     start = time.perf_counter()
     try:
         value = call()
@@ -125,19 +125,19 @@ def measured(call: Callable[[], object], convert: Callable[[object], object]) ->
 async def measured_async(
     call: Callable[[], Awaitable[object]], convert: Callable[[object], object]
 ) -> WorkOutcome:
-    """Await a function of the user's and convert its result; only the function is timed."""
+    """Await a user's function and convert its result; only the function is timed."""
     start = time.perf_counter()
     try:
         value = await call()
-    except BaseException as error:  # noqa: BLE001 - as above; who cancelled a call does not read it
+    except BaseException as error:  # noqa: BLE001 - as above; a cancelled call is not read
         return WorkOutcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
     return _converted(value, convert, (time.perf_counter() - start) * 1000)
 
 
 def _close_unbegun(value: object) -> None:
-    """Close a coroutine that was given up before it began, which Python would warn of."""
+    """Close a coroutine that never started, to avoid Python's warning."""
     if inspect.iscoroutine(value) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
-        with contextlib.suppress(ValueError):  # it begins just now
+        with contextlib.suppress(ValueError):  # it is starting right now
             value.close()
 
 
@@ -152,7 +152,7 @@ def _converted(
 
 
 class _Call:
-    """One piece of work in flight, as its waiter sees it."""
+    """Piece of work in flight, as its waiter sees it."""
 
     __slots__ = ("future", "hung", "loop", "task", "timeout_s")
 
@@ -165,9 +165,9 @@ class _Call:
 
 
 class _Pool(ABC, Generic[W]):
-    """Slots, waiters and time-outs; subclasses say where the work runs.
+    """Slots, waiters and time-outs; subclasses run the work.
 
-    ``run`` belongs to one event loop at a time; everything but ``_complete`` runs in it.
+    ``run`` belongs to one event loop at a time, in which everything but ``_complete`` runs.
     """
 
     def __init__(self, n_workers: int, *, name: str) -> None:
@@ -176,18 +176,18 @@ class _Pool(ABC, Generic[W]):
         self._n_busy = 0
         self._n_hung = 0
         self._is_lost = False
-        """Whether all slots hung for so long that no one waits for one any more."""
+        """Whether all slots hung for so long that nothing waits for them any more."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._done: deque[tuple[_Call, WorkOutcome]] = deque()
         self._wake_scheduled = False
         self._closed = False
 
     async def run(self, work: W, timeout_s: float) -> WorkOutcome:
-        """Run the work when a slot is free, and return how it ended.
+        """Run the work in a free slot, and return its outcome.
 
         Raises:
-            WorkTimeoutError: it continued for longer than ``timeout_s`` from its start.
-            WorkersHungError: every slot is held by a call that outlived its time-out twice.
+            WorkTimeoutError: it took longer than ``timeout_s`` from its start.
+            WorkersHungError: calls that exceeded twice their time-out hold every slot.
         """
         await self._take_slot()
         loop = asyncio.get_running_loop()
@@ -203,17 +203,17 @@ class _Pool(ABC, Generic[W]):
             timer.cancel()
 
     async def aclose(self) -> None:
-        """Let the workers end; hung ones are left behind. Safe to call twice."""
+        """Let the workers end, except hung ones; safe to call twice."""
         if not self._closed:
             self._closed = True
             await self._shut_down()
 
     @abstractmethod
     def _start(self, work: W, call: _Call) -> None:
-        """Begin work in a free slot."""
+        """Start work in a free slot."""
 
     def _cancel(self, call: _Call) -> None:
-        """Ask work that is given up to end early, where that is possible."""
+        """Cancel work that its caller gave up, if possible."""
 
     @abstractmethod
     async def _shut_down(self) -> None:
@@ -237,7 +237,7 @@ class _Pool(ABC, Generic[W]):
             raise
 
     def _pass_slot_on(self) -> None:
-        """Give a slot that became free to the next waiter, or to no one."""
+        """Give a free slot to the next waiter, if any."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -257,7 +257,7 @@ class _Pool(ABC, Generic[W]):
         self._n_hung += 1
         self._cancel(call)
         if self._n_hung >= self.n_workers:
-            # One of them may still end, only later than it should.
+            # One of them may still end, only late.
             call.loop.call_later(call.timeout_s, self._refuse_if_all_hung)
 
     def _refuse_if_all_hung(self) -> None:
@@ -270,13 +270,13 @@ class _Pool(ABC, Generic[W]):
                 waiter.set_exception(WorkersHungError(self.n_workers))
 
     def _complete(self, call: _Call, outcome: WorkOutcome) -> None:
-        """Hand an outcome to the waiter's loop; called in the worker, in batches where it can."""
+        """Pass an outcome to the waiter's loop, in batches if possible; called in the worker."""
         self._done.append((call, outcome))
         if not self._wake_scheduled:
             self._wake_scheduled = True
             try:
                 call.loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed, so there is no waiter
                 self._wake_scheduled = False
 
     def _deliver(self) -> None:
@@ -291,7 +291,7 @@ class _Pool(ABC, Generic[W]):
 
 
 class ThreadPool(_Pool[Work]):
-    """Daemon threads, started as they are needed."""
+    """Daemon threads, started on demand."""
 
     def __init__(self, n_workers: int, *, name: str = "worker") -> None:
         super().__init__(n_workers, name=name)
@@ -317,9 +317,9 @@ class ThreadPool(_Pool[Work]):
 
 
 class LoopPool(_Pool[AsyncWork]):
-    """An event loop in a daemon thread of its own, so that a call that blocks blocks nothing else.
+    """Event loop in a daemon thread, so that a blocking call blocks only this loop.
 
-    All calls share the loop: clients that a function keeps between calls stay in one loop.
+    All calls share the loop, so clients that a function keeps between calls stay in one loop.
     """
 
     def __init__(self, n_workers: int, *, name: str = "worker-loop") -> None:
@@ -340,7 +340,7 @@ class LoopPool(_Pool[AsyncWork]):
         call.task.add_done_callback(partial(self._end, call))
 
     def _end(self, call: _Call, task: asyncio.Task[WorkOutcome]) -> None:
-        # Work that was given up before it began ends as cancelled, and frees its slot too.
+        # Work that was cancelled before it started also frees its slot.
         self._complete(call, WorkOutcome(None, None, 0.0) if task.cancelled() else task.result())
 
     def _cancel(self, call: _Call) -> None:
@@ -373,7 +373,7 @@ class LoopPool(_Pool[AsyncWork]):
 
 
 class FunctionPool:
-    """Threads for functions of the user's, and an event loop for async ones."""
+    """Threads for user functions, and an event loop for async ones."""
 
     def __init__(self, n_workers: int, *, name: str) -> None:
         self._threads = ThreadPool(n_workers, name=name)
@@ -389,7 +389,7 @@ class FunctionPool:
     ) -> WorkOutcome:
         """Call a function and convert its result; see ``_Pool.run``.
 
-        What a wrapper around an async function returns is awaited in the loop of the async ones.
+        An awaitable that a sync wrapper returns is awaited in the event loop.
         """
         if is_async:
             return await self._loop.run(partial(measured_async, call, convert), timeout_s)
@@ -405,6 +405,6 @@ class FunctionPool:
         return replace(then, latency_ms=first.latency_ms + then.latency_ms)
 
     async def aclose(self) -> None:
-        """End threads and loop; safe to call twice."""
+        """Stop threads and loop; safe to call twice."""
         await self._threads.aclose()
         await self._loop.aclose()

@@ -1,4 +1,4 @@
-"""Authentication headers; their secrets are read when the request is made."""
+"""Authentication headers, whose secrets are read at each request."""
 
 import base64
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def auth_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
 
 
 def token_of(api: ApiConfig, secrets: Secrets) -> str | None:
-    """Return the key that ``api.auth.token_env``; ``None`` if it is not written.
+    """Return the key in the variable ``api.auth.token_env``; ``None`` if none is configured.
 
     Raises:
         ConfigurationError: the variable is not set.
@@ -46,7 +46,7 @@ def token_of(api: ApiConfig, secrets: Secrets) -> str | None:
 
 
 def request_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
-    """Return all headers of a request, secrets and ``${NAME}`` filled in.
+    """Return all headers of a request, with secrets and ``${NAME}`` expanded.
 
     Raises:
         ConfigurationError: a variable is not set.
@@ -63,10 +63,10 @@ def _expanded(name: str, text: str, secrets: Secrets) -> SecretStr:
 
 
 def check_environment(configuration: Configuration, secrets: Secrets | None = None) -> None:
-    """Check that all variables a run will need are set and a model judges, before anything is paid.
+    """Check a run's variables and judge models before any paid call.
 
     Raises:
-        ConfigurationError: names every variable that is not, and every metric that nothing judges.
+        ConfigurationError: names every unset variable, and every metric without a judge model.
     """
     api, secrets = configuration.api, secrets or Secrets()
     needed: list[Callable[[], object]] = [
@@ -82,7 +82,7 @@ def check_environment(configuration: Configuration, secrets: Secrets | None = No
 
 
 def _judge_keys(configuration: Configuration) -> dict[str, str]:
-    """Return the variables that judges' keys are in, each with the key that names it."""
+    """Return the variables of judges' keys, each with the configuration key that names it."""
     keys: dict[str, str] = {}
     for name, metric in configuration.evaluation.judges.items():
         llm = metric.llm or configuration.llm  # the key of the target's own model is `api.auth`'s

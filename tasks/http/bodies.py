@@ -1,11 +1,11 @@
-"""Bounded bodies of answers: decoded in small pieces, never read beyond a limit.
+"""Bounded bodies of answers: decoded in small pieces, up to a limit.
 
-Requests ask for ``gzip`` and ``deflate`` alone. Decoding is done here and not by httpx, which
-decodes whatever has arrived at once: a megabyte may decode to a thousand. Bytes are counted before
-decoding and after it, and at no moment is more held than the limit and one piece.
+Requests accept only ``gzip`` and ``deflate``. This module decodes instead of httpx, which decodes
+everything that has arrived: one megabyte may decode to a thousand. It counts bytes before and
+after decoding, and never holds more than the limit and one piece.
 
-Who caused an answer that is too large is not known: a parameter may ask for it, and a server or
-proxy may be broken. So its cell is missing, never 0, and the same is not asked again.
+The cause of an answer that is too large is unknown: a parameter may request it, or a server or
+proxy may be broken. So its cell is missing, never 0, and is not retried.
 """
 
 import zlib
@@ -20,9 +20,9 @@ CODINGS: Final = ("gzip", "deflate")
 TOO_LARGE: Final = "answer_too_large"
 MAX_RESPONSE_BYTES: Final = 10_000_000
 MAX_ERROR_BYTES: Final = 1_000_000
-"""Of an answer that reports an error: what follows is not read, and its status counts."""
+"""Maximum bytes of an answer that reports an error; the rest is not read."""
 MOST_CODINGS: Final = 2
-"""Of one answer, one around the other; servers use one."""
+"""Maximum nested codings of an answer; servers use one."""
 _PIECE: Final = 65_536
 
 
@@ -38,10 +38,10 @@ def too_large(url: str, max_bytes: int) -> InfrastructureFault:
 
 
 def limiting(max_bytes: int) -> Callable[[httpx.Response], object]:
-    """Return a hook for answers of an asynchronous client, which limits what is read of each.
+    """Return a response hook of an asynchronous client that limits the bytes read.
 
-    It raises an ``InfrastructureFault`` for a coding that was not asked for and for an answer that
-    says it is too large; reading an answer raises it where that shows later.
+    It raises an ``InfrastructureFault`` for an unrequested coding, and for an answer that
+    announces more than the limit. Otherwise, reading past the limit raises it.
     """
 
     async def limit(response: httpx.Response) -> None:
@@ -56,15 +56,15 @@ def limiting(max_bytes: int) -> Callable[[httpx.Response], object]:
 def limit_body(
     response: httpx.Response, max_bytes: int, fault_of: Callable[[], Exception]
 ) -> None:
-    """Decode a body while it is read, and raise a fault where it exceeds the limit.
+    """Decode a body while it is read, and raise a fault above the limit.
 
     Args:
-        response: whose head has come.
-        max_bytes: most bytes, decoded; of an answer that reports an error the rest is left out.
-        fault_of: what to raise.
+        response: Response with its headers read.
+        max_bytes: Maximum decoded bytes; an answer that reports an error is truncated instead.
+        fault_of: Function that returns the fault.
 
     Raises:
-        InfrastructureFault: the body is encoded as it was not asked for.
+        InfrastructureFault: the body has an unrequested coding.
     """
     header = response.headers.get("content-encoding", "").lower()
     named = [name.strip().removeprefix("x-") for name in header.split(",")]
@@ -82,7 +82,7 @@ def limit_body(
     if not is_error and length.isdecimal() and float(length[:18]) > max_bytes:
         raise fault_of()
     for name in ("content-encoding", "content-length"):
-        response.headers.pop(name, None)  # of what was sent; httpx would decode it once more
+        response.headers.pop(name, None)  # of the encoded body; httpx would decode it again
     limit = _Limit(
         codings, min(max_bytes, MAX_ERROR_BYTES) if is_error else max_bytes,
         None if is_error else fault_of,
@@ -91,23 +91,23 @@ def limit_body(
 
 
 class _Limit:
-    """The decoders of one body, one behind the other, and the bytes that passed each."""
+    """Chain of decoders of one body, with byte counts between them."""
 
     def __init__(
         self, codings: list[str], max_bytes: int, fault_of: Callable[[], Exception] | None
     ) -> None:
         self.is_over = False
-        """Whether the rest is left out."""
+        """Whether the rest is skipped."""
         self._decoders = [_Decoder(name) for name in reversed(codings)]
         self._left = [max_bytes] * (len(codings) + 1)
         self._fault_of = fault_of
 
     def pieces(self, part: bytes, depth: int = 0) -> Iterator[bytes]:
-        """Yield what a part decodes to.
+        """Yield the decoded pieces of a part.
 
         Raises:
-            Exception: ``fault_of``'s, at the limit.
-            httpx.DecodingError: it is not of its coding.
+            Exception: the fault of ``fault_of``, above the limit.
+            httpx.DecodingError: the part does not match its coding.
         """
         if self.is_over:
             return
@@ -125,7 +125,7 @@ class _Limit:
             self.is_over = True
 
     def check_whole(self) -> None:
-        """Check that nothing is missing.
+        """Check that the body is complete.
 
         Raises:
             httpx.DecodingError: the body was cut off.
@@ -135,7 +135,7 @@ class _Limit:
 
 
 class _Decoder:
-    """Undoes one coding, a piece at a time."""
+    """Incremental decoder of one coding."""
 
     def __init__(self, coding: str) -> None:
         self._coding = coding
@@ -143,14 +143,14 @@ class _Decoder:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the end has come, or nothing at all."""
+        """Whether the body ended, or never started."""
         return self._inner is None or self._inner.eof
 
     def pieces(self, part: bytes) -> Iterator[bytes]:
-        """Yield what a part decodes to, in pieces of bounded size.
+        """Yield the decoded bytes of a part, in pieces of bounded size.
 
         Raises:
-            httpx.DecodingError: it is not of this coding.
+            httpx.DecodingError: the part does not match this coding.
         """
         piece = b""
         while part or len(piece) == _PIECE:
@@ -167,19 +167,19 @@ class _Decoder:
             part = self._inner.unconsumed_tail or self._inner.unused_data
 
     def _is_member(self, part: bytes) -> bool:
-        """Whether a further member of a gzip file begins; all else behind the end is padding."""
+        """Return whether another gzip member begins; other bytes after the end are padding."""
         return self._coding == "gzip" and part.startswith(b"\x1f")
 
     def _window_bits(self, part: bytes) -> int:
         if self._coding == "gzip":
             return zlib.MAX_WBITS | 16
-        # RFC 9110 section 8.4.1.2 wants zlib's frame, which many servers leave out.
+        # RFC 9110 section 8.4.1.2 requires zlib's frame, which many servers omit.
         has_frame = part[0] & 0x0F == zlib.DEFLATED
         return zlib.MAX_WBITS if has_frame else -zlib.MAX_WBITS
 
 
 class _LimitedBody(httpx.AsyncByteStream, httpx.SyncByteStream):
-    """A limited body, read by a client of either kind."""
+    """Limited body, for synchronous and asynchronous clients."""
 
     def __init__(self, stream: Any, limit: _Limit) -> None:
         self._stream = stream

@@ -1,13 +1,13 @@
-"""HTTP clients: time-outs, bounded bodies, pooled connections, one exchange.
+"""HTTP clients: time-outs, bounded bodies, pooled connections, timed exchanges.
 
-httpx keeps all connections in one pool, and httpcore looks through the whole of it, for each idle
-one again, whenever a request begins or ends: with 64 connections that takes several times as long
-as the request itself. Here each connection is a pool of its own.
+httpx keeps all connections in one pool. At the beginning and end of each request, httpcore scans
+the whole pool once per idle connection: with 64 connections that takes several times as long as
+the request. Here each connection has its own pool.
 
-Latency is from the first byte sent to the last byte received; waiting for a free connection and
-connecting are not in it. httpx reports each step through its ``trace`` extension, and waits for
-what is done there: so this is also the one place where a call can be held back at the very moment
-it would leave, and where the head of every answer is seen, also of one that ends badly.
+Latency runs from the first byte sent to the last byte received, without the waits for a free
+connection and for connecting. httpx reports each step through its ``trace`` extension and awaits
+the callback. So this is the one place that can delay a call just before it leaves, and that sees
+the headers of every answer, even of failed ones.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from tasks.http.faults import bare, header_fault, status_fault
 from tasks.http.retries import rate_of
 
 CONNECT_S = 10.0
-"""Longest wait for a connection, of any client."""
+"""Maximum seconds to connect, of any client."""
 IDLE_S = 5.0
-"""How long an idle connection is kept, as httpx does by default."""
+"""Seconds that an idle connection stays open, as by default in httpx."""
 
 _HEADERS = {"User-Agent": "convergence-optimizer", "Accept": "application/json, */*;q=0.1"}
 
@@ -41,24 +41,24 @@ _Origin = tuple[str, str, int | None]
 
 
 class ConnectionPool(httpx.AsyncBaseTransport):
-    """A transport over many transports of one connection each. For one event loop.
+    """Transport over many transports of one connection each, for one event loop.
 
-    The connection that was used last is used first, so that surplus ones grow old.
+    The most recently used connection is used first, so that surplus ones expire.
 
     Args:
-        most: most requests at once; further ones wait until one has ended.
-        verify: which certificates to trust.
+        most: Maximum concurrent requests; further ones wait.
+        verify: Trusted certificates.
     """
 
     def __init__(self, most: int, *, verify: ssl.SSLContext) -> None:
         self._slots = asyncio.Semaphore(most)
         self._verify = verify
         self._idle: dict[_Origin, deque[tuple[httpx.AsyncHTTPTransport, float]]] = {}
-        """Transports and since when they are idle, oldest first."""
+        """Idle transports with the time since when they are idle, oldest first."""
         self._all: set[httpx.AsyncHTTPTransport] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; its connection is free again when the answer's stream is closed."""
+        """Send a request; closing the answer's stream frees its connection."""
         await self._close_old()
         await self._slots.acquire()
         origin = (request.url.scheme, request.url.host, request.url.port)
@@ -94,11 +94,11 @@ class ConnectionPool(httpx.AsyncBaseTransport):
 
     def _give_back(self, origin: _Origin, transport: httpx.AsyncHTTPTransport) -> None:
         self._slots.release()
-        if transport in self._all:  # else all were closed meanwhile
+        if transport in self._all:  # otherwise `aclose` closed all meanwhile
             self._idle.setdefault(origin, deque()).append((transport, time.monotonic()))
 
     async def _close_old(self) -> None:
-        """Close a connection that was idle for long: one for each request is enough."""
+        """Close one connection that was idle for too long; one per request is enough."""
         oldest_s = time.monotonic() - IDLE_S
         for idle in self._idle.values():
             if idle and idle[0][1] < oldest_s:
@@ -109,7 +109,7 @@ class ConnectionPool(httpx.AsyncBaseTransport):
 
 
 class _Stream(httpx.AsyncByteStream):
-    """The body of an answer, with a callback for when it has been closed."""
+    """Body of an answer, with a callback on closing."""
 
     def __init__(self, stream: httpx.AsyncByteStream, on_close: Callable[[], None]) -> None:
         self._stream = stream
@@ -137,11 +137,11 @@ class EndpointLimits(Protocol):
         """Wait until a request may leave.
 
         Raises:
-            InfrastructureFault: that takes too long; nothing was sent.
+            InfrastructureFault: the wait would be too long; nothing was sent.
         """
 
     def observe(self, rate: RateInfo) -> None:
-        """Take in what the head of an answer says."""
+        """Update the limits from an answer's headers."""
 
 
 _LIMITS: ContextVar[EndpointLimits | None] = ContextVar("limits", default=None)
@@ -149,7 +149,7 @@ _LIMITS: ContextVar[EndpointLimits | None] = ContextVar("limits", default=None)
 
 @contextmanager
 def within_limits(limits: EndpointLimits | None) -> Iterator[None]:
-    """Keep an endpoint's limits in all exchanges inside; ``None`` means none."""
+    """Apply an endpoint's limits to all exchanges inside; ``None`` means no limits."""
     token = _LIMITS.set(limits)
     try:
         yield
@@ -158,11 +158,11 @@ def within_limits(limits: EndpointLimits | None) -> Iterator[None]:
 
 
 class Stopwatch:
-    """Times one exchange and limits it; pass as the ``trace`` extension of its request.
+    """Timer and time limit of one exchange; pass it as the request's ``trace`` extension.
 
     Args:
-        deadline: what ends the exchange; entered around it without a time.
-        timeout_s: from sending to the last byte of the answer.
+        deadline: Time-out of the exchange, entered around it without a time.
+        timeout_s: Maximum seconds from sending to the last byte of the answer.
     """
 
     def __init__(self, deadline: asyncio.Timeout, timeout_s: float) -> None:
@@ -174,7 +174,7 @@ class Stopwatch:
         self._end_s = 0.0
 
     async def __call__(self, event: str, info: dict[str, Any]) -> None:
-        """Start when the request leaves, and end with its answer."""
+        """Start when the request leaves, and read the answer's limits."""
         if event.endswith("send_request_headers.started"):
             if (limits := _LIMITS.get()) is not None:
                 await limits.wait_to_send()
@@ -183,7 +183,7 @@ class Stopwatch:
                 self._started = time.perf_counter()
                 self._end_s = now_s + self._timeout_s
             self.is_sent = True
-            if not self._deadline.expired():  # it may be ending this very exchange
+            if not self._deadline.expired():  # it may be ending this exchange right now
                 self._deadline.reschedule(self._end_s)
         elif event.endswith("receive_response_headers.complete"):
             rate = rate_of(info["return_value"][-1])
@@ -191,7 +191,7 @@ class Stopwatch:
                 limits.observe(rate)
 
     def read_ms(self) -> float:
-        """Return the milliseconds since sending; call it when the last byte is there."""
+        """Return the milliseconds since sending; call it at the last byte."""
         assert self._started is not None  # noqa: S101 - there is an answer
         return (time.perf_counter() - self._started) * 1000.0
 
@@ -201,15 +201,15 @@ class ClientSettings:
     """Limits of a client and of each exchange."""
 
     timeout_s: float = 60.0
-    """From sending to the last byte."""
+    """Maximum seconds from sending to the last byte."""
     n_connections: int = 100
-    """Most connections at once; waiting for one is no time-out."""
+    """Maximum concurrent connections; the time-out excludes waiting for one."""
     max_response_bytes: int = MAX_RESPONSE_BYTES
-    """Most bytes of an answer, decoded; see ``tasks.http.bodies``."""
+    """Maximum decoded bytes of an answer; see ``tasks.http.bodies``."""
 
     @property
     def connect_s(self) -> float:
-        """Longest wait for a connection."""
+        """Maximum seconds to connect."""
         return min(CONNECT_S, self.timeout_s)
 
     @classmethod
@@ -222,26 +222,26 @@ class ClientSettings:
         )
 
     def open(self) -> httpx.AsyncClient:
-        """Return a client that never retries; its time-out is the longest silence.
+        """Return a client that never retries; its time-out limits each silence.
 
         Raises:
-            ConfigurationError: the environment names certificates that cannot be read.
+            ConfigurationError: the environment names unreadable certificates.
         """
         return httpx.AsyncClient(
             headers={"Accept-Encoding": ", ".join(CODINGS), **_HEADERS},
             event_hooks={"response": [limiting(self.max_response_bytes)]},
             timeout=httpx.Timeout(self.timeout_s, connect=self.connect_s, pool=None),
             transport=ConnectionPool(self.n_connections, verify=certificates()),
-            trust_env=False,  # the pool reads it
+            trust_env=False,  # the pool reads the environment
         )
 
 
 class HttpClient:
-    """A client that its first request opens: each exchange is timed, and its failure a fault.
+    """Client that opens on its first request, times each exchange and maps failures to faults.
 
     Args:
-        settings: limits of the client and of each exchange.
-        secret: variable that holds the key, for messages.
+        settings: Limits of the client and of each exchange.
+        secret: Environment variable of the key, for messages.
 
     Example:
         >>> client = HttpClient(ClientSettings(timeout_s=5.0))
@@ -263,18 +263,18 @@ class HttpClient:
         params: Any = None,
         **content: Any,
     ) -> AsyncIterator[tuple[httpx.Response, Stopwatch]]:
-        """Send a request once; yield the head of its answer while the body can be read.
+        """Send a request once; yield its answer with an unread body.
 
         Args:
-            method: of the request.
-            url: where it goes.
-            shown: the URL in faults; ``None``: ``url`` without its query.
-            params: joined to the query that the URL has.
-            **content: headers and body, as httpx takes them.
+            method: HTTP method.
+            url: Request URL.
+            shown: URL in faults; ``None`` means ``url`` without its query.
+            params: Parameters added to the URL's query.
+            **content: Headers and body, as in httpx.
 
         Raises:
-            ConfigurationError: the environment names certificates that cannot be read.
-            InfrastructureFault: there is no whole answer.
+            ConfigurationError: the environment names unreadable certificates.
+            InfrastructureFault: there is no complete answer.
         """
         if self._client is None:
             self._client = self.settings.open()
@@ -282,7 +282,7 @@ class HttpClient:
         stopwatch = Stopwatch(deadline, self.settings.timeout_s)
         trace = {"trace": stopwatch}
         whole = httpx.URL(url)
-        if params:  # merging writes the whole query anew
+        if params:  # merging rewrites the whole query
             whole = whole.copy_merge_params(params)
         try:
             async with (
@@ -293,13 +293,13 @@ class HttpClient:
         except (httpx.HTTPError, httpx.StreamError, OSError, UnicodeError) as error:
             raise header_fault(error, self.secret) or self._fault(
                 error, shown or bare(url), stopwatch
-            ) from None  # it holds the request, and with it the headers
+            ) from None  # the cause holds the request, and with it the headers
 
     async def request(self, method: str, url: str, **content: Any) -> tuple[httpx.Response, float]:
         """Send a request once; return its answer and the milliseconds.
 
         Raises:
-            EvaluationFault: as ``exchange``, or the answer has a status of 300 or more.
+            EvaluationFault: as ``exchange``, or the answer's status is 300 or more.
         """
         async with self.exchange(method, url, **content) as (response, stopwatch):
             await response.aread()
@@ -316,7 +316,7 @@ class HttpClient:
             await client.aclose()
 
     def _fault(self, error: Exception, url: str, stopwatch: Stopwatch) -> InfrastructureFault:
-        """Return the fault of an exchange that got no answer, or half of one."""
+        """Return the fault of an exchange without a complete answer."""
         if isinstance(error, httpx.ConnectTimeout):
             limit_s = self.settings.connect_s
             text, kind = f"no connection to {url} within {limit_s:g} s", "connect_timeout"

@@ -1,8 +1,8 @@
 """Network environment: proxies and certificates, checked before the first call.
 
-httpx refuses `[::1]` and IPv6 networks in `NO_PROXY`, and reads an IPv4 network as one address. Our
-connections honour all of them. `no_proxy` receives what httpx can read, for other clients in this process:
-Python and curl prefer it to `NO_PROXY`, which stays as it is.
+httpx rejects `[::1]` and IPv6 networks in `NO_PROXY`, and treats an IPv4 network as one address.
+Our connections support all of them. Other clients in this process get in `no_proxy` the entries
+that httpx can read: Python and curl prefer it to `NO_PROXY`, which stays unchanged.
 """
 
 import contextlib
@@ -20,14 +20,15 @@ from convergence_core.errors import ConfigurationError
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _CERTIFICATES: Final = {"SSL_CERT_FILE": "cafile", "SSL_CERT_DIR": "capath"}
-"""Variable → argument of ``ssl.create_default_context``; the first that is set counts, as in httpx."""
+"""Variable → argument of ``ssl.create_default_context``; the first one set applies, as in httpx.
+"""
 
 
 def check_network_environment() -> None:
-    """Check the variables that HTTP clients read, and let httpx read `no_proxy`.
+    """Check the variables that HTTP clients read, and rewrite `no_proxy` for httpx.
 
     Raises:
-        ConfigurationError: a proxy's address, a file of certificates or the key log cannot be used.
+        ConfigurationError: a proxy's address, a certificate file or the key log cannot be used.
     """
     for name in [name for name in os.environ if name.lower() in _PROXIES]:
         _check_proxy(name, os.environ[name])
@@ -38,7 +39,7 @@ def check_network_environment() -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
+    """Return whether an address is reachable only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -64,7 +65,7 @@ def proxy_of(scheme: str, host: str, port: int | None) -> str | None:
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates to trust: reading them takes longer than all else of a client.
+    """Return the trusted certificates, cached because reading them dominates a client's start.
 
     Raises:
         ConfigurationError: the environment names a file or folder that cannot be used.
@@ -125,7 +126,7 @@ def _reason(error: OSError) -> str:
 
 
 def _exemptions() -> list[str]:
-    """Return the entries of `NO_PROXY` and `no_proxy`, each once."""
+    """Return the entries of `NO_PROXY` and `no_proxy` without duplicates."""
     named = (os.environ.get("NO_PROXY", ""), os.environ.get("no_proxy", ""))
     entries = (entry.strip() for names in named for entry in names.split(","))
     return list(dict.fromkeys(entry for entry in entries if entry))
@@ -137,7 +138,7 @@ def _write_exemptions(entries: list[str]) -> None:
 
 
 def _for_httpx(entry: str) -> str:
-    """Return an entry as httpx reads it; empty: it has no form for it."""
+    """Return an entry in httpx's form; empty if it has none."""
     import httpx  # noqa: PLC0415 - only where hosts are exempt
 
     network = _network(entry)

@@ -1,9 +1,9 @@
-"""Faults of HTTP exchanges: cause, whose fault, and whether it may be billed.
+"""Faults of HTTP exchanges: their cause, and whether they may be billed.
 
-Rate limits, network and server errors are the infrastructure's and may heal; a refused key, spent
-credit, a proxy that refuses and an address that leads elsewhere are the infrastructure's and do not;
-any other 4xx is what the candidate's parameters caused. A request that was sent and whose end was
-not seen may have cost money.
+Rate limits, network and server errors are the infrastructure's and retryable. A rejected key,
+spent credit, a rejecting proxy and a redirect are the infrastructure's and not retryable. The
+candidate's parameters caused any other 4xx. A request that was sent may have cost money if its end
+is unknown.
 """
 
 from typing import Any
@@ -15,12 +15,13 @@ from convergence_core.errors import CandidateFault, EvaluationFault, Infrastruct
 from tasks.http.retries import rate_of
 
 _RETRYABLE = frozenset({408, 409, 421, 424, 425, 429, 444, 460, 499})
-"""Also of a connection to the wrong server (421), of what the server itself depends on (424), and of
-proxies whose caller or server went away (nginx's 444 and 499, AWS's 460)."""
+"""Retryable statuses. 421 means a connection to the wrong server, and 424 a failed dependency of
+the server. Proxies send nginx's 444 and 499 and AWS's 460 if the caller or server disconnected.
+"""
 _UNREAD = frozenset({407, 426, 464, 495, 496, 497})
-"""Of a proxy, of HTTP's version or of TLS (nginx's 495 to 497): no server read the request."""
+"""Statuses of a proxy, HTTP version or TLS (nginx's 495 to 497): no server read the request."""
 _MAYBE_BILLED = frozenset({502, 504, 520, 522, 524})
-"""A gateway gave up on the server behind it, which may have done the work."""
+"""Statuses of a gateway that gave up on a server, which may have done the work."""
 _SPENT_CODES = ("insufficient_quota", "billing_not_active", "billing_hard_limit_reached")
 
 
@@ -31,13 +32,13 @@ def bare(url: str) -> str:
 
 
 def access_refused(url: str, status: int, secret: str | None, **more: Any) -> InfrastructureFault:
-    """Return the fault of a request that was refused for its key.
+    """Return the fault of a request whose key was rejected.
 
     Args:
-        url: what was called.
-        status: of the answer.
-        secret: environment variable that holds the key, if one was sent.
-        more: of the fault.
+        url: Called URL.
+        status: Status of the answer.
+        secret: Environment variable of the key, if one was sent.
+        more: Further fields of the fault.
     """
     fix = f"Check the value of {secret}." if secret else "Add `api.auth` to the configuration."
     text = f"HTTP {status} from {url}: access refused. {fix}"
@@ -47,14 +48,14 @@ def access_refused(url: str, status: int, secret: str | None, **more: Any) -> In
 def status_fault(
     status: int, body: str, headers: httpx.Headers, *, url: str, secret: str | None
 ) -> EvaluationFault:
-    """Return the fault that an HTTP status means.
+    """Return the fault of an HTTP status.
 
     Args:
-        status: 300 or more.
-        body: the answer's text, kept as details.
-        headers: of the answer.
-        url: what was called, without its query.
-        secret: environment variable that holds the key, if one was sent.
+        status: Status of 300 or more.
+        body: Text of the answer, stored as details.
+        headers: Headers of the answer.
+        url: Called URL without its query.
+        secret: Environment variable of the key, if one was sent.
     """
     text, kind = f"HTTP {status} from {url}", f"http_{status}"
     rate = rate_of(headers.raw)
@@ -95,7 +96,7 @@ def status_fault(
 
 
 def bad_body_fault(error: Exception, body: str, *, url: str) -> InfrastructureFault:
-    """Return the fault of an answer that is no JSON, e.g. because it was cut off."""
+    """Return the fault of an answer that is not JSON, e.g. because it was cut off."""
     return InfrastructureFault(
         f"the answer of {url} is not JSON: {error}",
         error_type="bad_body",
@@ -105,13 +106,13 @@ def bad_body_fault(error: Exception, body: str, *, url: str) -> InfrastructureFa
 
 
 def header_fault(error: BaseException, variable: str | None) -> InfrastructureFault | None:
-    """Return the fault of a header that HTTP cannot carry; ``None`` if the error is another one.
+    """Return the fault of a header that HTTP cannot carry; ``None`` for other errors.
 
     The client's own message would repeat the header.
 
     Args:
-        error: what the client raised; of the ``UnicodeError`` only those of headers.
-        variable: environment variable of the key, if one was sent.
+        error: Exception of the client; every ``UnicodeError`` must come from a header.
+        variable: Environment variable of the key, if one was sent.
     """
     is_illegal = isinstance(error, httpx.LocalProtocolError) and "header" in str(error)
     if not is_illegal and not isinstance(error, UnicodeError):

@@ -1,13 +1,13 @@
 """Placeholders of request templates.
 
-``{name}`` stands for a parameter, ``{input.field}`` for a part of the test case; a field's name holds
-any characters but braces and line ends. A text that is exactly one placeholder keeps the value's JSON type.
-Braces around anything else, such as ``{ input }`` and ``{input: string}`` of code, are plain braces; ``{{name}}``
-is the plain text ``{name}``, and ``{{ name }}`` stays as it is written. A parameter that is not active
-leaves nothing: its text is empty, and a field that it would fill alone is left out.
+``{name}`` is a parameter, ``{input.field}`` a part of the test case; a field's name may contain
+anything but braces and line ends. A string that is exactly one placeholder keeps the value's JSON
+type. Braces around anything else, such as ``{ input }`` and ``{input: string}`` of code, are plain
+braces. ``{{name}}`` is the literal ``{name}``, and ``{{ name }}`` stays unchanged. An inactive
+parameter is empty in a string, and a field with no other content is dropped.
 
-A parameter's text, such as a prompt, may itself hold ``{input.field}`` and other parameters. They
-are filled once: what a case or another parameter brings in is never read as a template.
+A parameter's string, such as a prompt, may contain ``{input.field}`` and other parameters. They
+are filled once: inserted cases and parameters are never parsed as templates.
 """
 
 import re
@@ -28,22 +28,22 @@ _FIELD = re.compile(r"|\.[^{}]*[^{}\s.]|\[-?\d+\][^{}]*")
 
 
 def _path_of(match: re.Match[str]) -> str | None:
-    """Return the path of a placeholder of the input; ``None`` where it cannot be read."""
+    """Return the path of an input placeholder; ``None`` if it is invalid."""
     is_readable = match[0].startswith("{input") and _FIELD.fullmatch(match["field"])
     return match["field"].removeprefix(".") if is_readable else None
 
 
 def input_at(case_input: Json, path: str) -> "Json | Missing":
-    """Return a part of a test case's input, all of it for an empty path; ``MISSING`` if it has none."""
+    """Return a part of a test case's input, all of it for an empty path, or ``MISSING``."""
     try:
         return pick(case_input, path) if path else case_input
-    except ValueError:  # no dotted path, and no field of that name
+    except ValueError:  # not a dotted path, and no field of that name
         return MISSING
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Values of placeholders, for one candidate and one case."""
+    """Values of placeholders for one candidate and one case."""
 
     params: Params
     case_input: Json
@@ -58,7 +58,7 @@ class Values:
         return None if isinstance(filled, Missing) else filled
 
     def text(self, template: str) -> str:
-        """Return a text with its placeholders filled; values that are no texts as JSON.
+        """Return a string with its placeholders filled; values that are not strings become JSON.
 
         Raises:
             CandidateFault: the case has no such input.
@@ -86,7 +86,7 @@ class Values:
         return "" if isinstance(value, Missing) else as_text(value)
 
     def parameter(self, name: str) -> "Json | Missing":
-        """Return a parameter's value, in a text with its placeholders filled.
+        """Return a parameter's value; placeholders in a string are filled.
 
         Raises:
             CandidateFault: the case has no such input.
@@ -98,7 +98,7 @@ class Values:
         return joined(_PLACEHOLDER.sub(partial(self._nested, name), text), shots)
 
     def _nested(self, parameter: str, match: re.Match[str]) -> str:
-        """Return what a placeholder in a parameter's text stands for; other braces are plain."""
+        """Return the value of a placeholder in a parameter's string; other braces are plain."""
         name, rest = match["name"], match["rest"]
         if name is None:
             return self._replacement(match)
@@ -123,16 +123,16 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """One placeholder as it is written."""
+    """Placeholder as written."""
 
     name: str
     path: str | None
-    """``None`` for one of the input that cannot be read."""
+    """Path of the field; ``None`` for an invalid input placeholder."""
     text: str
 
 
 def placeholders(template: Json) -> Iterator[Placeholder]:
-    """Yield all placeholders of a JSON template or text."""
+    """Yield all placeholders of a JSON template or string."""
     if isinstance(template, str):
         for match in _PLACEHOLDER.finditer(template):
             if not match["plain"]:

@@ -1,12 +1,13 @@
-"""Pauses before retries: those servers ask for, and exponential back-off.
+"""Pauses before retries: servers' requested pauses, and exponential back-off.
 
-The waiting time of the n-th retry is drawn evenly from [0, min(cap, base * 2^n)] (M. Brooker,
-"Exponential Backoff And Jitter", 2015, "full jitter"), on top of what the server asked for.
+The waiting time of the n-th retry is uniform on [0, min(cap, base * 2^n)] (M. Brooker,
+"Exponential Backoff And Jitter", 2015, "full jitter"), in addition to the server's requested
+pause.
 
-Servers say it in many forms. ``Retry-After`` is seconds or a date (RFC 9110 §10.2.3),
-``retry-after-ms`` is OpenAI's and Azure's. What is left of a limit, and when it is whole again,
-stands in ``x-ratelimit-remaining-requests`` and ``x-ratelimit-reset-requests`` (OpenAI, Azure,
-Groq, Cerebras; also ``-tokens``, and windows such as ``-tokens-minute``), in
+Servers use many headers. ``Retry-After`` is seconds or a date (RFC 9110 §10.2.3),
+``retry-after-ms`` is OpenAI's and Azure's. The rest of a limit and its reset are in
+``x-ratelimit-remaining-requests`` and ``x-ratelimit-reset-requests`` (OpenAI, Azure, Groq,
+Cerebras; also ``-tokens``, and windows such as ``-tokens-minute``), in
 ``anthropic-ratelimit-requests-remaining`` and ``-reset``, or in ``ratelimit-remaining``. A reset
 is a duration (``1s``, ``6m0s``, ``20ms``, ``1h2m``), seconds, seconds since the epoch or a date.
 """
@@ -24,12 +25,12 @@ from functools import lru_cache
 from convergence_core.records import RateInfo
 
 LONGEST_PAUSE_S = 600.0
-"""A server that asks for a longer pause is not asked again in this run."""
+"""Maximum requested pause, seconds; a server that requests more gets no retry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Pauses before further tries."""
+    """Policy of the pauses before retries."""
 
     base_s: float = 0.5
     cap_s: float = 30.0
@@ -47,11 +48,11 @@ class Backoff:
 
 
 def parse_retry_after(text: str | None, *, now_s: float | None = None) -> float | None:
-    """Return the seconds that a ``Retry-After`` header asks for, ``None`` if it says nothing.
+    """Return the seconds of a ``Retry-After`` header; ``None`` if it holds none.
 
     Args:
-        text: seconds, or a date.
-        now_s: seconds since the epoch that dates are compared with; ``None`` means now.
+        text: Seconds or a date.
+        now_s: Current time in seconds since the epoch; ``None`` reads the clock.
     """
     seconds = _number(text or "")
     if seconds is None:
@@ -63,7 +64,7 @@ def parse_retry_after(text: str | None, *, now_s: float | None = None) -> float 
 
 
 _EPOCH_S = 1e9
-"""Larger numbers are moments, not durations."""
+"""Threshold above which numbers are times, not durations."""
 _EPOCH_MS = 1e12
 _SHORTEST_MOMENT = len("1000000000")
 _UNIT_S = {
@@ -74,11 +75,11 @@ _DURATION = re.compile(rf"(?:{_PART}\s*)+")
 
 
 def parse_reset(text: str, *, now_s: float | None = None) -> float | None:
-    """Return the seconds until a limit is whole again, ``None`` if the text does not say.
+    """Return the seconds until a limit resets; ``None`` if the text holds none.
 
     Args:
-        text: a duration, seconds, seconds or milliseconds since the epoch, or a date.
-        now_s: seconds since the epoch that moments are compared with; ``None`` means now.
+        text: Duration, seconds, seconds or milliseconds since the epoch, or a date.
+        now_s: Current time in seconds since the epoch; ``None`` reads the clock.
     """
     text = text.strip()
     if _DURATION.fullmatch(text):
@@ -99,7 +100,10 @@ _NAME = re.compile(
 
 @lru_cache(maxsize=256)
 def _parts(name: str) -> tuple[str, str]:
-    """Return a header's window, e.g. ``tokens-minute``, and its field; both empty: it has none."""
+    """Return a header's window, e.g.
+
+    ``tokens-minute``, and its field; both empty for other headers.
+    """
     matched = _NAME.fullmatch(name)
     if matched is None:
         return "", ""
@@ -107,12 +111,12 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def rate_info(headers: Mapping[str, str], *, now_s: float | None = None) -> RateInfo | None:
-    """Return what an answer's headers say about limits, ``None`` if they say nothing.
+    """Return the limits in an answer's headers; ``None`` if there are none.
 
     Args:
-        headers: by name in lower case.
-        now_s: seconds since the epoch that moments are compared with; ``None``: the server's own
-            clock as its header ``date`` gives it, else ours.
+        headers: Headers by name in lower case.
+        now_s: Current time in seconds since the epoch; ``None`` means the server's ``date``
+            header, else our clock.
     """
     if now_s is None and "date" in headers:
         now_s = _date_s(headers["date"])
@@ -145,7 +149,7 @@ def rate_info(headers: Mapping[str, str], *, now_s: float | None = None) -> Rate
 
 
 def rate_of(headers: Iterable[tuple[bytes, bytes]]) -> RateInfo | None:
-    """Return what an answer's raw headers say about limits; quick where they say nothing."""
+    """Return the limits in an answer's raw headers; fast if there are none."""
     values: dict[str, str] = {}
     date = b""
     for name, value in headers:
@@ -170,7 +174,7 @@ def _number(text: str) -> float | None:
 
 
 def _date_s(text: str) -> float | None:
-    """Return the seconds since the epoch of an HTTP or ISO date, ``None`` for other texts."""
+    """Return the seconds since the epoch of an HTTP or ISO date; ``None`` for other texts."""
     try:
         date = datetime.fromisoformat(text)
     except ValueError:

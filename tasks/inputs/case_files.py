@@ -1,4 +1,4 @@
-"""Test-case files: JSON, JSONL, YAML, CSV, parquet, with places for messages."""
+"""Test-case files: JSON, JSONL, YAML, CSV and parquet, with their positions."""
 
 import csv
 import difflib
@@ -25,62 +25,62 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 COLUMNS = ("id", "input", "expected", "weight", "tags", "group", "description")
-"""Columns of a table with a meaning of their own."""
+"""Table columns with a fixed meaning."""
 _OF_PARTS = ("input.", "expected.")
 LIST_KEYS = ("test_cases", "cases")
-"""Under which a JSON or YAML file may hold its list."""
+"""Keys under which a JSON or YAML file may hold its list of cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawCase:
-    """One test case as it is written, and where."""
+    """Test case as written, with its position."""
 
     value: Any
     line: int | None = None
     column: int | None = None
     retyped: tuple["Retyped", ...] = ()
-    """Values that are written otherwise than their text."""
+    """Values that the parser converted to something other than their text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retyped:
-    """A number, truth value or null whose text is not what is written, such as ``3.10``."""
+    """Number, boolean or null that prints differently than written, such as ``3.10``."""
 
     path: tuple[str | int, ...]
-    """Within the case."""
+    """Path within the case."""
     written: str
     value: Json
     line: int | None = None
 
 
 RawCases: TypeAlias = tuple[Sequence[RawCase], Sequence[Problem]]
-"""The test cases of a file, and what is wrong with others."""
+"""Test cases of a file, and the problems of unreadable ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Makes problems of one file."""
+    """Factory of the problems of one file."""
 
     file: str | None
-    """As the user gave it; ``None`` for Python data."""
+    """Path as the user gave it; ``None`` for Python data."""
     key: str
-    """What messages name; places within it are appended."""
+    """Key that messages name; positions within it are appended."""
 
     def problem(self, rule: str, fix: str, *, at: str = "", **place: Any) -> Problem:
-        """Return a problem of the file, or of a place in it: its value, line and column."""
+        """Return a problem of the file or of a position in it, with value, line and column."""
         return Problem(key=f"{self.key}{at}", rule=rule, fix=fix, file=self.file, **place)
 
     def error(self, rule: str, fix: str, **place: Any) -> ConfigurationError:
-        """Return the error of a file that cannot be read; see ``problem``."""
+        """Return the error of an unreadable file; see ``problem``."""
         return ConfigurationError([self.problem(rule, fix, **place)])
 
     def below(self, problem: Problem) -> Problem:
-        """Return a problem of a place in the file's document as one of this file."""
+        """Return a problem of the file's document as a problem of this file."""
         dot = "." if problem.key and not problem.key.startswith("[") else ""
         return replace(problem, key=f"{self.key}{dot}{problem.key}")
 
 
-# -- bytes and texts
+# -- bytes and text
 
 
 _NO_FILE: dict[type, tuple[str, str]] = {
@@ -95,7 +95,7 @@ def read_bytes(path: Path, report: Reporter) -> bytes:
     """Return a file's content.
 
     Raises:
-        ConfigurationError: it is missing, no file, not readable or empty.
+        ConfigurationError: it is missing, not a file, unreadable or empty.
     """
     where = repr(str(path))
     try:
@@ -117,7 +117,7 @@ def read_bytes(path: Path, report: Reporter) -> bytes:
 
 
 def _is_given_pipe(path: Path, mode: int) -> bool:
-    """Whether a path is a pipe that a shell hands over, as in ``<(…)``: it has a writer."""
+    """Return whether a path is a pipe from the shell, as in ``<(…)``, which has a writer."""
     return stat.S_ISFIFO(mode) and str(path).startswith(("/dev/", "/proc/self/fd/"))
 
 
@@ -140,7 +140,7 @@ def read_cases(path: Path, report: Reporter) -> RawCases:
     """Read a file by its suffix.
 
     Raises:
-        ConfigurationError: it cannot be read at all; problems of single cases are in the result.
+        ConfigurationError: the file is unreadable; the result holds problems of single cases.
     """
     suffix = path.suffix.lower()
     if suffix != ".parquet" and suffix not in _READERS:
@@ -170,7 +170,7 @@ def load_json(
     """Return the JSON value of a text.
 
     Raises:
-        ConfigurationError: it is no JSON, or an object has a key twice.
+        ConfigurationError: it is not JSON, or an object has a duplicate key.
     """
     try:
         return json.loads(
@@ -196,7 +196,7 @@ def _refuse_constant(name: str) -> float:
 
 
 class _TwiceError(Exception):
-    """An object has a key twice."""
+    """An object has a duplicate key."""
 
 
 def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -208,10 +208,10 @@ def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
-    """Return the list of cases and the key it stands under.
+    """Return the list of cases and its key.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is no list of cases.
     """
     if isinstance(data, list):
         return data, ""
@@ -230,7 +230,7 @@ def _json(text: str, report: Reporter) -> RawCases:
 
 
 def _places(text: str, starts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield rising places of a text, each with its line and column."""
+    """Yield ascending offsets of a text, each with its line and column."""
     line, place = 1, 0
     for start in starts:
         line += text.count("\n", place, start)
@@ -243,21 +243,21 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def _starts(text: str, key: str) -> list[int]:
-    """Return where each element of the list of cases begins, in a text that is valid JSON."""
+    """Return the offset of each case in a valid JSON text."""
     begin = _skip(text, 0)
-    if key:  # the last such key counts
+    if key:  # the last duplicate key applies
         begin = [start for name, start in _members(text, begin) if name == key][-1]
     return [start for _, start in _members(text, begin)]
 
 
 def _members(text: str, begin: int) -> Iterator[tuple[str, int]]:
-    """Yield the name of each member of a JSON object or list, empty in a list, and its start."""
+    """Yield the name of each member of a JSON object, empty in a list, and its offset."""
     position = _skip(text, begin + 1)
     while text[position] not in "]}":
         name = ""
         if text[begin] == "{":
             name, position = _DECODER.raw_decode(text, position)
-            position = _skip(text, _skip(text, position) + 1)  # over the colon
+            position = _skip(text, _skip(text, position) + 1)  # after the colon
         yield name, position
         _, position = _DECODER.raw_decode(text, position)
         position = _skip(text, position)
@@ -297,7 +297,7 @@ def _yaml(text: str, report: Reporter) -> RawCases:
 
 
 def raw_case(source: ConfigSource, path: tuple[str | int, ...], value: Any) -> RawCase:
-    """Return the case that stands at a path of a YAML document."""
+    """Return the case at a path of a YAML document."""
     place = source.position(path, of_key=False)
     retyped = []
     for below, leaf in leaves(value):
@@ -312,14 +312,14 @@ def raw_case(source: ConfigSource, path: tuple[str | int, ...], value: Any) -> R
 
 
 class _WrittenFloat(float):
-    """A number of JSON with the text it is written as."""
+    """JSON number with its text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
 
 def _of_json(value: Any, line: int | None, column: int | None = None) -> RawCase:
-    """Return a case whose numbers know how they are written."""
+    """Return a case with the numbers that print differently than written."""
     retyped = tuple(
         Retyped(path=path, written=leaf.text, value=float(leaf), line=line)
         for path, leaf in leaves(value)
@@ -331,16 +331,17 @@ def _of_json(value: Any, line: int | None, column: int | None = None) -> RawCase
 
 
 def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each row that is not blank, with the line where it begins.
+    """Yield the cells of each row that is not blank, with the row's first line.
 
-    A first line ``sep=;`` names the delimiter. Else it is the one that gives the first rows alike many cells.
+    A first line ``sep=;`` names the delimiter. Otherwise it is the one that splits the first rows
+    into equally many cells.
 
     Args:
-        text: of a CSV file.
-        delimiter: the one that the file's name stands for.
+        text: Text of a CSV file.
+        delimiter: Default delimiter, by the file's suffix.
 
     Raises:
-        csv.Error: the text is no CSV; the message names the line.
+        csv.Error: the text is not CSV; the message names the line.
     """
     csv.field_size_limit(2**31 - 1)
     named = _SEPARATOR.match(text)
@@ -350,7 +351,7 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
         io.StringIO(text[start:], newline=""),
         delimiter=separator,
         strict=True,
-        # Else quotes after a blank would be part of the cell.
+        # Otherwise quotes after a space would be part of the cell.
         skipinitialspace=re.search(_SPACED_QUOTES.format(re.escape(separator)), text, re.MULTILINE)
         is not None,
     )
@@ -368,7 +369,7 @@ def csv_mappings(text: str) -> Iterator[dict[str, str] | str]:
     """Yield each row by the names of the first one; what is wrong with it if it has another number of cells.
 
     Raises:
-        csv.Error: the text is no CSV; the message names the line.
+        csv.Error: the text is not CSV; the message names the line.
     """
     rows = csv_rows(text, ",")
     _, header = next(rows, (0, []))
@@ -379,16 +380,16 @@ def csv_mappings(text: str) -> Iterator[dict[str, str] | str]:
 
 
 _SPACED_QUOTES = r'{0} +"(?:[^"]|"")*+"[ \t]*(?:{0}|$)'
-"""A cell in quotes that stand after blanks; ``{0}`` is the delimiter."""
+"""Quoted cell after spaces; ``{0}`` is the delimiter."""
 _SEPARATOR = re.compile(r'"?[sS][eE][pP]=([^\w\s"]|\t)"?(?:\r\n|\r|\n|$)')
 """First line by which Excel names the delimiter."""
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 2**16
-"""Characters of a CSV file by which its delimiter is detected."""
+"""Characters of a CSV file that determine its delimiter."""
 
 
 def _delimiter(text: str, default: str) -> str:
-    """Return the delimiter by which the first rows have alike many cells, and several."""
+    """Return the delimiter that splits the first rows into equally many cells, at least two."""
 
     def score(delimiter: str) -> tuple[bool, bool]:
         sample = csv.reader(io.StringIO(text[:_SAMPLE], newline=""), delimiter=delimiter)
@@ -432,7 +433,7 @@ def _column_problems(names: list[str], report: Reporter, *, line: int | None) ->
         yield report.problem(rule, fix, line=line)
     value = one_line(", ".join(names), 80, redacted_text)
     for name in names:
-        # `inputs`, `tag`: a misspelt name would be taken for a field of the input.
+        # A misspelt name such as `inputs` or `tag` would become a field of the input.
         near = difflib.get_close_matches(name.lower(), COLUMNS, 1, 0.75)
         if near and near[0] not in names and not name.startswith(_OF_PARTS):
             rule = f"must name its columns {', '.join(COLUMNS)} or after fields of the input"
@@ -450,7 +451,7 @@ def _column_problems(names: list[str], report: Reporter, *, line: int | None) ->
 
 
 def _with_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a case from the columns of a table: those of no other meaning are fields of the input."""
+    """Return a case from a table's columns; other columns are fields of the input."""
     others = [name for name in row if _is_field(name) or name.startswith("input.")]
     return _of_row(
         {
@@ -466,7 +467,7 @@ def _is_field(name: str) -> bool:
 
 
 def _of_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a case from columns: ``input.a.b`` nests, empty cells are absent."""
+    """Return a case from columns; ``input.a.b`` nests, and empty cells are absent."""
     case: dict[str, Any] = {}
     for name, cell in row.items():
         value = decoded(cell)
@@ -490,9 +491,9 @@ def _of_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decoded(cell: Any) -> Any:
-    """Return a cell: its text, unless that is a JSON object, or a list of objects or of texts.
+    """Return a cell's text, or its JSON if that is an object, or a list of objects or strings.
 
-    Numbers stay texts, and so does ``[12]``, which may be a pattern.
+    Numbers remain strings, and so does ``[12]``, which may be a pattern.
     """
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("{", "["):
         return cell
@@ -524,7 +525,7 @@ def _as_number(text: str) -> float | str:
 
 
 def _parquet(path: Path, report: Reporter) -> RawCases:
-    import polars as pl  # noqa: PLC0415 - only those who have parquet files pay for it
+    import polars as pl  # noqa: PLC0415 - only parquet files need it
 
     try:
         frame = pl.read_parquet(path).select(pl.exclude("^_.*$"))
@@ -541,7 +542,7 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     for number, row in enumerate(() if problems else rows, start=1):
         try:
             plain = cast("dict[str, Any]", _with_texts(to_json(row), row))
-            # A conversation or a record is the whole input.
+            # A conversation or record is the whole input.
             is_whole = isinstance(plain.get("input"), list | dict)
             cases.append(_of_json(_of_row(plain) if is_whole else _with_fields(plain), None))
         except NotJsonError as error:
@@ -552,7 +553,7 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
 
 
 def _widened(kind: Any, number: Any) -> Any:
-    """Return a type of polars with another one in place of ``Float32``, at any depth."""
+    """Replace ``Float32`` in a polars type, at any depth."""
     import polars as pl  # noqa: PLC0415 - as in ``_parquet``
 
     if kind == pl.Float32:
@@ -567,7 +568,7 @@ def _widened(kind: Any, number: Any) -> Any:
 
 
 def _with_texts(plain: Any, raw: Any) -> Any:
-    """Return the JSON of a value in which decimals know how they are written."""
+    """Return a value's JSON, in which decimals keep their text."""
     if isinstance(raw, Decimal) and isinstance(plain, float):
         return _WrittenFloat(str(raw))
     if isinstance(raw, dict):

@@ -1,4 +1,4 @@
-"""Test cases: checks of each, ids, the held-out share, and the hash of all."""
+"""Test cases: checks, ids, the held-out share and the hash."""
 
 import difflib
 import math
@@ -36,22 +36,22 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 GAMES_TAG = "games"
-"""Of approved cases that a game found."""
+"""Tag of approved cases that a game found."""
 MAX_WEIGHT = 1_000_000_000
-"""Of a case, as of a metric: sums of more are no numbers."""
+"""Maximum weight of a case, as of a metric: larger sums overflow."""
 _MAX_PROBLEMS = 50
 ALIKE = 0.7
-"""Cosine of two inputs from which their cases are one group."""
+"""Cosine of two inputs at or above which their cases form one group."""
 MOST_ALIKE = 200
-"""Cases with a word above which it tells nothing."""
+"""Maximum cases with a word; more frequent words are ignored."""
 _LEAST_ALIKE = 3
-"""Cases from which what all of them lack is told once."""
+"""Minimum cases for reporting a common problem once, and for grouping."""
 
 
 def build_cases(
     raw: Sequence[RawCase], evaluation: EvaluationConfig, report: Reporter
 ) -> tuple[tuple[Case, ...], list[Problem]]:
-    """Return the cases that are well, and the problems of the others.
+    """Return the valid cases, and the problems of the others.
 
     A case without an id gets one from its content.
     """
@@ -67,7 +67,7 @@ def build_cases(
 
 
 def _without_repeats(problems: list[Problem], n_cases: int) -> list[Problem]:
-    """Return problems, of those that every case has alike the first one alone."""
+    """Return the problems; if every case has the same problem, only the first."""
     places: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
         end = problem.key.rpartition("]")[2]
@@ -86,10 +86,10 @@ def _without_repeats(problems: list[Problem], n_cases: int) -> list[Problem]:
 def split_holdout(
     cases: Sequence[Case], share: float
 ) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
-    """Return search cases and held-out cases: stable over runs, seeds and the order of the file.
+    """Return search and held-out cases, independent of runs, seeds and file order.
 
-    Which cases are held out depends on their ids and groups alone; each side has at least one, and
-    a group lies whole on one of them.
+    The split depends only on ids and groups. Each side has at least one case, and a group is never
+    divided.
     """
     sizes = Counter(_unit(case) for case in cases)
     n_units = len(sizes)
@@ -100,7 +100,7 @@ def split_holdout(
     held: set[str] = set()
     n_held = 0
     for unit in ranked:
-        # What would overshoot by more than it is short of now stays with the search.
+        # A unit that would overshoot by more than the current shortfall stays with the search.
         if len(held) < n_units - 1 and n_held + sizes[unit] - wanted <= wanted - n_held:
             held.add(unit)
             n_held += sizes[unit]
@@ -110,12 +110,13 @@ def split_holdout(
 
 
 def with_groups(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Return cases of which those whose inputs are alike have a common group, unless they have one.
+    """Group cases with similar inputs, unless they have a group.
 
-    Alike are equal inputs, and those with a cosine of ``ALIKE`` or more that share two words. Words weigh
-    by their rarity, ``log(n / number of cases)``, so that words of a template count little; those in
-    over a quarter of the cases, or in over ``MOST_ALIKE``, do not count. MinHash weighs all words alike,
-    and would join what a template makes alike. What is like over half of the cases stays ungrouped.
+    Inputs are similar if they are equal, or have a cosine of at least ``ALIKE`` and share two
+    words. A word's weight is its rarity, ``log(n / number of cases)``, so words of a template
+    count little. Words in over a quarter of the cases, or in over ``MOST_ALIKE``, are ignored.
+    MinHash would weigh all words equally and join cases of one template. A group of over half of
+    the cases is dropped.
     """
     free = [i for i, case in enumerate(cases) if case.group is None]
     if len(free) < _LEAST_ALIKE:
@@ -143,7 +144,7 @@ def with_groups(cases: Sequence[Case]) -> tuple[Case, ...]:
         alike[same[0]] = [*alike.get(same[0], ()), *same[1:]]
     leaders: dict[int, int] = {}
     for row in sorted(alike, key=lambda row: cases[free[row]].case_id):
-        if row not in leaders:  # likeness to a group's first case decides: chains join nothing
+        if row not in leaders:  # similarity to a group's first case decides, so chains do not join
             leaders |= {other: row for other in (row, *alike[row]) if other not in leaders}
     grouped = list(cases)
     sizes = Counter(leaders.values())
@@ -157,7 +158,7 @@ def with_groups(cases: Sequence[Case]) -> tuple[Case, ...]:
 
 
 def _alike_by(texts: Sequence[str]) -> list[list[int]]:
-    """Return the places of texts that occur more than once."""
+    """Return the indices of each text that occurs more than once."""
     places: dict[str, list[int]] = {}
     for i, text in enumerate(texts):
         places.setdefault(text, []).append(i)
@@ -165,23 +166,23 @@ def _alike_by(texts: Sequence[str]) -> list[list[int]]:
 
 
 def _unit(case: Case) -> str:
-    """Return the name of what is held out as a whole."""
+    """Return the name of the unit that is held out as a whole."""
     return case.case_id if case.group is None else f"group:{case.group}"
 
 
 GAMES_SHARE = 0.2
-"""Largest share of the whole weight of approved cases from games."""
+"""Maximum share of the games' approved cases in the total weight."""
 
 
 def limited_weights(cases: Sequence[Case], others: Sequence[Case]) -> tuple[Case, ...]:
-    """Return cases of which those that games found have at most ``GAMES_SHARE`` of the whole weight.
+    """Scale down the weights of games' cases to at most ``GAMES_SHARE`` of the total weight.
 
-    The games' weights W_g become min(W_g, share / (1 - share) W), W the weight of all else, each
-    lowered by the same factor.
+    The games' total weight W_g becomes min(W_g, share / (1 - share) W), where W is the weight of
+    all other cases; one factor scales all.
 
     Args:
-        cases: approved ones; those of games have the tag ``GAMES_TAG``.
-        others: the rest of the test cases.
+        cases: Approved cases; those of games have the tag ``GAMES_TAG``.
+        others: All other test cases.
     """
     of_games = math.fsum(case.weight for case in cases if GAMES_TAG in case.tags)
     rest = math.fsum(case.weight for case in (*others, *cases)) - of_games
@@ -195,12 +196,12 @@ def limited_weights(cases: Sequence[Case], others: Sequence[Case]) -> tuple[Case
 
 
 def groups_of(cases: Sequence[Case]) -> dict[str, str]:
-    """Return case → group, of the cases that have one."""
+    """Return case → group, for cases with a group."""
     return {case.case_id: case.group for case in cases if case.group is not None}
 
 
 def hash_of(cases: Sequence[Case]) -> str:
-    """Return a hash of all that shapes evaluations; the order of the file does not matter."""
+    """Return a hash of everything that affects evaluations, independent of file order."""
     rows = [
         [
             *(case.case_id, case.input, case.expected, case.weight, list(case.tags)),
@@ -212,7 +213,7 @@ def hash_of(cases: Sequence[Case]) -> str:
 
 
 class _Fields(BaseModel):
-    """Fields of a test case but what it expects; further ones are left alone."""
+    """Fields of a test case except ``expected``; it ignores further ones."""
 
     model_config = ConfigDict(strict=True)
 
@@ -238,11 +239,11 @@ _RULES = {
     ),
     "description": ("must be a string", "Put it in quotes."),
 }
-"""Field → its rule, and what to write instead."""
+"""Field → its rule and fix."""
 
 
 class _Builder:
-    """Checks raw cases one after the other."""
+    """Checker of raw cases, one at a time."""
 
     def __init__(self, evaluation: EvaluationConfig, report: Reporter) -> None:
         self.cases: list[Case] = []
@@ -252,7 +253,7 @@ class _Builder:
         self._id_to_place: dict[str, str] = {}
         self._index = -1
         self._raw = RawCase(None)
-        """The case that is being checked."""
+        """Case that is being checked."""
 
     def add(self, raw: RawCase) -> None:
         self._index += 1
@@ -287,7 +288,7 @@ class _Builder:
         )
 
     def _fields(self, value: dict[str, Any]) -> "_Fields | None":
-        """Return a case's fields; ``None`` where one is of another type, which is refused."""
+        """Return a case's fields; ``None``, with problems, if one has the wrong type."""
         try:
             return _Fields.model_validate(value)
         except ValidationError as error:
@@ -297,7 +298,7 @@ class _Builder:
             return None
 
     def _check_keys(self, value: dict[str, Any]) -> None:
-        """Refuse misspelt keys; others, such as further columns of a table, are left alone."""
+        """Report misspelt keys; other keys, such as further columns of a table, are ignored."""
         for key in value:
             near = difflib.get_close_matches(key.lower(), COLUMNS, 1, 0.75)
             if near and key not in COLUMNS:
@@ -351,25 +352,25 @@ class _Builder:
 
 
 TOOL_LISTS = {"tool_choice": CALLS, "tool_arguments": CALLS}
-"""Type of metric → where cases list calls."""
+"""Type of metric → field of the expected calls."""
 MOST_SHOWN = 5
-"""Warnings of one kind that are shown each; the last one counts the others."""
+"""Maximum warnings of one kind; the last one counts the others."""
 LEAST_CASES = 2
-"""Cases with an expected answer from which their inputs are searched for it."""
+"""Minimum cases with an expected answer for the leak check."""
 LEAST_CHARACTERS = 3
-"""Of an expected answer that is searched for within a longer text."""
+"""Minimum characters of an expected answer for the search within longer texts."""
 _TEXT_METRICS = ("exact_match", "contains", "regex", *LIKENESSES)
 
 
 def retyped_warnings(
     raw: Sequence[RawCase], configuration: Configuration, report: Reporter
 ) -> list[Problem]:
-    """Return a warning for each value that a comparison of texts, a prompt or a name would miss.
+    """Return warnings of converted values that string comparisons, prompts or names would miss.
 
     Args:
-        raw: the cases as read.
-        configuration: its metrics and kind say whether texts matter.
-        report: of the file.
+        raw: Cases as read.
+        configuration: Configuration, whose metrics and kind decide whether strings matter.
+        report: Reporter of the file.
     """
     metrics = [*configuration.evaluation.metrics.values()]
     is_chat = configuration.api.kind in CHAT_KINDS
@@ -405,7 +406,7 @@ def _compares(metric: MetricConfig, leaf: Retyped) -> bool:
 
 
 def leak_warnings(cases: Sequence[Case], report: Reporter) -> list[Problem]:
-    """Return a warning where most inputs hold the answer that their case expects."""
+    """Return a warning if most inputs contain the expected answer."""
     fields: Counter[str] = Counter()
     n_within = n_expected = 0
     for case in cases:
@@ -441,14 +442,14 @@ def _is_any(value: Json, answers: Sequence[str]) -> bool:
 
 
 def _holds(text: str, answer: str) -> bool:
-    """Whether a text holds an answer as whole words."""
+    """Return whether a text contains an answer as whole words."""
     if len(answer) < LEAST_CHARACTERS or answer not in text:
         return False
     return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text) is not None
 
 
 def _texts(value: Json) -> Iterator[str]:
-    """Yield the texts of a field; of messages their content."""
+    """Yield the strings of a field; for messages their content."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 def shipped(name: str) -> Path:
     """Return the path of a shipped file, e.g. ``prices/prices.yaml``."""
-    # Installed, the data lie in the package of the front door, which lies beside this one.
+    # In an installation, the data are in the `convergence` package next to this one.
     root = Path(__file__).resolve().parents[2]
     installed, checkout = root / "convergence/_data" / name, root / "data" / name
     return installed if installed.is_file() else checkout
 
 
 N_PROBES = 64
-"""Candidates whose worst case is looked at before the first call."""
+"""Candidates whose maximum cost is checked before the first call."""
 
 _NAME = "prices/prices.yaml"
 
 
 @cache
 def shipped_prices() -> PriceTable:
-    """Return the table that comes with this version.
+    """Return this version's price table.
 
     Raises:
         FileNotFoundError: the installation is incomplete.
@@ -52,15 +52,15 @@ def shipped_prices() -> PriceTable:
 
 
 def prices_of(configuration: Configuration) -> PriceTable:
-    """Return the prices that a configuration's calls are settled at."""
+    """Return the prices of a configuration's calls."""
     return shipped_prices().with_overrides(configuration.prices)
 
 
 def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str, ...]:
-    """Return what a run would ask without knowing the most it can cost; no call is made.
+    """Return the models of a run whose maximum cost is unknown; no call is made.
 
-    Each entry is a model, or the kind of a target that has none. Candidates are drawn as the
-    search would draw them, with a seed of their own.
+    An entry is a model, or the kind of a target without models. Candidates are sampled as in the
+    search, with a separate seed.
     """
     unknown: dict[str, None] = {}
     case = loaded.cases[0]
@@ -71,11 +71,11 @@ def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str,
             worst = target.worst_case(params, case)
             request = target.request(params, case)
         except CandidateFault:
-            continue  # it is never asked
+            continue  # such a candidate is never evaluated
         if worst.usd is None:
             model = request.get("model") if isinstance(request, dict) else None
             if model is None and isinstance(target, ComposedTarget):
-                continue  # which models it asks is known when it asks them; each call is refused then
+                continue  # its models are known only at run time; unpriced calls are rejected then
             unknown[str(model) if isinstance(model, str) else target.provider] = None
     for metric in loaded.configuration.evaluation.judges.values():
         llm = loaded.configuration.judge_of(metric)
@@ -88,7 +88,7 @@ def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str,
 
 
 def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | None:
-    """Return a warning when some prices are unknown; ``None``: all are known, or do not matter.
+    """Return a warning if prices are unknown; ``None`` if all are known or irrelevant.
 
     Raises:
         ConfigurationError: under ``budget.max_usd``, which an unknown price would make worthless.
@@ -153,7 +153,7 @@ class Environment:
             check_environment(configuration)
             environment = cls(secrets=Secrets(), prices=prices)
         else:
-            journal_url(configuration)  # the journal is always the real one
+            journal_url(configuration)  # the call log is always the real one
             secrets = Secrets(_AnyName(_of_target(configuration)))
             environment = cls(secrets=secrets, prices=prices, mock_url=mock_url)
         hide(environment.redactor(configuration))
@@ -176,7 +176,7 @@ class Environment:
 
 
 def _of_target(configuration: Configuration) -> dict[str, str]:
-    """Return the variables of a target that runs for real in an offline run."""
+    """Return the variables of a target that is not mocked in an offline run."""
     if configuration.api.kind in {*CHAT_KINDS, "browserbase", "http"}:
         return {}
     names = target_secret_names(configuration)

@@ -48,15 +48,16 @@ def make_target(
     *,
     local_function: UserFunction | str | None = None,
 ) -> Target:
-    """Return what a configuration optimizes.
+    """Return the target of a configuration.
 
-    Variables of the environment are read when they are used; ``check_environment`` of
-    ``tasks.http.authentication`` reports beforehand which are not set.
+    It reads environment variables on use; ``check_environment`` of ``tasks.http.authentication``
+    reports unset ones beforehand.
 
     Args:
-        loaded: the configuration and its files.
-        environment: keys, prices, and where chat models really are; ``None`` means the process's.
-        local_function: a function to call in place of ``api.function``.
+        loaded: Configuration and its files.
+        environment: Keys, prices and address of the mock; ``None`` means the process's
+            environment.
+        local_function: Function that replaces ``api.function``.
 
     Raises:
         ConfigurationError: the function cannot be imported or called.
@@ -113,13 +114,13 @@ def make_target(
 
 
 def has_stand_in(configuration: Configuration) -> bool:
-    """Whether something is asked that ``--offline`` stands in for."""
+    """Return whether the configuration calls anything that ``--offline`` mocks."""
     plays = configuration.llm is not None and "games" in configuration.society.model_fields_set
     return configuration.api.kind in {"browserbase", "http"} or plays or asks_models(configuration)
 
 
 def asks_models(configuration: Configuration) -> bool:
-    """Whether a chat model is asked: as the target, as a judge, or by ``society``."""
+    """Return whether the target, a judge or ``society`` calls a chat model."""
     society = configuration.society
     learns = configuration.llm is not None and (
         society.thinks
@@ -184,7 +185,7 @@ def _check_arguments(loaded: Loaded, target: FunctionTarget) -> None:
 
 
 def _fields_read(loaded: Loaded) -> frozenset[str] | None:
-    """Return the fields of an answer that metrics read; ``None``: one reads the whole."""
+    """Return the answer fields that metrics read; ``None`` if one reads the whole answer."""
     fields: set[str] = set()
     for metric in loaded.configuration.evaluation.metrics.values():
         if isinstance(metric, MeasuredMetric):
@@ -273,9 +274,9 @@ def make_metrics(
     """Return the metrics of a configuration, in its order.
 
     Args:
-        loaded: the configuration and its files.
-        environment: keys and prices of judges; ``None`` means the process's.
-        evaluator: function for metrics of type ``function`` that name none.
+        loaded: Configuration and its files.
+        environment: Keys and prices of judges; ``None`` means the process's environment.
+        evaluator: Function for metrics of type ``function`` that name none.
 
     Raises:
         ConfigurationError: a function cannot be imported or called; holds all problems.
@@ -322,7 +323,7 @@ def make_configured_judges(loaded: Loaded, environment: Environment) -> dict[str
 
 
 class _Evaluators:
-    """The user's evaluators of a configuration; metrics of one function share one."""
+    """User's evaluators of a configuration; metrics with the same function share one."""
 
     def __init__(self, loaded: Loaded, given: UserFunction | str | None) -> None:
         self.problems: list[Problem] = []
@@ -331,7 +332,7 @@ class _Evaluators:
         self._key_to_evaluator: dict[str, UserEvaluator | None] = {}
 
     def of(self, name: str, config: UserFunctionMetric) -> UserEvaluator | None:
-        """Return the evaluator of a metric; ``None``: the target measures it, or see ``problems``."""
+        """Return a metric's evaluator; ``None`` if the target measures it, or on ``problems``."""
         if config.function is not None:
             return self._made(config.function, f"evaluation.metrics.{name}.function")
         if self._given is not None:
@@ -339,7 +340,7 @@ class _Evaluators:
         return None
 
     def compared(self, name: str, config: ExpectingMetric) -> Metric:
-        """Return a metric that compares; without its library a placeholder, see ``problems``."""
+        """Return a comparison metric; without its library a placeholder, with a problem."""
         try:
             compare = comparison(config, self._loaded.schemas.get(name))
         except ImportError as error:
@@ -350,7 +351,7 @@ class _Evaluators:
         return Compared(name, compare, config.field, config.expected_field, is_optional)
 
     def of_plugin(self, name: str, config: PluginMetric) -> UserEvaluator | None:
-        """Return the evaluator that a plugin makes; ``None``: see ``problems``."""
+        """Return the evaluator that a plugin makes; ``None`` on ``problems``."""
         key = f"evaluation.metrics.{name}"
         context = PluginContext(
             name=config.plugin,

@@ -1,8 +1,8 @@
-"""Facts of a run: hashes of what rewards depend on beside configuration, cases.
+"""Facts of a run: hashes of code and data that affect its rewards.
 
-These are the hash of each of the user's Python files that the configuration names,
-and whatever the target's module reports about the data it reads: each function of it without
-arguments whose name ends in ``_sha256`` is called once. Rewards of runs with different facts do not compare.
+Facts are the hash of each user's Python file that the configuration names, and the data hashes of
+the target's module: each of its functions without arguments whose name ends in ``_sha256`` is
+called once. Rewards of runs with different facts are not comparable.
 """
 
 import hashlib

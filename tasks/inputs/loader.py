@@ -45,7 +45,7 @@ from tasks.metrics.comparisons import check_schema
 from tasks.metrics.judge import factory as judge_factory
 
 _LIKE_A_NAME = re.compile(r"[-+]?(?:0\d+|[1-9]\d*\.\d+0)")
-"""Number whose text is not what numbers are shown as."""
+"""Number that prints differently than written."""
 TEXT_SUFFIXES = (".md", ".txt", ".prompt")
 """Suffixes that make a variant a path, if it is one line without spaces."""
 
@@ -90,8 +90,8 @@ def load(path: str | Path, assignments: Sequence[str] = ()) -> Loaded:
     """Load a configuration file and all files that it names.
 
     Args:
-        path: the configuration file.
-        assignments: ``dotted.key=value`` from the command line, values as in YAML; the last one of
+        path: Configuration file.
+        assignments: ``dotted.key=value`` from the command line, with YAML values; the last one of
             a key wins.
 
     Raises:
@@ -129,9 +129,9 @@ def load_mapping(
     """Load a configuration given as Python data, and all files that it names.
 
     Args:
-        mapping: of the same form as the file.
-        base_dir: folder to which relative paths refer.
-        allow_callable: whether the caller supplies target and evaluator as callables.
+        mapping: Mapping in the form of the file.
+        base_dir: Base of relative paths.
+        allow_callable: Whether the caller supplies target and evaluator as callables.
 
     Raises:
         ConfigurationError: contains every problem of all files.
@@ -144,7 +144,7 @@ def _assign(tree: dict[str, Any], assignment: str) -> None:
     """Set one value in a tree.
 
     Raises:
-        ConfigurationError: the text is no assignment, or its path leads through a non-mapping.
+        ConfigurationError: the text is not an assignment, or its path leads through a non-mapping.
     """
     key, equals, text = assignment.partition("=")
     *above, last = key.strip().split(".")
@@ -169,7 +169,7 @@ def _assign(tree: dict[str, Any], assignment: str) -> None:
 
 
 def is_text_path(variant: str) -> bool:
-    """Whether a text variant is the path of a file rather than the text itself."""
+    """Return whether a text variant is the path of a file rather than the prompt itself."""
     return variant.lower().endswith(TEXT_SUFFIXES) and not any(c.isspace() for c in variant)
 
 
@@ -212,7 +212,7 @@ class _Loader:
         share = configuration.evaluation.test_cases.holdout
         grouped = self._grouped(cases)
         by_id = {case.case_id: case for case in grouped}
-        # By the user's groups alone: what looks alike is needed on both sides of the split.
+        # By the user's groups only: both sides of the split need similar cases.
         search_cases, holdout_cases = (
             tuple(by_id[case.case_id] for case in part) for part in split_holdout(cases, share)
         )
@@ -232,7 +232,7 @@ class _Loader:
         )
 
     def _grouped(self, cases: tuple[Case, ...]) -> tuple[Case, ...]:
-        """Return cases with groups of those that are alike, and warn of these."""
+        """Group similar cases, and warn of the groups."""
         grouped = with_groups(cases)
         made = [case.group for case in grouped if (case.group or "").startswith("alike:")]
         if made:
@@ -248,7 +248,7 @@ class _Loader:
         return grouped
 
     def _warn_of_retyped_choices(self) -> None:
-        """Warn of choices that look like names, as ``3.10`` and ``007`` do, and are read as numbers."""
+        """Warn of choices that look like names, such as ``3.10``, but are parsed as numbers."""
         for path, written in self.source.retyped.items():
             is_choice = path[3:4] == ("choices",) or isinstance(path[-1], int)
             if path[:2] != ("search_space", "parameters") or not is_choice:
@@ -418,11 +418,11 @@ class _Loader:
             self._check_unfilled(at, "names of fields", name, "Write it into the value.")
         fix = "Write it into `api.request.body` or `query`."
         for header, value in request.headers.items():
-            text = re.sub(r"\$\{[^{}]*\}", "", value)  # of the environment
+            text = re.sub(r"\$\{[^{}]*\}", "", value)  # environment variables
             self._check_unfilled((*at, "headers", header), "headers", text, fix)
 
     def _check_unfilled(self, path: KeyPath, place: str, text: str, fix: str) -> None:
-        """Refuse placeholders in a text that is sent as it is."""
+        """Report placeholders in a text that is sent unchanged."""
         known = {"input", *self.configuration.search_space.parameters}
         for placeholder in placeholders(text):
             if placeholder.name in known:
@@ -489,7 +489,7 @@ class _Loader:
 
 
 def _keys_of(template: Any) -> Iterator[str]:
-    """Yield the keys of all mappings in a template, which may be a single number or text."""
+    """Yield the keys of all mappings in a template, which may also be a number or string."""
     if isinstance(template, dict):
         yield from template
         template = [*template.values()]

@@ -1,7 +1,7 @@
 """Import of a promptfoo configuration.
 
-An assertion becomes a check of its test case (metric type ``checks``), a rubric text for the judge
-(``llm_judge``), or a metric of latency and cost. What has no place is counted by its kind.
+An assertion becomes a check of its test case (metric type ``checks``), a rubric for the judge
+(``llm_judge``), or a metric of latency or cost. Unsupported parts are counted by kind.
 """
 
 import json
@@ -47,14 +47,14 @@ _SERVICES: Final[Mapping[str, tuple[str, str | None, str | None]]] = {
 _MODEL: Final = re.compile(
     r"(\w+):(?!(?:embedding|image|assistant):)(?:(?:chat|messages|responses|completion):)?(.+)"
 )
-"""Service and model of a provider's name."""
+"""Service and model in a provider's name."""
 _OPTIONS: Final = (
     *("temperature", "max_tokens", "max_completion_tokens", "top_p", "frequency_penalty"),
     *("presence_penalty", "seed", "stop", "response_format", "reasoning_effort", "tools"),
     "tool_choice",
 )
 _RENAMED: Final = {"maxOutputTokens": "max_tokens", "topP": "top_p"}
-"""Google's names of options."""
+"""Google's option names."""
 _RUBRICS: Final[Mapping[str, str]] = {
     "llm-rubric": "{}",
     "grade": "{}",
@@ -76,44 +76,44 @@ _OF_TESTS: Final = frozenset({"vars", "assert", "description", "threshold", "opt
 _OF_ASSERTIONS: Final = frozenset(
     {"type", "value", "threshold", "weight", "assert", "transform", "$ref"}
 )
-"""Keys that are carried, or named with their assertion."""
+"""Supported keys, or keys that are reported with their assertion."""
 _OUR_PLACEHOLDER: Final = re.compile(
     r"\{(?:input(?:[ \t]*[.\[][^{}\n]*)?|model(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}"
 )
-"""What is plain text there and would be filled here."""
+"""Plain text in promptfoo that would be a placeholder here."""
 _WORD: Final = re.compile(r"(?<!\{)\{(?!input\b)[A-Za-z_][\w.\[\]-]*\}(?!\})")
 _FILE: Final = re.compile(
     r"exec:.*|\S+\.(?:(txt|md|j2)|(json|ya?ml)|py|[cm]?js|ts|sh|csv|jsonl|png|jpe?g|gif|webp|bmp|svg|pdf)(:\w+)?"
 )
-"""Prompt that names a file: of plain texts, of messages, or of another kind; a function may follow."""
+"""Prompt that names a file with text, messages or code; a function name may follow."""
 _IMAGE: Final = re.compile(r"\btype['\"]?\s*:\s*['\"]?(?:input_image|image_url|image)\b")
 _LEAST_HELD_OUT: Final = 8
-"""Cases from which on a quarter of them is held out."""
+"""Minimum cases for holding out a quarter of them."""
 
 Messages = list[dict[str, str]]
 
 
 @dataclass(slots=True)
 class Project:
-    """A configuration of ours with its cases, and what was left out."""
+    """Converted configuration and cases, with the unsupported parts."""
 
     configuration: dict[str, Any] = field(default_factory=dict)
     cases: list[dict[str, Json]] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
-    """What is not carried → how often it stands there."""
+    """Unsupported part → its number of occurrences."""
 
 
 def promptfoo_project(path: Path, cases_name: str) -> Project:
-    """Return what a configuration of promptfoo becomes.
+    """Convert a promptfoo configuration.
 
     Args:
-        path: of the configuration; files that it names stand beside it.
-        cases_name: file of the test cases, as the configuration names it.
+        path: Path of the configuration, the base of the files that it names.
+        cases_name: File of the test cases, as the configuration names it.
 
     Raises:
-        ValueError: it is none of promptfoo.
-        ConfigurationError: it holds no prompt that can be carried.
-        OSError: it cannot be read.
+        ValueError: it is not a promptfoo configuration.
+        ConfigurationError: it has no supported prompt.
+        OSError: it is unreadable.
     """
     document, project = read_document(path), Project()
     lost: Counter[str] = Counter()
@@ -151,7 +151,7 @@ def promptfoo_project(path: Path, cases_name: str) -> Project:
 
 
 def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], list[Messages]]:
-    """Return the variables that prompts name, and each prompt as messages with our placeholders."""
+    """Return the variables in prompts, and each prompt as messages with our placeholders."""
     names: set[str] = set()
     prompts: list[Messages] = []
     for text in _prompt_texts(written, folder, lost):
@@ -199,7 +199,7 @@ def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[st
 
 
 def _chat(text: str) -> Messages:
-    """Return a prompt as messages: a list of them in JSON or YAML, or one of the user."""
+    """Return a prompt as messages: its JSON or YAML list, or one user message."""
     if text.lstrip().startswith(("[", "-")):
         try:
             messages = yaml.safe_load(text)
@@ -245,7 +245,7 @@ def _messages(
 def _models(
     document: Mapping[str, Any], lost: Counter[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return ``api`` and the parameters that providers and their options become."""
+    """Return ``api`` and the parameters for the providers and their options."""
     written = document.get("providers", document.get("targets"))
     groups: dict[tuple[str, str | None, str | None], list[tuple[str, Mapping[str, Any]]]] = {}
     for entry in written if isinstance(written, list) else [written]:
@@ -285,7 +285,7 @@ def _choice(values: Sequence[Any]) -> dict[str, Any]:
 def _options(
     configs: Sequence[Mapping[str, Any]], parameters: dict[str, Any], lost: Counter[str]
 ) -> dict[str, Any]:
-    """Return options that all models get; those of several values become parameters."""
+    """Return the options of all models; options with several values become parameters."""
     options: dict[str, Any] = {}
     configs = [{_RENAMED.get(k, k): v for k, v in config.items()} for config in configs]
     for name in dict.fromkeys(name for config in configs for name in config):
@@ -304,7 +304,7 @@ def _options(
 
 
 def _provider(written: Any) -> Mapping[str, Any]:
-    """Return a provider's ``id`` and other keys, in any of promptfoo's forms."""
+    """Return a provider's ``id`` and other keys, from any of promptfoo's forms."""
     if not isinstance(written, Mapping):
         return {"id": written}
     if "id" not in written and len(written) == 1:
@@ -333,7 +333,7 @@ def _add_cases(
     lost: Counter[str],
 ) -> dict[str, Any]:
     """Add the cases of a document to a project; return the metrics."""
-    # Without a test promptfoo asks each prompt once.
+    # Without a test, promptfoo runs each prompt once.
     document = {**document, "tests": document.get("tests") or [{}]}
     default = document.get("defaultTest", {})
     lost[f"`defaultTest` in {shortened(default)}"] += not isinstance(default, Mapping)
@@ -366,13 +366,13 @@ def _add_cases(
 
 
 def _value(variables: dict[str, Json], path: str) -> Json:
-    """Return what a prompt shows in a variable's place: nothing, if the test lacks it."""
+    """Return a variable's value for a prompt; empty if the test lacks it."""
     value = pick(variables, path)
     return "" if value is None or isinstance(value, Missing) else value
 
 
 def _metrics(expected: Sequence[Any]) -> dict[str, Any]:
-    """Return the metrics that what cases expect is for."""
+    """Return the metrics for the cases' expected values."""
     metrics: dict[str, Any] = {}
     if any(check["checks"] for check in expected):
         metrics["checks"] = {"expected_field": "checks", "weight": 1}
@@ -393,7 +393,7 @@ def _expected(
     limits: dict[str, set[float]],
     lost: Counter[str],
 ) -> dict[str, Json]:
-    """Return what a case expects: checks, and a text for the judge."""
+    """Return a case's expected value: checks, and a rubric for the judge."""
     for key in (*test, *mapping_of(test.get("options"))):
         lost[f"`{shortened(key)}` of tests"] += key not in _OF_TESTS
     checks, rubrics = _of_assertions(test["assert"], variables, limits, lost)
@@ -409,7 +409,7 @@ def _of_assertions(
     limits: dict[str, set[float]],
     lost: Counter[str],
 ) -> tuple[list[Json], list[str]]:
-    """Return the checks of assertions, and what a judge is to look at."""
+    """Return the checks and the rubrics of assertions."""
     checks: list[Json] = []
     rubrics: list[str] = []
     for assertion in map(mapping_of, assertions):
@@ -476,7 +476,7 @@ def _check(kind: str, value: Json) -> dict[str, Json] | None:
 
 
 def _parts(value: Json) -> list[str]:
-    """Return the texts of a list, which may be one text with commas."""
+    """Return the strings of a list, which may be one comma-separated string."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return [part if isinstance(part, str) else json.dumps(part) for part in value or ()]  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Tests of a promptfoo configuration, with all that they inherit and refer to."""
+"""Tests of a promptfoo configuration, with inherited and referenced parts."""
 
 import itertools
 import math
@@ -25,25 +25,25 @@ _ASSERTION = re.compile(
     r"|word-count|finish-reason|select-best|max-score|(?:search|agent)-rubric|tool-call-f1|tra(?:ce|jectory)[-:][\w:-]+))"
     r"(?:\((\d+(?:\.\d+)?)\))?(?::\s*(.*))?"
 )
-"""Cell of CSV that is an assertion: its kind, threshold and value."""
+"""CSV cell with an assertion: its kind, threshold and value."""
 _CODE_SUFFIXES = (".js", ".ts", ".mjs", ".cjs", ".py")
 VARIABLE = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)((?:\.\w+)*)\s*-?\}\}")
-"""A variable, or a field of one."""
+"""Variable, or a field of one."""
 CODE = re.compile(r"\{\{|\{%|\{#")
 MAX_EXPANSION = 10_000
-"""Combinations of one test's lists of values."""
+"""Maximum combinations of one test's lists of values."""
 
 
 class SkippedTestError(ValueError):
-    """A test or an assertion cannot be carried; the text is the reason, which is counted."""
+    """A test or assertion is unsupported; the message is the counted reason."""
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
-    """Return a configuration; a list is that of its tests.
+    """Return a configuration; a list becomes that of its tests.
 
     Raises:
-        ValueError: the file is no configuration of promptfoo.
-        OSError: it cannot be read.
+        ValueError: the file is not a promptfoo configuration.
+        OSError: it is unreadable.
     """
     document = _load(path)
     if isinstance(document, list):
@@ -56,7 +56,7 @@ def read_document(path: Path) -> Mapping[str, Any]:
 def expanded_tests(
     document: Mapping[str, Any], folder: Path, lost: Counter[str]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Json]]]:
-    """Yield each test with what is set for all, and its variables; count those that cannot be read."""
+    """Yield each test with its defaults, and its variables; count unsupported tests."""
     default = mapping_of(document.get("defaultTest"))
     for test in _tests(document.get("tests"), folder, lost):
         whole = {
@@ -84,10 +84,10 @@ def _load(path: Path) -> Any:
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ValueError("must be YAML, JSON, JSONL or CSV; code is not run")
     if path.suffix == ".json":
-        # YAML refuses the pairs of escapes by which JSON may write a character beyond 16 bits.
+        # YAML rejects the surrogate pairs that JSON may use for characters beyond 16 bits.
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(text)
-    source = read_yaml(text, None)  # of YAML 1.2, as promptfoo reads it: `yes` is a text
+    source = read_yaml(text, None)  # YAML 1.2, as in promptfoo: `yes` is a string
     if source.problems:
         problem = source.problems[0]
         line = "" if problem.line is None else f" (line {problem.line})"
@@ -96,7 +96,7 @@ def _load(path: Path) -> Any:
 
 
 def _tests(tests: Any, folder: Path, lost: Counter[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield tests: a list of them, or files that hold them."""
+    """Yield tests from a list, or from the files that hold them."""
     for entry in tests if isinstance(tests, list) else [tests]:
         if isinstance(entry, Mapping) and "path" not in entry:
             yield entry
@@ -124,18 +124,18 @@ def shortened(value: object) -> str:
 
 
 def matching_files(name: str, folder: Path) -> list[Path]:
-    """Return the files that a path or a pattern names."""
+    """Return the files that match a path or pattern."""
     found = [Path(name)] if name.startswith("/") else folder.glob(name)
     return sorted(file for file in found if file.is_file())
 
 
 def mapping_of(value: Any) -> Mapping[str, Any]:
-    """Return a mapping; of another value an empty one."""
+    """Return a mapping, or an empty one for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
 def _expanded(test: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Json]]:
-    """Yield the variables of a test: lists of values stand for one test of each combination."""
+    """Yield the variables of a test, one set for each combination of its lists of values."""
     variables = {name: _read(value, folder) for name, value in test["vars"].items()}
     lists = {name: value for name, value in variables.items() if isinstance(value, list)}
     if mapping_of(test.get("options")).get("disableVarExpansion"):
@@ -147,9 +147,9 @@ def _expanded(test: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Json]
 
 
 def _read(value: Any, folder: Path) -> Json:
-    """Return a variable; ``file://…`` of a text file beside the configuration is its text."""
+    """Return a variable; ``file://…`` becomes the text of a file in the folder."""
     if not isinstance(value, str) or not value.startswith("file://"):
-        return value  # type: ignore[no-any-return]  # of YAML, checked where it is written
+        return value  # type: ignore[no-any-return]  # from YAML, checked on writing
     file = (folder / value.removeprefix("file://")).resolve()
     if file.suffix in _CODE_SUFFIXES:
         raise SkippedTestError("a variable is made by code, which is not run")
@@ -162,10 +162,10 @@ def _read(value: Any, folder: Path) -> Json:
 
 
 def filled(value: Json, variables: Mapping[str, Json]) -> Json:
-    """Return a value with variables in their places, ``{{ name }}``, as nunjucks prints them.
+    """Return a value with its variables, ``{{ name }}``, filled as nunjucks prints them.
 
     Raises:
-        SkippedTestError: it has code of the template language, or no variable of that name.
+        SkippedTestError: it contains template code, or an unknown variable.
     """
     if isinstance(value, list):
         return [filled(item, variables) for item in value]
@@ -190,7 +190,7 @@ def _printed(path: str, variables: Mapping[str, Json]) -> str:
 
 
 def _of_table(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return a test from a line of CSV: ``__expected`` holds assertions, others are variables."""
+    """Return a test from a CSV row: ``__expected`` holds assertions, other columns variables."""
     return {
         "vars": {name: cell for name, cell in row.items() if not name.startswith("__")},
         "assert": [
@@ -201,7 +201,7 @@ def _of_table(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _of_cell(cell: str) -> dict[str, Any]:
-    """Return the assertion of a cell: ``contains: x``, ``latency(900)``; a plain text must be equal."""
+    """Return a cell's assertion: ``contains: x``, ``latency(900)``; plain text means equality."""
     match = _ASSERTION.fullmatch(cell.strip())
     if match is None or not re.search(r"[:)]|\bis-|-json$", match[0]):
         return {"type": "equals", "value": cell}

@@ -1,4 +1,4 @@
-"""Store folder of a configuration, and the record of a run that begins there."""
+"""Store folder of a configuration, and the record of a new run."""
 
 import os
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from tasks.version import code_version
 
 
 def store_path(loaded: Loaded) -> Path:
-    """Return the folder of the results store; relative paths start from the configuration."""
+    """Return the folder of the results store; relative paths start at the configuration."""
     return (loaded.base_dir / loaded.configuration.storage.folder).resolve()
 
 
 def bound_folder(loaded: Loaded) -> Path:
-    """Return the folder of the results store, as the working copy of its address if it has one.
+    """Return the folder of the results store, bound to its remote address if it has one.
 
     Raises:
         StoreError: the extra is not installed, or the folder belongs to another address.
@@ -32,7 +32,7 @@ def bound_folder(loaded: Loaded) -> Path:
 
 
 def ready_store(loaded: Loaded) -> Path:
-    """Return the folder of the results store, with all that other machines have published.
+    """Return the folder of the results store, updated with the runs of other machines.
 
     Raises:
         StoreError: object storage cannot be used: the extra, the address or the credentials.
@@ -44,12 +44,12 @@ def ready_store(loaded: Loaded) -> Path:
 
 
 def new_record(loaded: Loaded, *, name: str, tags: Mapping[str, str]) -> RunRecord:
-    """Return the record of a run that begins now.
+    """Return the record of a run that starts now.
 
     Args:
-        loaded: configuration and cases.
-        name: of the system.
-        tags: of the run.
+        loaded: Configuration and cases.
+        name: Name of the system.
+        tags: Tags of the run.
     """
     started = wall_clock_us()
     run_id = new_run_id(started, os.urandom(10))

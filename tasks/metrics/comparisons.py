@@ -1,7 +1,7 @@
-"""Comparisons of an answer with what was expected: functions of two JSON values.
+"""Comparisons of an answer with the expected one: functions of two JSON values.
 
-Each takes (result, expected) and returns a number. ``CandidateFault`` says that the answer is of
-a form that cannot be compared, ``ValueError`` that the expected value is.
+Each takes (result, expected) and returns a number. ``CandidateFault`` means that the answer cannot
+be compared, ``ValueError`` that the expected value cannot.
 """
 
 import json
@@ -37,9 +37,9 @@ from tasks.secrets.redaction import one_line
 Comparison: TypeAlias = Callable[[Json, Json], float]
 
 LIKENESSES: Final = ("similarity", "bleu", "rouge")
-"""Types that say how near an answer is, not whether it is right."""
+"""Types that measure how similar an answer is, not whether it is correct."""
 MOST_CELLS: Final = 4_000_000
-"""Of the table in which rouge-score finds a longest common subsequence: a second, and 80 MB."""
+"""Maximum cells of rouge-score's longest-common-subsequence table: about a second and 80 MB."""
 _ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 """Escaped character in a JSON text."""
 _NUMBER = re.compile(
@@ -54,19 +54,20 @@ _PLAIN: Final = {
     ord("\u2018"): "'",
     ord("\u2019"): "'",
 }
-"""Blanks and apostrophes of one form, where texts are compared; patterns name the forms they mean."""
+"""Spaces and apostrophes, normalized in compared texts; patterns keep their forms."""
 _THOUSANDS: Final = re.compile(r"(?<=\d)[\u00a0\u202f\u2009'\u2019](?=\d{3}(?!\d))")
-"""Separator of thousands that is no comma."""
+"""Thousands separator other than a comma."""
 
 
 def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
-    """Return the comparison that a metric's configuration describes.
+    """Return the comparison of a metric's configuration.
 
-    Of an answer that calls tools it reads the text alone, unless mappings or a schema are expected.
+    It compares only the text of an answer with tool calls, unless mappings or a schema are
+    expected.
 
     Args:
-        config: a metric of a type that compares.
-        schema: the JSON Schema of type ``json_schema``; ``None`` means each case's ``expected``.
+        config: Configuration of a comparing metric.
+        schema: JSON Schema of type ``json_schema``; ``None`` means each case's ``expected``.
 
     Raises:
         ImportError: the library of type ``bleu`` or ``rouge`` is not installed.
@@ -99,7 +100,7 @@ def expected_part(expected: Json, path: str | None) -> Json:
 
 
 def needs_expected(config: BaseMetric) -> TypeGuard[ExpectingMetric]:
-    """Whether a case must have an ``expected`` for this metric."""
+    """Return whether this metric requires ``expected`` in each case."""
     if isinstance(config, RegexMetric):
         return config.pattern is None
     if isinstance(config, JsonSchemaMetric):
@@ -108,7 +109,7 @@ def needs_expected(config: BaseMetric) -> TypeGuard[ExpectingMetric]:
 
 
 def check_expected(config: ExpectingMetric, expected: Json) -> str | None:
-    """Return what is wrong with an expected value for this metric, ``None`` if nothing is."""
+    """Return the rule that an expected value breaks; ``None`` if it is valid."""
     try:
         if config.type == "numeric":
             _expected_numbers(expected)
@@ -131,7 +132,9 @@ def check_expected(config: ExpectingMetric, expected: Json) -> str | None:
 _CHECK_OPTIONS: Final = (
     *("type", "weight", "case_sensitive", "tolerance", "relative_tolerance", "method"),
 )
-"""Keys of a metric that a check of a case may hold, beside ``expected``, ``not`` and ``threshold``."""
+"""Keys that a case's check may share with a metric, besides ``expected``, ``not`` and
+``threshold``.
+"""
 _CHECKED: Final = (
     *("exact_match", "contains", "regex", "numeric", "json_schema", "similarity", "checks"),
 )
@@ -143,14 +146,14 @@ _NO_CHECK: Final = "must hold at least one check"
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A comparison that one case names for itself."""
+    """Comparison that one case defines."""
 
     compare: Comparison
     expected: Json
     weight: float
     is_negated: bool
     threshold: float | None
-    """Value from which on the check passes; ``None`` means its value counts."""
+    """Value at or above which the check passes; ``None`` uses the value itself."""
 
     def value(self, result: Json) -> float:
         try:
@@ -163,7 +166,7 @@ class _Check:
 
 
 def _checks(config: BaseMetric, result: Json, expected: Json) -> float:  # noqa: ARG001
-    """Weighted share of a case's own checks that the result passes."""
+    """Return the weighted share of a case's own checks that the result passes."""
     checks = _read_checks(expected)
     if not checks:
         raise ValueError(_NO_CHECK)
@@ -208,7 +211,7 @@ def _check(check: Json) -> _Check:
 
 
 def _exact_match(config: TextMetric, result: Json, expected: Json) -> float:
-    """1 if the result equals the expected value, or any of a list of them."""
+    """Return 1 if the result equals the expected value, or any of a list of them."""
     result, right = _stated(result, expected), [expected, *answers_of(expected)]
     return float(any(equal(result, answer, config) for answer in right))
 
@@ -243,7 +246,7 @@ def _texts(result: Json, expected: Json) -> list[str]:
 
 
 def _numeric(config: NumericMetric, result: Json, expected: Json) -> float:
-    """1 if the result is a number within the tolerance of the expected one, or of any of a list."""
+    """Return 1 if the result is within the tolerance of the expected number, or any of a list."""
     targets = _expected_numbers(expected)
     number = _number(_stated(result, expected))
     if number is None:
@@ -254,9 +257,9 @@ def _numeric(config: NumericMetric, result: Json, expected: Json) -> float:
 
 
 def _fits_schema(schema_json: str | None, result: Json, expected: Json) -> float:
-    """1 if the result, or the JSON in its text, is valid under the schema.
+    """Return 1 if the result, or the JSON in its text, is valid under the schema.
 
-    A text that is no JSON is not valid. References lead nowhere but into the schema itself.
+    A text that is not JSON is invalid. References resolve only within the schema itself.
     """
     validator = _validator(canonical_json(expected) if schema_json is None else schema_json)
     found = json_in(result) if isinstance(result, str) else result
@@ -264,14 +267,14 @@ def _fits_schema(schema_json: str | None, result: Json, expected: Json) -> float
 
 
 def _similarity(config: SimilarityMetric, result: Json, expected: Json) -> float:
-    """How alike the two texts are, in [0, 1]; of a list of expected texts, the one most alike."""
+    """Return the similarity of two texts in [0, 1], the maximum over a list of expected ones."""
     if (result := _stated(result, expected)) is None:
         return 0.0
     return max(_alike(config, result, answer) for answer in _answers(result, expected))
 
 
 def _stated(result: Json, expected: Json) -> Json:
-    """Return what a mapping that is compared with no mapping states: its ``result``, or a chat answer's text."""
+    """Return the value to compare; a mapping becomes its result or text unless one is expected."""
     if not isinstance(result, dict):
         return result
     others = expected if isinstance(expected, list) else [expected]
@@ -280,21 +283,21 @@ def _stated(result: Json, expected: Json) -> Json:
 
 
 def _answers(result: Json, expected: Json) -> list[Json]:
-    """Return what a likeness is the best of: accepted answers, and of a list the whole list."""
+    """Return the accepted answers, and a list itself if the result is one."""
     is_list = isinstance(expected, list) and isinstance(_as_json(result, []), list)
     return [*([expected] if is_list else ()), *answers_of(expected)]
 
 
 def _alike(config: SimilarityMetric, result: Json, expected: Json) -> float:
-    """Return the likeness of two texts by a string distance of jellyfish.
+    """Return the similarity of two texts by a string distance of jellyfish.
 
     An edit distance d becomes 1 - d / (length of the longer text).
     """
-    import jellyfish  # noqa: PLC0415 - only those who measure it pay for it
+    import jellyfish  # noqa: PLC0415 - only this metric needs it
 
     result, expected = _as_json(result, expected), _as_json(expected, result)
     a, b = _tidy(config, result), _tidy(config, expected)
-    if a == b:  # two empty texts, whose distance has no length to be divided by, among others
+    if a == b:  # also two empty texts, whose distance has no length to divide by
         return 1.0
     longest = max(len(a), len(b))
     match config.method:
@@ -309,7 +312,7 @@ def _alike(config: SimilarityMetric, result: Json, expected: Json) -> float:
 
 
 def _as_json(value: Json, other: Json) -> Json:
-    """Return the mapping or list in a text that is compared with one, else the value."""
+    """Return the JSON in a text if the other value is a mapping or list, else the text."""
     if isinstance(value, str) and isinstance(other, dict | list):
         parsed = json_in(value)
         return parsed if isinstance(parsed, dict | list) else value
@@ -317,25 +320,25 @@ def _as_json(value: Json, other: Json) -> Json:
 
 
 def _jaccard(a: str, b: str) -> float:
-    """Return the share of words that both have, of the words that either has."""
+    """Return the Jaccard index of two texts' words."""
     words, others = set(a.split()), set(b.split())
     union = words | others
-    # Texts of nothing but white space have no words: as alike as texts can be.
+    # Blank texts have no words, and are identical.
     return len(words & others) / len(union) if union else 1.0
 
 
 def _bleu(config: TextMetric, scorer: Any, result: Json, expected: Json) -> float:
-    """Sentence BLEU, in [0, 1]; the texts of a list are the references of one answer."""
+    """Return sentence BLEU in [0, 1]; a list of expected texts holds references of one answer."""
     text, references = _answer_and_references(config, result, expected)
-    if text in references:  # whose score may be 100.00000000000004, and is 0 of two empty texts
+    if text in references:  # the score may be 100.00000000000004, and is 0 for two empty texts
         return 1.0
     return min(1.0, float(scorer.sentence_score(text, references).score) / 100)
 
 
 def _rouge(config: RougeMetric, scorer: Any, result: Json, expected: Json) -> float:
-    """F1 of a ROUGE, in [0, 1]; of a list of expected texts, the one most alike."""
+    """Return ROUGE F1 in [0, 1], the maximum over a list of expected texts."""
     text, references = _answer_and_references(config, result, expected)
-    if text in references:  # one word has no pairs of words, and a score of 0
+    if text in references:  # one word has no bigrams and scores 0
         return 1.0
     n = len(_word().findall(text))
     most = max(len(_word().findall(reference)) for reference in references)
@@ -358,7 +361,7 @@ def _answer_and_references(
 
 
 class _Words:
-    """Tokenizer for rouge-score, whose own one drops all letters but a to z."""
+    """Tokenizer for rouge-score, whose default drops all letters except a to z."""
 
     def tokenize(self, text: str) -> list[str]:
         return _word().findall(text.lower())
@@ -366,7 +369,7 @@ class _Words:
 
 @lru_cache(maxsize=1)
 def _word() -> re.Pattern[str]:
-    """Return the pattern of a word: letters and digits, with the marks and joiners that follow them."""
+    """Return the pattern of a word: letters and digits, with their marks and joiners."""
     every = map(chr, range(sys.maxunicode + 1))
     marks = "".join(c for c in every if unicodedata.category(c).startswith("M"))
     return re.compile(rf"[^\W_](?:[^\W_]|[{marks}\u200c\u200d])*")
@@ -380,14 +383,14 @@ def _tidy(config: BaseMetric, value: Json) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a text with one form of each letter and line end."""
+    """Return a text with normalized letters and line ends."""
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
 
 
 def equal(a: Json, b: Json, config: CasedMetric) -> bool:
-    """Whether a result equals an expected value; either may be the JSON text of the other.
+    """Return whether a result equals an expected value; either may be the other's JSON text.
 
-    Two texts are compared as texts: ``3.10`` is not ``3.1``. Nothing but null equals null.
+    Two strings are compared as strings: ``3.10`` is not ``3.1``. Only null equals null.
     """
     if a is None or b is None:
         return a is b
@@ -403,7 +406,7 @@ def equal(a: Json, b: Json, config: CasedMetric) -> bool:
 
 
 def _equals_as_json(a: Json, b: Json, config: CasedMetric) -> bool:
-    """Whether one is a mapping, a list or a number, and the other a text of equal JSON."""
+    """Return whether one is a mapping, list or number and the other its JSON text."""
     other: Json
     if isinstance(a, str) and isinstance(b, (dict, list)):
         value, other = a, b
@@ -435,9 +438,9 @@ def _expected_numbers(expected: Json) -> list[Decimal]:
 
 
 def _number(value: Json) -> Decimal | None:
-    """Return a number, or a text that is nothing but one, such as ``1,234.5`` or ``$12``.
+    """Return a number, or a string that is only a number, such as ``1,234.5`` or ``$12``.
 
-    It is decimal, as written: 1.1 - 1.0 is 0.1, and integers keep all digits.
+    It is decimal, so 1.1 - 1.0 is 0.1 and integers keep all digits.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
@@ -469,7 +472,7 @@ def _compiled(source: str, case_sensitive: bool) -> re.Pattern[str]:
 
 @lru_cache(maxsize=1024)
 def _validator(schema_json: str) -> Any:
-    import jsonschema  # noqa: PLC0415 - only those who measure it pay for it
+    import jsonschema  # noqa: PLC0415 - only this metric needs it
     from referencing import Registry, Resource  # noqa: PLC0415 - as above
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
     from referencing.jsonschema import DRAFT202012  # noqa: PLC0415 - as above
@@ -482,7 +485,7 @@ def _validator(schema_json: str) -> Any:
         kind.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise ValueError(f"must be a valid JSON Schema: {error.message}") from error
-    # An empty registry: a reference to elsewhere fails instead of being fetched.
+    # With an empty registry, external references fail instead of being fetched.
     validator = kind(schema, registry=Registry())
     resource = Resource.from_contents(schema, default_specification=DRAFT202012)
     try:
@@ -496,10 +499,10 @@ def _validator(schema_json: str) -> Any:
 
 
 def _check_references(resource: Any, resolver: Any) -> None:
-    """Look up every reference of a schema.
+    """Resolve every reference of a schema.
 
     Raises:
-        Unresolvable: one leads nowhere, or elsewhere.
+        Unresolvable: a reference is undefined or external.
     """
     schema = resource.contents
     if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
@@ -509,7 +512,7 @@ def _check_references(resource: Any, resolver: Any) -> None:
 
 
 def check_schema(schema: Json) -> str | None:
-    """Return what is wrong with a JSON Schema, ``None`` if nothing is."""
+    """Return the rule that a JSON Schema breaks; ``None`` if it is valid."""
     try:
         _validator(canonical_json(schema))
     except ValueError as error:

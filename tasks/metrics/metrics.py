@@ -1,4 +1,4 @@
-"""Metrics: numbers with a unit, measured of one reply."""
+"""Metrics: numbers with a unit, measured on one reply."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tasks.metrics.user_evaluators import UserEvaluator
 
 
 def judged_value(metric: str, answer: Json, path: str | None) -> Json:
-    """Return the part of an answer that a metric judges: the value at its ``field``, or all.
+    """Return the part of an answer that a metric measures: its ``field``, or all of it.
 
     Raises:
         CandidateFault: the answer lacks the field.
@@ -30,26 +30,27 @@ def judged_value(metric: str, answer: Json, path: str | None) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class ReplyMetric:
-    """A number of the reply itself."""
+    """Number that the reply itself holds."""
 
     name: str
     field: Literal["latency_ms", "first_token_ms", "cost_usd"]
-    """``latency_ms`` is from sending the request to the last byte of the answer, ``first_token_ms``
-    to the first piece of a streamed one; ``cost_usd`` is what the call cost."""
+    """``latency_ms`` runs from sending the request to the last byte of the answer,
+    ``first_token_ms`` to the first piece of a streamed one; ``cost_usd`` is the call's cost.
+    """
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float | None:  # noqa: ARG002 - protocol
-        """Return the number, ``None`` when it is unknown."""
+        """Return the number; ``None`` if it is unknown."""
         value: float | None = getattr(reply, self.field)
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """1 for an answer, 0 for a failure of the candidate."""
+    """Success: 1 for an answer, 0 for a candidate's fault."""
 
     name: str
     value_of_fault: ClassVar[float] = 0.0
-    """What ``tasks.calls.scorer`` writes where there is no reply to measure."""
+    """Value that ``tasks.calls.scorer`` records if there is no reply."""
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
         """Return 1: there is a reply."""
@@ -58,14 +59,14 @@ class SuccessRate:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A comparison of the answer, or a field of it, with what the case expects."""
+    """Comparison of the answer, or its field, with the expected value."""
 
     name: str
     compare: Comparison
     field: str | None = None
     expected_field: str | None = None
     is_optional: bool = False
-    """Whether it has no share in the reward of cases that expect an empty list."""
+    """Whether cases that expect an empty list are left out of the reward."""
 
     def applies(self, case: Case) -> bool:
         """Whether the case has something to compare with."""
@@ -76,7 +77,7 @@ class Compared:
 
         Raises:
             CandidateFault: the answer lacks the field, or cannot be compared.
-            EvaluatorFault: the expected value, or the comparison itself, is at fault.
+            EvaluatorFault: the expected value or the comparison is at fault.
         """
         result = judged_value(self.name, reply.value, self.field)
         try:
@@ -94,7 +95,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class FunctionMetric:
-    """A number from a function of the user's, or one that the target measured itself."""
+    """Number from a user function, or one that the target measured."""
 
     name: str
     """Key under ``evaluation.metrics``."""
@@ -123,7 +124,7 @@ class FunctionMetric:
         return reply.extra[self.name]
 
     async def aclose(self) -> None:
-        """End the evaluator's threads; safe to call twice."""
+        """Stop the evaluator's threads; safe to call twice."""
         if self.evaluator is not None:
             await self.evaluator.aclose()
 

@@ -1,4 +1,4 @@
-"""Metrics of tool calls: right ones, right arguments, how many, none forbidden."""
+"""Metrics of tool calls: names, arguments, number, forbidden tools."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,20 +22,19 @@ from tasks.metrics.comparisons import equal
 from tasks.metrics.metrics import judged_value
 
 ToolCall: TypeAlias = tuple[str, Mapping[str, Json]]
-"""Name of a tool, as called or as expected, and its arguments: of an expected call those that matter; empty where
-they cannot be read."""
+"""Tool name and arguments: for an expected call only those that matter; empty if unreadable."""
 CALLS = "tool_calls"
-"""Where calls are, in answers and in what cases expect, unless the metric says otherwise."""
+"""Default field of the calls, in answers and in expected values."""
 _WRAPPERS: Final = ("function", "functionCall", "function_call")
 _ARGUMENTS: Final = ("arguments", "args", "input", "parameters")
 _KNOWN: Final = {"name", *_ARGUMENTS, "id", "call_id", "index", "type", "status"}
 
 
 def tool_calls_of(listed: Json) -> list[ToolCall]:
-    """Return the calls of a list, in order; what is none is left out.
+    """Return the valid calls of a list, in order.
 
-    An entry is a name, ``{name, arguments}`` (also ``args``, ``input`` and ``parameters``), or either
-    under ``function`` or ``functionCall``; arguments may be JSON in a text.
+    An entry is a name, ``{name, arguments}`` (also ``args``, ``input`` and ``parameters``), or
+    either under ``function`` or ``functionCall``; arguments may be a JSON string.
     """
     calls = []
     for entry in listed if isinstance(listed, list) else []:
@@ -54,7 +53,7 @@ def _inner(entry: Json) -> dict[str, Json]:
 
 
 def _arguments(shown: Mapping[str, Json]) -> Mapping[str, Json] | None:
-    """Return the arguments of a call, ``None`` where they cannot be read."""
+    """Return the arguments of a call; ``None`` if they are unreadable."""
     given = next((shown[key] for key in _ARGUMENTS if shown.get(key) not in (None, "")), {})
     found = json_in(given) if isinstance(given, str) else given
     if found == []:
@@ -63,7 +62,7 @@ def _arguments(shown: Mapping[str, Json]) -> Mapping[str, Json] | None:
 
 
 def expected_problem(listed: Json) -> str | None:
-    """Return what is wrong with calls that a case lists, ``None`` if nothing is."""
+    """Return the rule that a case's listed calls break; ``None`` if they are valid."""
     n = len(listed) if isinstance(listed, list) else -1
     for entry in listed if isinstance(listed, list) else ():
         shown = _inner(entry)
@@ -78,19 +77,19 @@ def expected_problem(listed: Json) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ToolMetric:
-    """A number of the tool calls of an answer."""
+    """Metric of the tool calls of an answer."""
 
     name: str
     """Key under ``evaluation.metrics``."""
     config: AnswerMetric
-    """Of a type that begins with ``tool_``."""
+    """Configuration of a type that begins with ``tool_``."""
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
-        """Return the number; an answer without calls has none of them.
+        """Return the number; an answer without calls counts as zero calls.
 
         Raises:
             CandidateFault: the answer lacks the metric's ``field``.
-            EvaluatorFault: the case does not say what is expected.
+            EvaluatorFault: the case has no valid expected calls.
         """
         made, config = self._made(reply.value), self.config
         if not isinstance(config, ExpectingMetric):
@@ -126,15 +125,15 @@ class ToolMetric:
 
 
 def _named(case: Case, path: str | None) -> list[str]:
-    """Return the forbidden tools that the case names itself."""
+    """Return the forbidden tools of the case itself."""
     names = MISSING if path is None else field_of(case.expected, path)
     return [] if names is MISSING else [name for name, _ in tool_calls_of(names)]
 
 
 def choice(made: Sequence[ToolCall], expected: Sequence[ToolCall]) -> float:
-    """Return how well the names of calls are those expected: F1 over names, each as often as called.
+    """Return the F1 score of the called tool names against the expected ones, with multiplicity.
 
-    1 where nothing is expected and nothing was called; order does not matter.
+    It is 1 if no call was expected or made; order does not matter.
     """
     if not made and not expected:
         return 1.0
@@ -145,15 +144,15 @@ def choice(made: Sequence[ToolCall], expected: Sequence[ToolCall]) -> float:
 def arguments(
     made: Sequence[ToolCall], expected: Sequence[ToolCall], config: CasedMetric
 ) -> float:
-    """Return the share of expected calls that were made with every argument expected.
+    """Return the share of expected calls that were made with every expected argument.
 
-    Further arguments do not matter. 1 where nothing is expected.
+    Further arguments do not matter. It is 1 if no call is expected.
     """
     from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - slow to import
 
     if not expected or not made:
         return float(not expected)
-    # Each call answers one expected call: as many pairs as there can be.
+    # Each call matches one expected call: this maximizes the pairs.
     agree = np.array([[_agree(call, wanted, config) for call in made] for wanted in expected])
     return float(agree[linear_sum_assignment(agree, maximize=True)].sum()) / len(expected)
 

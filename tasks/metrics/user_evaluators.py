@@ -1,9 +1,9 @@
-"""Metrics by functions of the user, in both call forms of version 0.1.
+"""Metrics from user functions, in both call forms of version 0.1.
 
 ``f(result, expected, params, metric)`` returns a number; ``f(prediction={"result": …}, expected=…,
-context={"params": …})`` returns a dictionary or a number. Arguments are given by name where the
-function has them, else by position. Sync functions run in threads, async ones in a loop of their
-own, so that a slow metric holds up no call.
+context={"params": …})`` returns a dictionary or a number. Arguments are passed by name if the
+function has them, else by position. Sync functions run in threads and async ones in a separate
+event loop, so that a slow metric delays no call.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 EVALUATOR_TIMEOUT_S = 300.0
-"""How long a user's metric may take for one answer."""
+"""Maximum seconds of a user's metric for one answer."""
 _N_REMEMBERED = 1024
 
 _NAMES = ("result", "expected", "params", "metric")
@@ -39,7 +39,7 @@ _MORE_NAMES = ("prediction", "context", "input", "case", "reply")
 
 
 class UserEvaluator:
-    """One function of the user's; metrics that share it share its calls."""
+    """User function; metrics that share it share its calls."""
 
     def __init__(self, function: UserFunction, *, n_workers: int, key: str) -> None:
         self._function = function
@@ -50,7 +50,7 @@ class UserEvaluator:
         self._calls = OrderedDict()
 
     async def value(self, metric: str, reply: Reply, case: Case, params: Params) -> float | None:
-        """Return the metric's value, ``None`` when the function says that it is unknown.
+        """Return the metric's value; ``None`` if the function reports it as unknown.
 
         Raises:
             EvaluatorFault: the function raised, took too long, or returned no finite number.
@@ -77,16 +77,16 @@ class UserEvaluator:
         return float(result)
 
     async def aclose(self) -> None:
-        """End its threads; safe to call twice."""
+        """Stop its threads; safe to call twice."""
         await self._pool.aclose()
 
     async def _outcome(self, metric: str, reply: Reply, case: Case, params: Params) -> WorkOutcome:
-        """Call the function, or wait for the same call made for another metric."""
+        """Call the function, or await the same call of another metric."""
         key = (id(reply), metric if self._arguments.wants_metric else None)
         outcome = self._calls.get(key)
         if outcome is None or outcome[0] is not reply:
             task = asyncio.ensure_future(self._call(metric, reply, case, params))
-            self._calls[key] = (reply, task)  # holding the reply keeps its id its own
+            self._calls[key] = (reply, task)  # holding the reply keeps its id unique
             while len(self._calls) > _N_REMEMBERED:
                 self._calls.popitem(last=False)
         else:
@@ -125,9 +125,9 @@ class UserEvaluator:
 
 
 def _plain(value: object) -> object:
-    """Return numbers and dictionaries of numbers without numpy; NaN is judged by the caller.
+    """Convert numpy values to plain numbers and dictionaries; the caller checks for NaN.
 
-    A number of a type of the user's becomes a plain one here, where its methods may do what they will.
+    It also converts numbers of user types, since their methods may have side effects.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -147,7 +147,7 @@ def _plain(value: object) -> object:
 
 
 class _Arguments:
-    """How a user's metric takes its arguments."""
+    """Arguments of a user's metric, by its signature."""
 
     def __init__(self, function: UserFunction, *, key: str) -> None:
         self._names: frozenset[str] | None = None
@@ -163,7 +163,7 @@ class _Arguments:
         others = [name for name in shape.required if name not in by_name]
         is_only = len(others) == 1 and others[0] in shape.keywords
         if by_name and is_only and "result" not in by_name:
-            self._answer = others[0]  # a name of the user's for the answer
+            self._answer = others[0]  # a user's name for the answer
             by_name |= {self._answer}
         if by_name.issuperset(shape.required) and (by_name or shape.takes_any):
             self._names = by_name | (frozenset(_NAMES) if shape.takes_any else frozenset())
@@ -190,7 +190,7 @@ class _Arguments:
     def bind(
         self, metric: str, reply: Reply, case: Case, params: Params
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the positional and the keyword arguments of one call, for it to change."""
+        """Return the positional and keyword arguments of one call, as copies."""
         plain_params = dict(params)
         core = (reply.value, case.expected, plain_params, metric)
         if self._names is None:

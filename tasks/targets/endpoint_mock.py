@@ -38,7 +38,7 @@ class EndpointMock:
         self._field_to_schema = _fields(configuration, cases, schemas)
 
     def request(self, params: Params, case: Case) -> dict[str, Json]:
-        """Return the chat request: user message from the input, instructions from the parameters."""
+        """Return the chat request: input as user message, string parameters as system message."""
         values = Values(params, case.input)
         named = [values.parameter(name) for name, text in params.items() if isinstance(text, str)]
         texts = [as_text(text) for text in named if not isinstance(text, Missing)]

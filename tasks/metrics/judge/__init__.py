@@ -1,1 +1,1 @@
-"""Judges: metrics of type ``llm_judge``, whose value a chat model gives."""
+"""Judges: metrics of type ``llm_judge``, which a chat model evaluates."""

@@ -20,16 +20,16 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 STAND_IN: Final = "stand-in"
-"""Name of the model that judges offline where the configuration has none."""
+"""Name of the offline judge's model if none is configured."""
 _STAND_IN: Final = LlmConfig(model=f"openai/{STAND_IN}")
 _FORMS: Final = {"rating": "a number from 1 to 10", "pass_fail": "true or false"}
 
 
 class OpenLlm(Protocol):
-    """Opens a chat model; ``tasks.providers.make_llm`` with its secrets."""
+    """Factory of chat models; ``tasks.providers.make_llm`` with its secrets."""
 
     def __call__(self, config: LlmConfig, /, *, key: str) -> LLM:
-        """Return the model; ``key`` is that of ``config`` in the configuration, for errors."""
+        """Return the model; ``key`` is the configuration key of ``config``, for errors."""
 
 
 def _key_of_llm(configuration: Configuration, name: str) -> str:
@@ -43,7 +43,7 @@ def _key(name: str) -> str:
 
 
 def problems(configuration: Configuration) -> Iterator[Problem]:
-    """Yield what is wrong with the judges of a configuration that keeps its section's rules."""
+    """Yield the problems of a configuration's judges; their sections are already valid."""
     for name, metric in configuration.evaluation.judges.items():
         key, path = _key(name), metric.label_field
         llm, at = configuration.judge_of(metric), _key_of_llm(configuration, name)
@@ -60,19 +60,19 @@ def problems(configuration: Configuration) -> Iterator[Problem]:
 def champion_problems(
     configuration: Configuration, space: Space, texts: Mapping[str, str]
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the champions that pairs are compared with.
+    """Yield the problems of the champions in pairwise comparisons.
 
     Args:
-        configuration: its sections' rules hold.
-        space: of the configuration.
-        texts: text variant as written → its text.
+        configuration: Configuration with valid sections.
+        space: Search space of the configuration.
+        texts: Text variant as written → its prompt.
     """
     for name, metric in configuration.evaluation.judges.items():
         yield from _champion(name, metric, space, texts)[1]
 
 
 def label_problems(configuration: Configuration, cases: Sequence[Case]) -> Iterator[Problem]:
-    """Yield what is wrong with the labels in the test cases: none at all, or of a wrong form."""
+    """Yield the problems of labels in the test cases: absent, or of the wrong form."""
     for name, metric in configuration.evaluation.judges.items():
         path = metric.label_field
         if path is None or metric.mode == "pairwise" or not is_label_path(path):
@@ -101,18 +101,18 @@ def make_judges(
     make_llm: OpenLlm,
     prices: PriceTable,
 ) -> dict[str, LlmJudge]:
-    """Return the judges of a configuration by metric; those of one model share its connections.
+    """Return the judges of a configuration by metric; judges of one model share its connections.
 
     Args:
-        configuration: checked already.
-        space: makes the champion's parameters canonical.
-        texts: text variant as written → its text.
-        rubrics: metric → text of its ``rubric_path``.
-        make_llm: opens a model.
-        prices: what calls cost.
+        configuration: Validated configuration.
+        space: Search space, for the champion's canonical parameters.
+        texts: Text variant as written → its prompt.
+        rubrics: Metric → content of its ``rubric_path``.
+        make_llm: Factory of models.
+        prices: Price table.
 
     Raises:
-        ConfigurationError: a judge cannot be as it is written; holds all problems.
+        ConfigurationError: a judge is invalid; holds all problems.
     """
     from tasks.providers import split_model  # noqa: PLC0415 - brings httpx, which reports do not need
 
@@ -123,7 +123,7 @@ def make_judges(
     judges: dict[str, LlmJudge] = {}
     for name, metric in configuration.evaluation.judges.items():
         config, at = configuration.judge_of(metric), _key_of_llm(configuration, name)
-        if config is None:  # only the mock is asked, at no cost
+        if config is None:  # only the mock is called, at no cost
             config, prices = (
                 _STAND_IN,
                 prices.with_overrides({STAND_IN: {"input": 0, "output": 0}}),
@@ -149,7 +149,7 @@ def make_judges(
 def _champion(
     name: str, metric: JudgeMetric, space: Space, texts: Mapping[str, str]
 ) -> tuple[Params | None, list[Problem]]:
-    """Return the canonical parameters of a pair's champion, or why there are none."""
+    """Return the canonical parameters of a pair's champion, or the problems."""
     if metric.mode != "pairwise":
         return None, []
     key = f"{_key(name)}.champion"
@@ -160,7 +160,7 @@ def _champion(
         fix = "Write `default:` of the parameters under `search_space`, or the champion's values."
         return None, [Problem(key=key, rule=rule, value="", fix=fix)]
     written = {
-        # The space knows texts, not the files they were read from.
+        # The space knows prompts, not their files.
         param: texts.get(value, value) if isinstance(value, str) else value
         for param, value in metric.champion.items()
     }

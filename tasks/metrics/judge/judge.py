@@ -27,62 +27,62 @@ from tasks.metrics.metrics import judged_value
 
 PURPOSE: Final = "judge"
 UNREADABLE: Final = "judge_unreadable"
-"""Error type of a reply that holds no verdict."""
+"""Error type of a reply without a verdict."""
 INCONSISTENT: Final = "position_inconsistent"
-"""Ending of the number that tells how often a verdict changed with the order of the answers."""
+"""Suffix of the share of verdicts that changed with the order of the answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteSummary:
-    """What the votes of one evaluation say together."""
+    """Summary of the votes of one evaluation."""
 
     value: float
-    """Mean of the votes that could be read, in [0, 1]."""
+    """Mean of the readable votes, in [0, 1]."""
     n_votes: int = 0
-    """Votes behind it; 0: no one had to be asked."""
+    """Number of readable votes; 0 if no call was needed."""
     n_inconsistent: int = 0
     """Votes whose verdict changed with the order of the answers (pairs only)."""
 
 
 def call_count(config: JudgeMetric) -> int:
-    """Return the most calls that one judgement makes, retries left out."""
+    """Return the maximum calls of one judgement, without retries."""
     return config.votes * (2 if config.mode == "pairwise" else 1)
 
 
 @dataclass(slots=True, eq=False)
 class LlmJudge:
-    """Measures answers with a chat model; a ``PaidMetric``.
+    """``PaidMetric`` that measures answers with a chat model.
 
-    It sees the rubric, the case without its label, and answers; never parameters, models or
-    which answer is whose.
+    The judge sees the rubric, the case without its label, and answers. It never sees parameters,
+    models or whose an answer is.
     """
 
     name: str
     """Key under ``evaluation.metrics``."""
     config: JudgeMetric
-    """Of the metric, type ``llm_judge``."""
+    """Configuration of the metric, of type ``llm_judge``."""
     llm_config: LlmConfig
     _: KW_ONLY
     llm: LLM
-    """Asked through the ``Asker`` alone; closed with the judge."""
+    """Chat model, called only through the ``Asker`` and closed with the judge."""
     model: str
-    """What its provider calls the model."""
+    """Model name at its provider."""
     prices: PriceTable
     rubric: str | None = None
-    """Text of ``rubric_path``; ``None``: ``rubric`` of the configuration."""
+    """Content of ``rubric_path``; ``None`` means the configuration's ``rubric``."""
     champion: Params | None = None
-    """Canonical parameters of the candidate that pairs are compared with."""
+    """Canonical parameters of the candidate to compare with in pairs."""
     slots: asyncio.Semaphore
-    """Limits calls in flight; shared by judges of one model."""
+    """Limit of calls in flight, which judges of one model share."""
     _rubric: str = field(init=False)
     _model: Model = field(init=False)
     _options: dict[str, Json] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Check what the judge needs.
+        """Check the judge's settings.
 
         Raises:
-            ValueError: no rubric, or no champion of pairs.
+            ValueError: the rubric is missing, or the champion of pairs.
         """
         text = self.config.rubric if self.rubric is None else self.rubric
         if text is None or not text.strip():
@@ -104,18 +104,18 @@ class LlmJudge:
 
     @property
     def mode(self) -> JudgeMode:
-        """What the judge says."""
+        """Form of the verdict."""
         return self.config.mode
 
     def applies(self, case: Case) -> bool:
-        """Whether the case is judged: it has the ``expected_field``, where one is named."""
+        """Return whether the case is judged: it has the ``expected_field``, if configured."""
         path = self.config.expected_field
         return path is None or field_of(case.expected, path) is not MISSING
 
     async def judge(
         self, reply: Reply, case: Case, params: Params, asker: Asker
     ) -> dict[str, float]:
-        """Return the mean of the votes, in [0, 1]; of pairs also the share of inconsistent votes.
+        """Return the mean of the votes in [0, 1], and for pairs the share of inconsistent votes.
 
         Raises:
             CandidateFault: the answer lacks the metric's ``field``.
@@ -128,7 +128,7 @@ class LlmJudge:
         return numbers
 
     async def summary(self, reply: Reply, case: Case, params: Params, asker: Asker) -> VoteSummary:
-        """Return what the votes say of an answer together; see ``judge``."""
+        """Return the summary of the votes on an answer; see ``judge``."""
         answer = self._shown(reply)
         if self.mode == "pairwise":
             return await self._compared(answer, case, params, asker)
@@ -149,7 +149,7 @@ class LlmJudge:
             return VoteSummary(value=0.5)
         try:
             other = self._shown(await asker.answer_of(champion, case))
-        except CandidateFault:  # an answer beats none
+        except CandidateFault:  # an answer beats a failure
             return VoteSummary(value=1.0)
         except InfrastructureFault as fault:
             raise self._failed("the champion's answer is missing", fault) from fault
@@ -166,13 +166,12 @@ class LlmJudge:
     async def _votes(
         self, questions: "Sequence[_Question]", asker: Asker
     ) -> "list[list[float | _Unread]]":
-        """Ask every question once per vote; return what each is worth to the candidate.
+        """Ask every question once per vote; return the candidate's value of each reply.
 
-        All are seen to their end before a fault is raised, so that nothing in flight is paid and
-        thrown away.
+        All calls finish before a fault is raised, so that no paid call is discarded.
 
         Raises:
-            EvaluatorFault: a call failed in a way that may heal, or the budget is spent.
+            EvaluatorFault: a call failed with a retryable fault, or the budget is spent.
         """
         n_votes, n = self.config.votes, len(questions)
         ballots = [(question, vote) for vote in range(n_votes) for question in questions]
@@ -191,7 +190,7 @@ class LlmJudge:
         try:
             async with self.slots:
                 reply = await asker.ask(self._call(messages, vote))
-        except CandidateFault as fault:  # the journal keeps it: asking again gives the same
+        except CandidateFault as fault:  # saved in the call log: another try returns the same
             return _Unread(self._failed("the judge refused", fault))
         except InfrastructureFault as fault:
             raise self._failed("the judge gave no answer", fault) from fault
@@ -203,10 +202,10 @@ class LlmJudge:
             return _Unread(EvaluatorFault(text, error_type=UNREADABLE, details=details))
 
     def _summary(self, votes: "Sequence[Sequence[float | _Unread]]") -> VoteSummary:
-        """Return the mean of the votes that could be read.
+        """Return the mean of the readable votes.
 
         Raises:
-            EvaluatorFault: fewer than half of them could.
+            EvaluatorFault: fewer than half of the votes are readable.
         """
         values: list[float] = []
         unread: list[_Unread] = []
@@ -261,11 +260,11 @@ class LlmJudge:
 
 
 _Question: TypeAlias = tuple[list[dict[str, Json]], Literal["A", "B"]]
-"""The messages of a question, and which answer in it is the candidate's."""
+"""Messages of a question, and the candidate's letter in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """A call that was answered without a verdict."""
+    """Answered call without a verdict."""
 
     fault: EvaluatorFault

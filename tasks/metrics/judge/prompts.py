@@ -1,9 +1,10 @@
-"""Prompts of judges: fixed templates around a rubric, a case and the answers.
+"""Prompts of judges: fixed templates around a rubric, a case and answers.
 
-Answers come from the system under test, so they may hold anything: instructions, verdicts, the
-look of our own lines. Each is therefore fenced by a mark that is a hash of all that the message
-shows (``convergence_core.judges.texts``), so an answer cannot contain it. The mark stands in the user's message alone, so that the system message is the
-same for all cases and a provider can keep its beginning cached.
+Answers come from the system under test, so they may contain anything: instructions, verdicts,
+imitations of our lines. Each is therefore fenced with a mark, a hash of everything that the
+message shows (``convergence_core.judges.texts``), which no answer can contain. Only the user
+message holds the mark: the system message is the same for all cases, so that a provider can cache
+it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from convergence_core.judges.texts import fenced, mark_of
 from convergence_core.records import Json
 
 EVALUATOR_VERSION: Final = "judge-1"
-"""Version of the texts below; part of every request, so that a new text asks again."""
+"""Version of the prompts below; part of every request, so that changed prompts are sent again."""
 
 _ROLE: Final = """\
 You are a strict and impartial judge of answers that an automated system gave. You judge by the \
@@ -57,7 +58,7 @@ _ENDINGS: Final[Mapping[JudgeMode, str]] = {
 }
 
 _VERDICTS: Final[Mapping[JudgeMode, tuple[str, dict[str, Json]]]] = {
-    # An enumeration, since some servers refuse `minimum` and `maximum` in strict schemas.
+    # An enumeration, since some servers reject `minimum` and `maximum` in strict schemas.
     "rating": ("rating", {"type": "integer", "enum": list(range(1, 11))}),
     "pass_fail": ("passed", {"type": "boolean"}),
     "pairwise": ("winner", {"type": "string", "enum": ["A", "B", "tie"]}),
@@ -70,7 +71,7 @@ def verdict_key(mode: JudgeMode) -> str:
 
 
 def response_format(mode: JudgeMode) -> dict[str, Json]:
-    """Return the structured output that is asked for, reasoning first."""
+    """Return the requested structured output, with the reasoning first."""
     key, kind = _VERDICTS[mode]
     properties: dict[str, Json] = {"reasoning": {"type": "string"}, key: kind}
     return {
@@ -94,9 +95,9 @@ def judge_messages(
     """Return the messages of one question to a judge.
 
     Args:
-        mode: what the judge is to say.
-        rubric: the owner's words, trusted.
-        blocks: names and texts shown, in order; the texts are not trusted.
+        mode: Form of the verdict.
+        rubric: Owner's rubric, trusted.
+        blocks: Names and texts of the blocks, in order; the texts are not trusted.
     """
     mark = mark_of([text for _, text in blocks])
     shown = [f"The mark of this message's blocks is {mark}."]

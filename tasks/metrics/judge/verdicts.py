@@ -1,8 +1,8 @@
-"""Verdicts of judges: one JSON object read out of a reply, and its worth.
+"""Verdicts of judges: one JSON object in a reply, and its value.
 
-Forgiving about the wrapping, strict about the content: a reply may fence its object, talk around
-it or quote others first, but its last object alone must hold a verdict, in range. Whatever else it
-is, it is no verdict; a bad one is never made up in its place.
+The parser is lenient about the wrapping and strict about the content. A reply may fence its
+object, surround it with prose or quote other objects first, but only its last object may hold a
+verdict, which must be in range. Everything else is an error, never a default verdict.
 """
 
 import copy
@@ -25,7 +25,7 @@ BEST: Final = 10
 """Highest rating; the lowest is 1."""
 
 _OPENING: Final = re.compile(r"\{(?=\s*[\"}])")
-"""A brace that opens a JSON object: braces of formulas and templates do not."""
+"""Opening brace of a JSON object, unlike braces of formulas and templates."""
 _WINNERS: Final[Mapping[str, Winner]] = {
     "a": "A",
     "answer a": "A",
@@ -41,11 +41,11 @@ class UnreadableVerdictError(ValueError):
 
 
 def read_verdict(mode: JudgeMode, text: Json) -> Verdict:
-    """Return the verdict that a judge's reply holds.
+    """Return the verdict of a judge's reply.
 
     Raises:
-        UnreadableError: there is no JSON object or several, or the verdict is absent, of the
-            wrong type or out of range.
+        UnreadableVerdictError: there is no JSON object or several, or the verdict is absent, of
+            the wrong type or out of range.
     """
     if not isinstance(text, str):
         raise UnreadableVerdictError(f"must be a string, not {type(text).__name__}")
@@ -61,7 +61,7 @@ def read_verdict(mode: JudgeMode, text: Json) -> Verdict:
 
 
 def read_reasoning(text: Json) -> str | None:
-    """Return what a judge's reply gives as its reason, with its verdict; ``None``: it gives none."""
+    """Return a judge's reasoning with its verdict; ``None`` if there is none."""
     try:
         verdict = _the_object(text, _KEYS) if isinstance(text, str) else {}
     except UnreadableVerdictError:
@@ -81,11 +81,11 @@ def read_reasoning(text: Json) -> str | None:
 
 
 def worth(verdict: Verdict, *, candidate: Literal["A", "B"] = "A") -> float:
-    """Return what a verdict is worth to the candidate, in [0, 1].
+    """Return a verdict's value for the candidate, in [0, 1].
 
     Args:
-        verdict: a rating, pass or fail, or the winner.
-        candidate: which of the two answers is the candidate's.
+        verdict: Rating, pass or fail, or the winner.
+        candidate: Letter of the candidate's answer.
     """
     if isinstance(verdict, bool):
         return 1.0 if verdict else 0.0
@@ -97,8 +97,8 @@ def worth(verdict: Verdict, *, candidate: Literal["A", "B"] = "A") -> float:
 
 
 def _the_object(text: str, keys: frozenset[str]) -> dict[str, Any]:
-    """Return the last object of a text, the only one with one of the keys; keys in lower case."""
-    # Not strict: models write line breaks into their strings.
+    """Return the last JSON object of a text if only it has one of the keys; keys in lower case."""
+    # Not strict, because models write line breaks into their strings.
     decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse, strict=False)
     verdicts: list[dict[str, Any]] = []
     position = 0
@@ -174,18 +174,18 @@ _WORDS = {"true": True, "pass": True, "yes": True, "false": False, "fail": False
 
 
 def label_at(case: Case, path: str) -> "Json | Missing":
-    """Return the label of a case, ``MISSING`` where it has none; null is none.
+    """Return the label of a case; ``MISSING`` if it has none or null.
 
     Args:
-        case: the test case.
-        path: dotted path that begins with ``input`` or ``expected``.
+        case: Test case.
+        path: Dotted path that begins with ``input`` or ``expected``.
     """
     label = pick({"input": case.input, "expected": case.expected}, path)
     return MISSING if label is None else label
 
 
 def is_label_path(path: str) -> bool:
-    """Whether a dotted path can lead to a label: it begins with ``input`` or ``expected``."""
+    """Return whether a dotted path begins with ``input`` or ``expected``, as labels' do."""
     try:
         return parse_path(path)[0] in ("input", "expected")
     except ValueError:
@@ -193,7 +193,7 @@ def is_label_path(path: str) -> bool:
 
 
 def rating_of(label: Json) -> float | None:
-    """Return a label as a rating from 1 to 10; ``None`` if it is none. Texts may hold numbers."""
+    """Return a label, also a numeric string, as a rating from 1 to 10; ``None`` if invalid."""
     if isinstance(label, str):
         try:
             label = float(label)
@@ -205,7 +205,7 @@ def rating_of(label: Json) -> float | None:
 
 
 def passed_of(label: Json) -> bool | None:
-    """Return a label as pass or fail: true and false, 1 and 0, or their words; ``None``: none."""
+    """Return a label (boolean, 1 or 0, or a word) as pass or fail; ``None`` if invalid."""
     if isinstance(label, str):
         label = label.strip().casefold()
         return _WORDS[label] if label in _WORDS else {"1": True, "0": False}.get(label)
@@ -215,16 +215,16 @@ def passed_of(label: Json) -> bool | None:
 
 
 def is_label(mode: JudgeMode, label: Json) -> bool:
-    """Whether a label is of the form of the mode; pairs have none."""
+    """Return whether a label has the mode's form; pairs have no labels."""
     if mode == "rating":
         return rating_of(label) is not None
     return mode == "pass_fail" and passed_of(label) is not None
 
 
 def hidden(case: Case, path: str | None) -> tuple[Json, Json]:
-    """Return the input and the expected value of a case without its label.
+    """Return the input and expected value of a case without its label.
 
-    A judge that reads the label agrees with it for the wrong reason.
+    A judge that reads the label would agree with it for the wrong reason.
     """
     if path is None or isinstance(label_at(case, path), Missing):
         return case.input, case.expected
@@ -235,7 +235,7 @@ def hidden(case: Case, path: str | None) -> tuple[Json, Json]:
     for part in way:
         node = node[str(part)] if isinstance(node, dict) else node[int(part)]  # type: ignore[index]  # ``label_at`` went this way
     if isinstance(node, list):
-        node[int(last)] = None  # the places of its neighbours stay theirs
+        node[int(last)] = None  # the neighbours keep their indices
     elif isinstance(node, dict) and node is root:
         node[str(last)] = None
     elif isinstance(node, dict):
