@@ -1,4 +1,4 @@
-"""One run of an agent: model calls under its limits, a record of its tools."""
+"""Run of an agent: model calls under its limits, a record of its tools."""
 
 import asyncio
 import json
@@ -30,9 +30,9 @@ from tasks.secrets.redaction import shortened
 
 TOO_MANY_STEPS: Final = "too_many_steps"
 MAX_TOOL_CHARS: Final = 20_000
-"""Longest result of a tool that a model is shown."""
+"""Maximum characters of a tool's result that a model sees."""
 MOST_RESULT_CHARS: Final = 2000
-"""How much of a tool's result is kept with the answer."""
+"""Maximum characters of a tool's result that are stored with the answer."""
 _SHORTEST_LOOK_S: Final = 0.02
 
 _VERBS: Final = frozenset(
@@ -46,7 +46,7 @@ _VERBS: Final = frozenset(
     vote withdraw write
     """.split()  # noqa: SIM905 - as a literal it would be forty lines
 )
-"""First words of the names of tools that write."""
+"""Words at the beginning of a tool's name that mean writing."""
 
 TOOLKIT_READS: Final[Mapping[str, frozenset[str]]] = {
     "DiscordTools": frozenset({"get_channel_messages", "get_channel_info", "list_channels"}),
@@ -63,19 +63,18 @@ TOOLKIT_READS: Final[Mapping[str, frozenset[str]]] = {
         """.split()  # noqa: SIM905 - as above
     ),
 }
-"""Class of a toolkit → its tools that only read; each other one of it writes, also one that a later
-version adds."""
+"""Class of a toolkit → its read-only tools; all others write, including later additions."""
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 
 def writes(name: str, *, toolkit: str | None, more: Sequence[str] = ()) -> bool:
-    """Whether a tool may change something outside.
+    """Return whether a tool may change something outside.
 
     Args:
-        name: of the tool.
-        toolkit: class of the toolkit that it belongs to; ``None`` means a function of the user's.
-        more: names of further tools that write, ``*`` for any letters.
+        name: Name of the tool.
+        toolkit: Class of the tool's toolkit; ``None`` means a user function.
+        more: Names of further writing tools, with ``*`` as wildcard.
     """
     if any(fnmatchcase(name, pattern) for pattern in more):
         return True
@@ -86,7 +85,7 @@ def writes(name: str, *, toolkit: str | None, more: Sequence[str] = ()) -> bool:
 
 
 def dry_run_result(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return the result of a call that is not carried out."""
+    """Return the result of a call that is not executed."""
     return json.dumps(
         {
             "dry_run": True,
@@ -101,27 +100,27 @@ def dry_run_result(name: str, arguments: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class AgentRun:
-    """What an agent's run asked, and how it may go on. Its counters belong to the session's loop."""
+    """Calls, limits and tools of an agent's run. Its counters belong to the session's loop."""
 
     loop: asyncio.AbstractEventLoop
-    """The session's: where calls are made."""
+    """Session's loop, which makes the calls."""
     asker: Asker
     models: AgentModels
     config: AgnoConfig
     key: str
     """Part of the keys of its calls."""
     rewrite: Callable[[str], str] = str
-    """Applied to the text of every message, so that requests do not depend on this process."""
+    """Function applied to every message, so that requests do not depend on this process."""
     fault: EvaluationFault | None = None
-    """Why the run cannot continue, whatever the agent makes of it."""
+    """Fault that ended the run, however the agent handles it."""
     replies: list[Reply] = field(default_factory=list)
     tools: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
-    """Uses of tools by the id of their call: name, arguments, result, and whether it was dry."""
+    """Tool uses by call id: name, arguments, result, and whether it was a dry run."""
     on_close: Callable[[], object] | None = None
-    """Asks the agent's own thread to end."""
+    """Function that asks the agent's thread to end."""
     _started_s: float | None = None
     _calls_s: float = 0.0
-    """Seconds in which at least one call was in flight."""
+    """Seconds with at least one call in flight."""
     _n_open: int = 0
     _open_since_s: float = 0.0
     _n_calls: int = 0
@@ -131,15 +130,15 @@ class AgentRun:
     # -- in the agent's threads
 
     def begin(self) -> None:
-        """Begin to count the run's own time."""
+        """Start the run's clock."""
         self._started_s = time.monotonic()
 
     def ask(
         self, model: str, messages: Sequence[Mapping[str, Json]], options: Mapping[str, Json]
     ) -> "Future[Reply]":
-        """Ask a model in the session's loop, from any other loop or thread.
+        """Call a model in the session's loop, from any other loop or thread.
 
-        Its result raises ``EvaluationFault`` if there is no answer, and the run is over.
+        The future raises ``EvaluationFault`` if there is no answer; the run then ends.
         """
         return asyncio.run_coroutine_threadsafe(self._ask(model, messages, options), self.loop)
 
@@ -191,10 +190,10 @@ class AgentRun:
                 self._calls_s += time.monotonic() - self._open_since_s
 
     async def until(self, work: "asyncio.Future[WorkOutcome]", timeout_s: float) -> None:
-        """Wait until the work has ended, or has taken too long beside its model calls.
+        """Wait until the work ends, or takes too long outside its model calls.
 
         Raises:
-            CandidateFault: it has taken too long.
+            CandidateFault: the work took too long.
         """
         while not work.done():
             left_s = timeout_s - self.time_outside_calls_s
@@ -207,7 +206,7 @@ class AgentRun:
             await asyncio.wait({work}, timeout=max(_SHORTEST_LOOK_S, left_s))
 
     def close(self) -> None:
-        """Refuse further calls, and ask the agent's thread to end."""
+        """Reject further calls, and ask the agent's thread to end."""
         self._closed = True
         if self.on_close is not None:
             self.on_close()
@@ -216,7 +215,7 @@ class AgentRun:
 
     @property
     def time_outside_calls_s(self) -> float:
-        """Seconds of the run so far in which no model was asked."""
+        """Seconds of the run so far without a model call in flight."""
         if self._started_s is None:
             return 0.0
         now_s = time.monotonic()
@@ -224,7 +223,7 @@ class AgentRun:
         return max(0.0, now_s - self._started_s - self._calls_s - open_s)
 
     def reply(self, content: Json, *, time_outside_calls_s: float, provider: str) -> Reply:
-        """Return what the run answered: text, tool calls, and the sums of what was asked."""
+        """Return the run's reply: text, tool calls, and the sums over its model calls."""
         costs = [reply.cost_usd for reply in self.replies]
         known = [cost for cost in costs if cost is not None]
         usage = sum((reply.usage for reply in self.replies), NO_USAGE)
@@ -243,7 +242,7 @@ class AgentRun:
     # -- messages and tools
 
     def _shown(self, message: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Return a message as it is sent: with a long result of a tool cut."""
+        """Return a message as sent, with long tool results shortened."""
         content = message.get("content")
         if not isinstance(content, str):
             return message
@@ -269,7 +268,7 @@ class AgentRun:
                     break
 
     def note_dry(self, call_id: str | None) -> None:
-        """Mark a call as intercepted."""
+        """Mark a call as a dry run."""
         for known_id, use in reversed(self.tools):
             if known_id == call_id:
                 use["dry_run"] = True
@@ -281,9 +280,9 @@ class AgentRun:
 
 
 def _of_run(fault: EvaluationFault) -> EvaluationFault:
-    """Return the fault of a run whose call failed: the call was retried, so the run is not."""
+    """Return the fault of a run after a failed call; the call was retried, so the run is not."""
     if isinstance(fault, CandidateFault):
-        # What the call was billed stands in its own row.
+        # The call's own row holds its cost.
         return CandidateFault(str(fault), error_type=fault.error_type, details=fault.details)
     if fault.error_type == MASKED:
         return EvaluatorFault(str(fault), error_type=MASKED, details=fault.details)

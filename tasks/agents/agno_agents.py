@@ -1,6 +1,6 @@
 """Agno's agents: models under a run's limits, and tools that do not write.
 
-Imports Agno, which is an extra: only ``tasks.targets.agno`` imports this, when it is needed.
+Imports Agno, which is an extra; only ``tasks.targets.agno`` imports this module, when needed.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ from tasks.agents.agent_run import AgentRun, dry_run_result, writes
 from tasks.json_values import mapping, mappings
 from tasks.secrets.redaction import Secrets
 
-# Before Agno is loaded: it would tell its makers of each run.
+# Set before Agno loads, which otherwise reports each run to its makers.
 os.environ["AGNO_TELEMETRY"] = "false"
 
 
-# What goes wrong is in the evaluation's error; the log would stand between the lines of the command.
+# The evaluation's error holds every failure; log lines would mix with the command's output.
 for _name in ("agno", "agno-team", "agno-workflow"):
     logging.getLogger(_name).addFilter(lambda _: False)
 
 
 class _LockOfThreads:
-    """A lock for tasks of any event loop, held without an ``await``."""
+    """Lock for tasks of any event loop, held without an ``await``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,13 +51,15 @@ class _LockOfThreads:
         self._lock.release()
 
 
-# All agents of a process share it, each with a loop of its own: an ``asyncio.Lock`` is bound to the
-# first loop that waits for it, raises in all others, and wakes no task of theirs.
+# All agents of a process share the lock, each with its own loop. An ``asyncio.Lock`` is bound to
+# the first loop that waits for it, raises in all others, and wakes none of their tasks.
 if hasattr(get_cancellation_manager(), "_async_lock"):
     get_cancellation_manager()._async_lock = _LockOfThreads()
 
 _THOUGHTS_OF = "model"
-"""Key of a message's provider data: the model whose thoughts it holds; no other is sent them."""
+"""Key of provider data for the model that a message's thoughts belong to; no other model gets
+them.
+"""
 _AGNO_TOOLS = (
     "agno.agent",
     "agno.team",
@@ -66,26 +68,27 @@ _AGNO_TOOLS = (
     "agno.learn",
     "agno.reasoning",
 )
-"""Modules of tools by which Agno's parts speak with each other: they change nothing outside."""
+"""Modules of Agno's internal tools, which change nothing outside."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class AgentContext:
-    """What a factory of agents is given: ``make(params, context)``."""
+    """Argument of an agent factory: ``make(params, context)``."""
 
     params: Params
-    """The candidate's."""
+    """Candidate's parameters."""
     allow_writes: bool
     """``api.agent.allow_writes``."""
     _run: AgentRun
     _secrets: Secrets
 
     def model(self, name: str | None = None, **options: Json) -> Model:
-        """Return a model for an agent, a team, a memory; its calls are those of the run.
+        """Return a model for an agent, team or memory; its calls belong to the run.
 
         Args:
-            name: e.g. ``gpt-4o-mini``, ``groq/llama-3.3-70b-versatile``; ``None``: the parameter ``model``.
-            options: fields of the request, e.g. ``temperature``; ``max_tokens`` is 1024 unless written.
+            name: Model name, e.g. ``gpt-4o-mini``, ``groq/llama-3.3-70b-versatile``; ``None``
+                means the parameter ``model``.
+            options: Request fields, e.g. ``temperature``; ``max_tokens`` defaults to 1024.
 
         Raises:
             CandidateFault: no model is named.
@@ -100,13 +103,13 @@ class AgentContext:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Names of ``api.agent.secrets``: what ``secret`` gives."""
+        """Names in ``api.agent.secrets``, which ``secret`` accepts."""
         return tuple(self._run.config.secrets)
 
     def rewrite(self, old: str, new: str) -> None:
-        """Let models see one text in place of another in messages, e.g. in place of an address with a port.
+        """Replace a text in all messages to models, e.g. an address with a port.
 
-        Requests with the port of this process would be others after a resume, and be paid for again.
+        Otherwise requests with this process's port would differ after a resume and be paid again.
         """
         before = self._run.rewrite
         self._run.rewrite = lambda text: before(text).replace(old, new)
@@ -128,39 +131,39 @@ class AgentContext:
 
 @dataclass
 class RunModel(Model):
-    """A chat model whose calls are limited, priced and journaled by the run that it belongs to."""
+    """Chat model whose calls its run limits, prices and records."""
 
     run: AgentRun | None = None
     options: Mapping[str, Json] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return the model itself: it has no state but the run's."""
+        """Return the model itself, because its only state is the run's."""
         return self
 
     def invoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
-        """Ask once, and block."""
+        """Call the model once, blocking."""
         reply = self._ask(messages, settings)
         with self._provider_errors():
             return self._read(reply.result())
 
     async def ainvoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
-        """Ask once."""
+        """Call the model once."""
         reply = self._ask(messages, settings)
         with self._provider_errors():
             return self._read(await asyncio.wrap_future(reply))
 
     def invoke_stream(self, messages: list[Message], **settings: Any) -> Iterator[ModelResponse]:
-        """Ask once; the answer comes as one part."""
+        """Call the model once; the answer is one part."""
         yield self.invoke(messages, **settings)
 
     async def ainvoke_stream(
         self, messages: list[Message], **settings: Any
     ) -> AsyncIterator[ModelResponse]:
-        """Ask once; the answer comes as one part."""
+        """Call the model once; the answer is one part."""
         yield await self.ainvoke(messages, **settings)
 
     def get_function_calls_to_run(self, *args: Any, **kwargs: Any) -> list[FunctionCall]:
-        """Return the calls of tools, those that would write replaced: each way to a tool is by here."""
+        """Return the tool calls with writing ones replaced; all tool calls pass through here."""
         calls = super().get_function_calls_to_run(*args, **kwargs)
         return [self._guarded(call) for call in calls]
 
@@ -170,7 +173,7 @@ class RunModel(Model):
     def _parse_provider_response_delta(self, response: Any) -> ModelResponse:
         return self._read(response)
 
-    # -- asking
+    # -- calls
 
     def _read(self, reply: Reply) -> ModelResponse:
         message, usage = mapping(reply.value), reply.usage
@@ -203,7 +206,7 @@ class RunModel(Model):
 
     @contextmanager
     def _provider_errors(self) -> Iterator[None]:
-        """End the agent by a fault: after this status, Agno asks no second time."""
+        """End the agent on a fault: Agno does not retry after this status."""
         try:
             yield
         except EvaluationFault as fault:
@@ -240,10 +243,10 @@ class RunModel(Model):
 
 
 def _sent(message: Message, model: str, *, compressed: bool) -> dict[str, Json]:
-    """Return a message in OpenAI's form, for a model; its own thoughts are with it.
+    """Return a message in OpenAI's form, with the thoughts of the same model.
 
     Raises:
-        CandidateFault: it holds what is no text.
+        CandidateFault: it contains more than text.
     """
     if message.images or message.audio or message.videos or message.files:
         raise CandidateFault(
@@ -275,10 +278,10 @@ def run_agent(
     text: str,
     secrets: Secrets,
 ) -> object:
-    """Make an agent, let it answer, and return the answer's content; blocks this thread.
+    """Make an agent, run it, and return the content of its answer; blocks this thread.
 
     Raises:
-        CandidateFault: it is none of Agno's, asks models of its own, or did not come to an end.
+        CandidateFault: the agent is not Agno's, has its own models, or did not complete.
     """
     context = AgentContext(
         params=params, allow_writes=run.config.allow_writes, _run=run, _secrets=secrets
@@ -309,22 +312,25 @@ def run_agent(
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
-    with suppress(RuntimeError):  # the loop is closed: the run has ended
+    with suppress(RuntimeError):  # the loop is closed because the run has ended
         loop.call_soon_threadsafe(task.cancel)
 
 
 class _DaemonThreads(ThreadPoolExecutor):
-    """A thread for each tool that blocks, so that one that hangs keeps no process alive."""
+    """Executor with one daemon thread per blocking tool.
+
+    A hung tool thus cannot keep the process alive.
+    """
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
-        # From here on no one cancels it: a tool that outlives its run still sets its result.
+        # This prevents cancellation: a tool that outlives its run still sets its result.
         future.set_running_or_notify_cancel()
 
         def work() -> None:
             try:
                 future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            except BaseException as error:  # noqa: BLE001 - passed on to the waiter
                 future.set_exception(error)
 
         threading.Thread(target=work, name="agent-tool", daemon=True).start()
@@ -332,10 +338,10 @@ class _DaemonThreads(ThreadPoolExecutor):
 
 
 def check_agent(agent: object) -> None:
-    """Check that a factory made something of Agno's, all of whose models are the run's.
+    """Check that a factory's result is Agno's and uses only the run's models.
 
     Raises:
-        CandidateFault: it did not.
+        CandidateFault: it does not.
     """
     if not _is_agnos(agent):
         raise CandidateFault(
@@ -357,12 +363,12 @@ def check_agent(agent: object) -> None:
 
 
 def _is_agnos(outer: object) -> bool:
-    """Return whether an object is of Agno, or of a user's subclass of it."""
+    """Return whether an object is Agno's, or of a user's subclass."""
     return type(outer).__module__.startswith("agno.") or hasattr(outer, "arun")
 
 
 def _parts(outer: object, seen: set[int]) -> Iterator[object]:
-    """Yield an object of Agno's and all that it is made of."""
+    """Yield an Agno object and all its parts."""
     if id(outer) in seen:
         return
     seen.add(id(outer))

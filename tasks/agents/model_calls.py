@@ -1,4 +1,4 @@
-"""Model calls of agents: asked, priced and journaled as every other call."""
+"""Model calls of agents, made, priced and recorded like all other calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,22 +19,22 @@ from tasks.secrets.redaction import Secrets
 
 PURPOSE: Final = "agent"
 DEFAULT_MAX_TOKENS: Final = 1024
-"""Longest answer of a model where the factory does not say, in tokens."""
+"""Default maximum tokens of an answer."""
 _THOUGHTS: Final = (REASONING, "reasoning_details")
-"""Fields of a message with its thoughts: of DeepSeek and local servers, and of OpenRouter."""
+"""Message fields with thoughts: of DeepSeek and local servers, and of OpenRouter."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class AgentModels:
-    """The chat models that the agents of one configuration ask."""
+    """Chat models that the agents of one configuration call."""
 
     api: ApiConfig
     prices: PriceTable
     secrets: Secrets
     workers: int
-    """Most calls in flight."""
+    """Maximum calls in flight."""
     mock_url: str | None = None
-    """Server that answers in the providers' place."""
+    """Server that answers instead of the providers."""
     _llms: dict[str, LLM] = field(default_factory=dict, init=False)
 
     def call(
@@ -46,16 +46,16 @@ class AgentModels:
         run_key: str,
         repeat: int,
     ) -> PaidCall:
-        """Return the call of a model; its reply's value is the message of the answer.
+        """Return a model call; its reply's value is the answer's message.
 
-        Beside calls of tools it has ``thoughts``: fields that the message sent back must have.
+        With tool calls it has ``thoughts``: fields that the next request must send back.
 
         Args:
-            name: of the model; ``openai/…`` and its like name the provider.
-            messages: of OpenAI's form.
-            options: further fields of the request.
-            run_key: of the agent's run; answers are shared with no other.
-            repeat: number among equal requests of the run.
+            name: Model name, with the provider as in ``openai/…``.
+            messages: Messages in OpenAI's form.
+            options: Further request fields.
+            run_key: Key of the agent's run, which shares answers with no other.
+            repeat: Index among equal requests of the run.
         """
         config = self._config(name)
         model = Model(
@@ -75,7 +75,7 @@ class AgentModels:
         )
 
     def is_priced(self, name: str) -> bool:
-        """Whether a model's price is known."""
+        """Return whether a model's price is known."""
         return self.prices.find(*billing_provider(self._config(name))) is not None
 
     async def aclose(self) -> None:
@@ -93,7 +93,7 @@ class AgentModels:
         )
 
     def _llm(self, name: str) -> LLM:
-        # One client for each provider: models of one differ in the request alone.
+        # One client per provider: its models differ only in the request.
         provider, _ = split_model(name)
         key = name if provider == "plugin" else provider
         if key not in self._llms:
@@ -108,7 +108,7 @@ class AgentModels:
 
 
 def _message(done: Completion) -> Json:
-    """Return text and tool calls of an answer, these in OpenAI's form with their ids, and its thoughts."""
+    """Return an answer's text, its tool calls in OpenAI's form with ids, and its thoughts."""
     message = mapping(first_of(done.raw.get("choices")).get("message"))
     thoughts = {name: message[name] for name in _THOUGHTS if message.get(name)}
     blocks = mappings(done.raw.get("content"))
@@ -117,5 +117,5 @@ def _message(done: Completion) -> Json:
         thoughts = {THINKING_BLOCKS: kept}
     calls: list[Json] = [*called_tools(done.raw)]
     answer: dict[str, Json] = {"content": done.text, "tool_calls": calls}
-    # Beside calls alone: a server wants its model's thoughts back with the results of tools.
+    # Only with tool calls: servers require the thoughts with the tools' results.
     return {**answer, "thoughts": thoughts} if calls and thoughts else answer

@@ -1,7 +1,7 @@
-"""Conversation of one user with one role: turns, marks, and what is taken back.
+"""Conversation of one user with one role: turns, ratings and undo.
 
-What writes calls back with each piece; who reads iterates. A stream that is closed before its end
-cancels the request.
+The writer calls back with each piece; the reader iterates. Closing a stream early cancels the
+request.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ class AnswerStream(Generic[Piece, Ending]):
     """
 
     def __init__(self, write: Callable[[Callable[[Piece], object]], Awaitable[Ending]]) -> None:
-        """Begin with the context.
+        """Create a stream that starts with its context.
 
         Args:
-            write: called once, with what takes each piece; what it returns is the ending.
+            write: Function called once with the receiver of pieces; its result is the ending.
         """
         self._write = write
         self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
@@ -54,7 +54,7 @@ class AnswerStream(Generic[Piece, Ending]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Cancel what has not ended, and wait until it has."""
+        """Cancel the answer if it has not ended, and wait for it."""
         task = self._task
         if task is not None and not task.done():
             task.cancel()
@@ -67,7 +67,7 @@ class AnswerStream(Generic[Piece, Ending]):
         """Return the next piece.
 
         Raises:
-            Exception: what ended the answer, after the pieces that came.
+            Exception: the answer's error, after the pieces before it.
         """
         assert self._task is not None, "a stream begins with its context"  # noqa: S101 - a fault of ours
         piece = await self._pieces.get()
@@ -79,7 +79,7 @@ class AnswerStream(Generic[Piece, Ending]):
 
     @property
     def ending(self) -> Ending:
-        """What the answer ended with; there is one when all pieces were read."""
+        """Result of the writer, available after all pieces."""
         assert self._task is not None, "a stream begins with its context"  # noqa: S101 - as above
         return self._task.result()
 
@@ -92,40 +92,40 @@ class AnswerStream(Generic[Piece, Ending]):
 
 SOURCE: Final = "chat"
 BYTES_PER_TOKEN: Final = 3
-"""Estimate on the safe side: English has four or more, code about three."""
+"""Conservative estimate: English has four or more bytes per token, code about three."""
 TOKENS_PER_MESSAGE: Final = 8
-"""Role and delimiters."""
+"""Tokens of role and delimiters."""
 PROMPT_SHARE: Final = 0.75
-"""Of the model's context; the rest is for persona and answer."""
+"""Share of the model's context for the prompt; persona and answer get the rest."""
 
 Undone = Literal["rating", "comparison", "turn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerPair:
-    """Two answers to one question, in an order drawn by chance."""
+    """Two answers to one question, in random order."""
 
     question: str
     first: Interaction
     second: Interaction
 
     def chosen(self, number: int) -> tuple[Interaction, Interaction]:
-        """Return the better and the worse one, by the number of the better: 1 or 2."""
+        """Return the better and the worse answer, by the number of the better: 1 or 2."""
         return (self.first, self.second) if number == 1 else (self.second, self.first)
 
 
 @dataclass(eq=False, repr=False)
 class Conversation:
-    """One user's talk with one role; every answer is logged.
+    """One user's conversation with one role, with every answer logged.
 
     Args:
-        chat: answers and logs.
-        user_id: who talks.
-        role: persona that answers.
-        rng: draws the order in which two answers are shown.
+        chat: Chat that answers and logs.
+        user_id: User.
+        role: Persona that answers.
+        rng: Random generator of the order in which two answers are shown.
 
     Raises:
-        ConfigurationError: there is no such role.
+        ConfigurationError: the role does not exist.
     """
 
     chat: LoggedChat
@@ -135,16 +135,16 @@ class Conversation:
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     def __post_init__(self) -> None:
-        """Begin with no turn."""
+        """Start without turns."""
         self._turns: list[tuple[str, Interaction]] = []
         self._compared: AnswerPair | None = None
         self.begin(self.role)
 
     def begin(self, role: str) -> None:
-        """Begin again, with a role.
+        """Restart with a role.
 
         Raises:
-            ConfigurationError: there is no such role; the conversation continues as it was.
+            ConfigurationError: the role does not exist; the conversation stays unchanged.
         """
         persona_of(role, self.chat.roles)
         self.role, self.conversation_id = role, new_interaction_id()
@@ -152,11 +152,11 @@ class Conversation:
 
     @property
     def last(self) -> Interaction | None:
-        """The last answer; ``None`` if there is none yet."""
+        """Last answer; ``None`` if there is none yet."""
         return self._turns[-1][1] if self._turns else None
 
     def ask(self, question: str) -> AnswerStream[str, Interaction]:
-        """Return the stream of an answer; when it has ended, it is the last turn."""
+        """Return the stream of an answer, which becomes the last turn at its end."""
 
         async def write(on_text: TextCallback) -> Interaction:
             answered = await self._answered(question, on_text)
@@ -167,13 +167,13 @@ class Conversation:
         return AnswerStream(write)
 
     async def answer_twice(self, question: str | None = None) -> AnswerPair:
-        """Answer a question twice; in an order that tells nothing.
+        """Answer a question twice, in random order.
 
         Args:
-            question: ``None`` means the last one again, whose answer leaves the conversation.
+            question: Question; ``None`` repeats the last one and removes its turn.
 
         Raises:
-            LookupError: there is no last one.
+            LookupError: there is no last question.
         """
         if question is None:
             if not self._turns:
@@ -189,12 +189,12 @@ class Conversation:
     async def choose(
         self, pair: AnswerPair, number: int, reason: str | None = None
     ) -> Interaction:
-        """Store which of two answers is better; it becomes the last turn. Return it.
+        """Store which of two answers is better, make it the last turn, and return it.
 
         Args:
-            pair: as it was shown.
-            number: of the better one, 1 or 2.
-            reason: in the user's words.
+            pair: Pair as shown.
+            number: Number of the better answer, 1 or 2.
+            reason: User's reason.
         """
         better, worse = pair.chosen(number)
         comparison = AnswerComparison(
@@ -211,16 +211,16 @@ class Conversation:
         return better
 
     def keep(self, pair: AnswerPair, answer: Interaction) -> None:
-        """Go on with one of two answers, without a choice."""
+        """Continue with one of two answers, without a comparison."""
         self._turns.append((pair.question, answer))
         self._compared = None
 
     async def rate(
         self, rating: int | None = None, *, thumbs: Thumbs | None = None, reason: str | None = None
     ) -> RatingReceipt:
-        """Store the user's mark of the last answer; a second one replaces it.
+        """Store the user's mark of the last answer; a second mark replaces it.
 
-        The first one is the reward of the arm that answered.
+        The first mark is the reward of the arm that answered.
 
         Raises:
             FeedbackRefusedError: the mark is on no scale.
@@ -241,10 +241,10 @@ class Conversation:
         return receipt
 
     async def undo(self) -> Undone | None:
-        """Take back the last answer's mark; without one, leave its turn out of what follows.
+        """Undo the last answer's mark; without one, remove its turn.
 
         Returns:
-            What was taken back; ``None`` if there was nothing.
+            What was undone; ``None`` if there is no answer.
         """
         if self.last is None:
             return None
@@ -270,11 +270,11 @@ class Conversation:
         return await asyncio.to_thread(self._feedback.history, self.user_id, self.role, n)
 
     async def counts(self) -> FeedbackCounts:
-        """Return how much feedback the store has, everyone's, by role."""
+        """Return the amount of feedback in the store, of all users, by role."""
         return await asyncio.to_thread(feedback_counts, self._feedback)
 
     async def rater_sentences(self) -> list[str]:
-        """Return the store's raters beside each other, in words."""
+        """Return sentences that compare the store's raters."""
         return await asyncio.to_thread(rater_sentences, self._feedback)
 
     @property
@@ -301,8 +301,8 @@ def trimmed(messages: list[ChatMessage], most_tokens: int) -> tuple[ChatMessage,
     """Return the last turns that fit, whole, and always the last message.
 
     Args:
-        messages: questions and answers by turns, the last one a question.
-        most_tokens: by an estimate of ``BYTES_PER_TOKEN`` bytes a token.
+        messages: Questions and answers in turn, the last one a question.
+        most_tokens: Maximum tokens, estimated at ``BYTES_PER_TOKEN`` bytes each.
     """
     start = len(messages) - 1
     n = n_tokens(messages[start])

@@ -1,7 +1,7 @@
-"""A judge that rewards the arms of a share of the answers.
+"""Judge that rewards the arms of a share of the answers.
 
-Whether an answer is judged depends on its id alone. A judgement that fails, or that the end of the service
-interrupts, leaves the decision without a reward.
+Whether an answer is judged depends only on its id. If a judgement fails or the service ends first,
+the decision gets no reward.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from tasks.serving.systems import Systems
 from tasks.store.runtime.rows import Reward
 
 MOST_WAITING: Final = 256
-"""Answers that wait for their judgement; further ones are not judged."""
+"""Maximum answers that wait for a judgement; further ones are not judged."""
 _GRACE_S: Final = 10.0
-"""How long judgements may go on when the service ends."""
+"""Maximum seconds that judgements may take when the service ends."""
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class JudgedAnswers:
-    """Judges answers beside the requests. For one event loop.
+    """Judge of answers in the background, for one event loop.
 
     Args:
-        judge: rates answers in [0, 1]; closed with this.
-        share: of the answers, in (0, 1].
-        paid: makes the judge's calls, in the ledger and under the limit of the answers.
-        systems: have the decisions.
-        system: name of the system whose arms answer.
+        judge: Judge with values in [0, 1], closed with this object.
+        share: Share of the answers to judge, in (0, 1].
+        paid: Caller of the judge, with the answers' ledger and limit.
+        systems: Systems with the decisions.
+        system: Name of the system whose arms answer.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class JudgedAnswers:
         """Return the judged answers of a configuration.
 
         Raises:
-            ConfigurationError: the configuration has not one judge that needs no reference.
+            ConfigurationError: the configuration does not have exactly one judge without a
+                reference.
         """
         configured = loaded.configuration.evaluation.judges
         if len(configured) != 1 or any(
@@ -79,7 +80,7 @@ class JudgedAnswers:
     def consider(
         self, interaction_id: str, decision_id: str, reply: Reply, case: Case, params: Params
     ) -> None:
-        """Judge an answer later, if it belongs to the share; return at once."""
+        """Start judging an answer if it belongs to the share, and return immediately."""
         drawn = int(sha256_hex(interaction_id)[:13], 16) / 16**13 < self._share
         if not drawn or len(self._judgements) >= MOST_WAITING:
             return
@@ -89,7 +90,7 @@ class JudgedAnswers:
         judgement.add_done_callback(self._judgements.discard)
 
     async def aclose(self) -> None:
-        """Let judgements end for a while, then close the judge's connections; safe to call twice."""
+        """Wait a while for judgements, then close the judge's connections; safe to call twice."""
         if self._judgements:
             await asyncio.wait(self._judgements, timeout=_GRACE_S)
         for judgement in (left := [*self._judgements]):
@@ -117,17 +118,17 @@ class JudgedAnswers:
 
 @dataclass(frozen=True, slots=True)
 class _AnswerAsker:
-    """Makes the judge's calls for one answer; an ``Asker``."""
+    """``Asker`` for the judge's calls about one answer."""
 
     paid: PaidAnswers
     interaction_id: str
 
     async def ask(self, call: PaidCall) -> Reply:
-        """See ``Asker.ask``; each call is a new one."""
+        """See ``Asker.ask``; each call is new."""
         return await self.paid.make(call, self.interaction_id)
 
     async def answer_of(self, params: Params, case: Case) -> Reply:  # noqa: ARG002 - protocol
-        """Refuse: only judges of pairs ask for another candidate's answer."""
+        """Raise: only pairwise judges need another candidate's answer."""
         raise EvaluatorFault(
             "a served answer has none of the champion beside it", error_type="pairwise"
         )

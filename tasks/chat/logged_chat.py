@@ -1,12 +1,12 @@
-"""Chat model of a configuration, whose every answer is logged for its rating.
+"""Chat model of a configuration, with every answer logged for its rating.
 
-The active adapter of the role answers, where its model is the one that is asked; each answer is logged with
-the version that gave it.
+A role's active adapter answers if the requested model is its base. Each answer is logged with the
+adapter's version.
 
-Where the configuration's system has arms on offer, each answer is one's: the parameters of its arm, and a
-decision that its rating rewards. Otherwise the champion answers, or the defaults. Where an arm's provider
-fails, the best arm with another model answers. That arm was not drawn, so its answer has no decision. The
-first one's decision is void, as is one whose call the day's limit refuses.
+If the configuration's system has active arms, one answers with its parameters, and the answer's
+rating rewards the decision. Otherwise the champion or the defaults answer. If an arm's provider
+fails, the best arm with another model answers. That arm was not sampled, so its answer has no
+decision. The first arm's decision becomes void, as does one whose call the daily limit rejects.
 """
 
 import asyncio
@@ -53,9 +53,9 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.targets.chat import ChatTarget
 
 CONTEXT_TOKENS: Final = 8_192
-"""Of a model whose context is not known."""
+"""Context tokens of a model whose context is unknown."""
 STAND_IN: Final = "stand-in"
-"""What is logged as the model when no one outside was asked."""
+"""Prefix of the logged model if a mock answered."""
 _LENGTHS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 """Two names of one setting."""
 _NO_SAMPLING: Final = frozenset(
@@ -66,74 +66,76 @@ _NO_SAMPLING: Final = frozenset(
 )
 
 Served: TypeAlias = tuple[AdapterRecord | None, LiveAnswer | None]
-"""Adapter that answers, and the answer's part in a test; ``None`` if the base model does, and none
-runs."""
+"""Adapter that answers, and the answer's part in a test; ``None`` for the base model and without a
+test.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatPrompt:
-    """A prompt, and who wants it answered by whom."""
+    """Prompt with its role, user and source."""
 
     messages: tuple[Mapping[str, Json], ...]
-    """In OpenAI's form, without the persona; the last one is the user's, or a tool's result."""
+    """Messages in OpenAI's form without the persona; the last is the user's, or a tool's result.
+    """
     role: str
     user_id: str
     source: str
-    """Where it comes from: ``chat`` or ``api``."""
+    """Source of the prompt: ``chat`` or ``api``."""
     event_id: str = ""
-    """The source's own name of it; empty: the answer's id."""
+    """Id of the prompt at its source; empty means the answer's id."""
     conversation_id: str | None = None
     settings: Mapping[str, Json] = field(default_factory=dict)
-    """Fields of the request that the user sets. The configuration and its search space win."""
+    """Request fields from the user; the configuration and its search space take precedence."""
     context: Mapping[str, Json] = field(default_factory=dict)
-    """Features of the request, by which contextual arms are chosen."""
+    """Features of the request for contextual arms."""
     interaction_id: str = field(default_factory=new_interaction_id)
-    """Of its answer."""
+    """Id of the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedPrompt:
-    """A prompt, and the settings that answer it."""
+    """Prompt with the settings for its answer."""
 
     prompt: ChatPrompt
     params: Params
     case: Case
-    """The prompt with its persona, as the target takes it."""
+    """Prompt with its persona, as the target takes it."""
     chosen: Selection | None
-    """The arm that answers; ``None`` if none is on offer."""
+    """Arm that answers; ``None`` if none is active."""
     model: str
-    """As it is asked for."""
+    """Requested model name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedAnswer:
-    """An answer that is logged durably."""
+    """Durably logged answer."""
 
     interaction: Interaction
-    """As stored: without secrets."""
+    """Stored interaction, without secrets."""
     text: str
-    """As the model wrote it."""
+    """Text as the model wrote it."""
     finish_reason: str | None
-    """Why it ended, in the provider's word; ``None`` if not told."""
+    """Provider's finish reason; ``None`` if it reports none."""
     usage: Usage
     tool_calls: tuple[Mapping[str, Json], ...] = ()
-    """In OpenAI's form."""
+    """Tool calls in OpenAI's form."""
 
 
 class LoggedChat:
-    """Answers prompts and logs each answer before it ends. For one event loop.
+    """Chat that logs each answer before it returns, for one event loop.
 
     Args:
-        loaded: a configuration of a chat kind.
-        environment: keys, prices, and where chat models really are.
-        feedback: where answers are logged.
-        runtime: where arms are on offer.
-        paid: makes the calls, and is closed with this; ``None``: they are in the log alone.
-        judge_share: of the answers that the judge rewards; needs ``paid``. 0: none.
+        loaded: Configuration of a chat kind.
+        environment: Keys, prices and address of the mock.
+        feedback: Store of the answers.
+        runtime: Store of the arms.
+        paid: Caller with a ledger, closed with this object; ``None`` leaves calls only in the log.
+        judge_share: Share of answers that the judge rewards, which needs ``paid``; 0 means none.
 
     Raises:
-        ConfigurationError: the configuration asks no chat model, says not by which parameters, or has no
-            judge where a share is judged.
+        ConfigurationError: the configuration has no chat model, no parameters to answer with, or
+            no judge for ``judge_share``.
     """
 
     def __init__(
@@ -150,16 +152,16 @@ class LoggedChat:
         self._paid = paid
         self.feedback = feedback
         self.is_offline = environment.mock_url is not None
-        """Whether a mock answers. Its answers are no arm's, so that their ratings teach none."""
+        """Whether a mock answers; its answers have no arm, so that their ratings teach none."""
         self._check(loaded, environment)
         self._space, self._texts = loaded.space, loaded.texts
         self._standard = _standard_params(loaded)
         self._prices = environment.prices
         self.system = loaded.configuration.api.name
-        """Name of the system, which is a role without a persona: its settings alone answer."""
+        """Name of the system, which is also a role without a persona."""
         personas = loaded.configuration.feedback.roles
         self.roles: Mapping[str, str] = {self.system: "", **BUILT_IN, **personas}
-        """Every role with its persona."""
+        """Persona of every role."""
         self._systems = Systems(runtime)
         self._judged: JudgedAnswers | None = None
         if judge_share and paid is not None:
@@ -178,28 +180,28 @@ class LoggedChat:
 
     @property
     def model(self) -> str:
-        """Name of the model that answers where no arm chooses another."""
+        """Name of the model that answers unless an arm chooses another."""
         options = self.configuration.api.request.options
         return str(self._standard.get("model") or options.get("model"))
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of that model's context, as the table of prices knows it."""
+        """Context tokens of that model in the price table."""
         api = self.configuration.api
         facts = self._prices.facts(provider_of(api.kind, api.endpoint), self.model)
         return facts.context_tokens or CONTEXT_TOKENS
 
     def reward(self, interaction_id: str) -> None:
-        """Make the first rating of an answer the reward of its arm's decision, if it has one. Blocks."""
+        """Reward the arm's decision, if any, with an answer's first rating. Blocks."""
         send_rewards(self.feedback, self._systems, interaction_id)
 
     async def prepare(self, prompt: ChatPrompt) -> PreparedPrompt:
-        """Choose who answers a prompt; the decision is durable when this returns.
+        """Choose the settings for a prompt's answer; the decision is durable on return.
 
         Raises:
             CandidateFault: no model is named, or it has no field for a setting.
-            ConfigurationError: there is no such role.
-            FeedbackRefusedError: a name of the prompt could not be logged with its answer.
+            ConfigurationError: the role does not exist.
+            FeedbackRefusedError: a name of the prompt cannot be logged with its answer.
             StoreError: the decision could not be logged.
         """
         for key in ("user_id", "role", "source", "conversation_id", "event_id"):
@@ -215,7 +217,7 @@ class LoggedChat:
             fixed |= _LENGTHS
         given = {name: value for name, value in prompt.settings.items() if name not in fixed}
         if self.configuration.api.kind == "local" and not self.is_offline:
-            given["logprobs"] = True  # it costs nothing there
+            given["logprobs"] = True  # local models compute them at no cost
         params: Params = {**given, **arm_params}  # type: ignore[dict-item] # a field may be any JSON
         persona = persona_of(prompt.role, self.roles)
         messages: list[Json] = [{"role": "system", "content": persona}]
@@ -231,20 +233,21 @@ class LoggedChat:
         on_text: TextCallback,
         on_fallback: Callable[[PreparedPrompt], object] = id,
     ) -> LoggedAnswer:
-        """Answer a prompt, with a call for each piece of text; what returns is logged, durably.
+        """Answer a prompt, streaming its text, and return the durably logged answer.
 
-        An answer that fails, or that is cancelled before its end, is not logged. A paid call that has begun
-        still ends, and its cost is in the ledger.
+        A failed or cancelled answer is not logged. A paid call that has started still ends, and
+        the ledger holds its cost.
 
         Args:
-            prepared: the prompt with the settings that answer it.
-            on_text: called with each piece of text.
-            on_fallback: called with the prompt as another arm answers it, before its first piece.
+            prepared: Prompt with its settings.
+            on_text: Callback for each piece of text.
+            on_fallback: Callback for the prompt with another arm's settings, before its first
+                piece.
 
         Raises:
-            CandidateFault: the request is refused, or the answer is empty.
-            EvaluatorFault: the day's limit refuses the call.
-            InfrastructureFault: network, time-out, rate limit, server, or refused access.
+            CandidateFault: the provider rejects the request, or the answer is empty.
+            EvaluatorFault: the daily limit rejects the call.
+            InfrastructureFault: network, time-out, rate limit, server, or denied access.
             StoreError: the answer could not be logged.
         """
         with self._requests.request():  # background training waits
@@ -276,16 +279,17 @@ class LoggedChat:
     async def forward(
         self, path: str, body: Mapping[str, Json], on_event: EventCallback | None = None
     ) -> Mapping[str, Json]:
-        """Send a body in OpenAI's form to the provider unchanged, and return its answer; none is logged.
+        """Send a body in OpenAI's form unchanged, and return the answer without logging it.
 
         Args:
-            path: below the provider's base URL, e.g. ``embeddings``.
-            body: with a ``model`` of the provider.
-            on_event: called with each event of a streamed answer; the last one's response is returned.
+            path: Path below the provider's base URL, e.g. ``embeddings``.
+            body: Request body with a ``model`` of the provider.
+            on_event: Callback for each event of a streamed answer; the last event's response is
+                returned.
 
         Raises:
             EvaluationFault: as ``write``, or the provider has no such path.
-            StoreError: the journal cannot be written.
+            StoreError: the call log cannot be written.
         """
         call = self._target.forwarded(path, body, on_event)
         reply = await self._made(call, new_interaction_id())
@@ -318,7 +322,7 @@ class LoggedChat:
             check_local_models(loaded.configuration, loaded.base_dir)
 
     def _selected(self, prompt: ChatPrompt) -> Selection | None:
-        """Return the arm that answers; ``None`` if none is on offer."""
+        """Return the arm that answers; ``None`` if none is active."""
         if self.is_offline:
             return None
         operation = self._systems.selection(
@@ -333,9 +337,9 @@ class LoggedChat:
             return None
 
     def _fallback(self, prepared: PreparedPrompt, failed: Set[str]) -> PreparedPrompt | None:
-        """Return a prompt by the best arm on offer whose model has not failed; ``None``: there is none. Blocks.
+        """Return a prompt with the best active arm whose model has not failed; else ``None``.
 
-        A mock is no arm's, so that it has no other one.
+        Blocks. A mock answers without an arm, so it has no fallback.
         """
         if prepared.chosen is None:
             return None
@@ -349,17 +353,17 @@ class LoggedChat:
         return None
 
     def _void(self, prepared: PreparedPrompt) -> None:
-        """Take back the decision of a prompt that its arm did not answer, for no fault of its own. Blocks."""
+        """Void the decision of a prompt that its arm could not answer. Blocks."""
         if prepared.chosen is not None and prepared.chosen.decision_id is not None:
             self._systems.store.void(prepared.chosen.decision_id)
 
     @property
     def role_names(self) -> tuple[str, ...]:
-        """Every role that can answer, the built-in ones first."""
+        """Names of all roles, the built-in ones first."""
         return tuple({**BUILT_IN, **self.roles})
 
     def active_versions(self) -> dict[str, str]:
-        """Return the adapter that answers for each role; roles of the base model are not named. Blocks."""
+        """Return the active adapter of each role, without roles of the base model. Blocks."""
         if self.is_offline:
             return {}
         versions = {role: self._adapters.active(role) for role in self.role_names}
@@ -371,7 +375,7 @@ class LoggedChat:
         on_text: TextCallback,
         on_fallback: Callable[[PreparedPrompt], object],
     ) -> tuple[PreparedPrompt, tuple[Reply, ChatCompletion, Served]]:
-        """Return an answer and the prompt as it was answered: by another arm where one's model fails."""
+        """Return an answer and its prompt, which has another arm if one's model failed."""
         n_passed, failed = 0, set[str]()
 
         def pass_on(text: str) -> None:
@@ -396,10 +400,10 @@ class LoggedChat:
     async def _answered(
         self, prepared: PreparedPrompt, on_text: TextCallback
     ) -> tuple[Reply, ChatCompletion, Served]:
-        """Return an answer, and what gave it.
+        """Return an answer, and the adapter that gave it.
 
-        An adapter may be taken back or unloaded between the question who answers and the answer: then that
-        is asked once more.
+        An adapter may be removed or unloaded between its selection and the answer; then the
+        selection is repeated.
         """
         served = await self._served(prepared)
         record = served[0]
@@ -439,11 +443,11 @@ class LoggedChat:
         return await (call.send() if self._paid is None else self._paid.make(call, interaction_id))
 
     async def _served(self, prepared: PreparedPrompt) -> Served:
-        """Return what answers a prompt; the base model, or another one, where it is no adapter."""
+        """Return the adapter for a prompt; ``None`` for the base model or another model."""
         if self.is_offline or prepared.model != self.model:
             return None, None
         prompt = prepared.prompt
-        # A client without ids sends the whole conversation each time, so it begins alike.
+        # A client without ids sends the whole conversation each time, with the same beginning.
         first = next((m["content"] for m in prompt.messages if m["role"] == "user"), "")
         return await asyncio.to_thread(
             self._adapters.answering,
@@ -453,7 +457,7 @@ class LoggedChat:
         )
 
     def _params_of(self, chosen: Selection) -> Params:
-        """Return the parameters of an arm; those of one that was added by hand may be a few only."""
+        """Return the parameters of an arm; a manually added arm may set only some."""
         params = {
             name: self._texts.get(value, value) if isinstance(value, str) else value
             for name, value in chosen.params.items()
@@ -471,7 +475,7 @@ class LoggedChat:
         prompt, params, case = prepared.prompt, prepared.params, prepared.case
         chosen, model = prepared.chosen, reply.model or prepared.model
         if adapter_version is not None:
-            model = prepared.model  # servers may tell the adapter's name as the model's
+            model = prepared.model  # servers may report the adapter's name as the model
         sent = [_logged_message(message) for message in self._target.messages(params, case)]
         body = mapping(self._target.request(params, case)["body"])
         decision_id = None if chosen is None else chosen.decision_id
@@ -497,7 +501,7 @@ class LoggedChat:
 
 
 def _logged_message(message: Mapping[str, Json]) -> ChatMessage:
-    """Return a message of OpenAI's form as a text: of other parts their kind, of a tool what it returned."""
+    """Convert a message to text: other parts become their type, tool messages their result."""
     role, content = as_text(message["role"]), message["content"]
     if isinstance(content, list):
         parts = mappings(content)
@@ -511,10 +515,10 @@ def _logged_message(message: Mapping[str, Json]) -> ChatMessage:
 
 
 def _standard_params(loaded: Loaded) -> Params:
-    """Return the parameters that answer where no arm is on offer: the champion's, or the defaults.
+    """Return the parameters to answer with if no arm is active: the champion's, or the defaults.
 
     Raises:
-        ConfigurationError: there are neither.
+        ConfigurationError: there is neither.
     """
     champion = champion_now(loaded)
     params = loaded.space.baseline() if champion is None else champion.params

@@ -1,8 +1,8 @@
-"""Paid calls of a served chat, under a day's limit.
+"""Paid calls of a served chat, under a daily limit.
 
-A call is claimed in the journal with its highest cost, so a kill at any moment leaves it in the ledger. Once claimed it goes
-on when its client leaves, and its true cost is settled. The ledger's run is ``answers/SYSTEM/DATE``; it holds
-no text.
+Each call is first recorded with its maximum cost, so the ledger has it even after a kill. It then
+continues if its client leaves, and its true cost is settled. The ledger's run is
+``answers/SYSTEM/DATE`` and holds no text.
 """
 
 import asyncio
@@ -45,24 +45,24 @@ from tasks.store.layout import locked
 from tasks.store.runtime.answers import export_answers
 
 MOST_AT_ONCE: Final = 64
-"""Requests to the provider on their way at once; further ones wait."""
+"""Maximum concurrent requests to the provider; further ones wait."""
 SPENT: Final = "budget"
-"""Error type of a call that the day's limit refuses."""
+"""Error type of a call that the daily limit rejects."""
 LOCK_FILE: Final = "answers.lock"
 _GRACE_S: Final = 10.0
-"""How long calls in flight may go on when the service ends."""
+"""Maximum seconds for calls in flight when the service ends."""
 
 
 @dataclass(eq=False, repr=False)
 class PaidAnswers:
-    """Makes the calls of a served chat. For one event loop.
+    """Caller for a served chat, for one event loop.
 
     Args:
-        journal: the ledger; closed with this.
-        system: whose answers they are.
-        limits: of one day (UTC), over all answers of the system.
-        rates: calls per second that all processes keep together; closed with this.
-        now_us: clock, in microseconds since the epoch.
+        journal: Ledger, closed with this object.
+        system: System that answers.
+        limits: Limits per day (UTC) over all answers of the system.
+        rates: Calls per second shared by all processes, closed with this object.
+        now_us: Clock, in microseconds since the epoch.
     """
 
     journal: Journal
@@ -73,7 +73,7 @@ class PaidAnswers:
     now_us: Callable[[], int] = wall_clock_us
 
     def __post_init__(self) -> None:
-        """Start with no call in flight; the day's budget is read before the first."""
+        """Start without calls; the day's budget is read before the first."""
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._settled = asyncio.Event()
         self._calls: set[asyncio.Task[Reply]] = set()
@@ -86,13 +86,13 @@ class PaidAnswers:
         """Return the paid answers of a configuration's system in a store.
 
         Args:
-            loaded: names the system, its journal and the calls per second.
-            root: folder of the store.
-            max_usd: most US dollars a day (UTC); ``None``: no limit.
+            loaded: Configuration with the system, its call log and the calls per second.
+            root: Folder of the store.
+            max_usd: Maximum US dollars per day (UTC); ``None`` means no limit.
 
         Raises:
-            ConfigurationError: another service of this store keeps such a limit.
-            StoreError: the journal cannot be opened.
+            ConfigurationError: another service of this store has such a limit.
+            StoreError: the call log cannot be opened.
         """
         configuration = loaded.configuration
         url = journal_url(configuration)
@@ -114,13 +114,15 @@ class PaidAnswers:
         return made
 
     async def make(self, call: PaidCall, interaction_id: str) -> Reply:
-        """Make a call once. After its claim, cancellation does not stop it.
+        """Make a call once; cancellation cannot stop it once it is recorded.
 
         Raises:
-            EvaluationFault: as the call's, or of type ``SPENT``: the day's limit refuses it.
-            StoreError: the journal cannot be written.
+            EvaluationFault: as the call's, or of type ``SPENT`` if the daily limit rejects it.
+            StoreError: the call log cannot be written.
         """
-        digest = sha256_hex(canonical_json(call.request))  # before a slot is taken: it may raise
+        digest = sha256_hex(
+            canonical_json(call.request)
+        )  # before a slot is taken, because it may raise
         await self._slots.acquire()
         try:
             budget, reservation = await self._reserved(call)
@@ -134,7 +136,7 @@ class PaidAnswers:
         return await asyncio.shield(made)
 
     async def aclose(self) -> None:
-        """Let calls in flight end for a while, then close the journal; safe to call twice."""
+        """Wait a while for calls in flight, then close the call log; safe to call twice."""
         if self._calls:
             await asyncio.wait(self._calls, timeout=_GRACE_S)
         for call in (calls := [*self._calls]):
@@ -149,10 +151,10 @@ class PaidAnswers:
         self._held.close()
 
     async def _reserved(self, call: PaidCall) -> tuple[Budget, Reservation]:
-        """Return the day's budget with a reservation of the call's highest cost.
+        """Return the day's budget with a reservation of the call's maximum cost.
 
         Raises:
-            EvaluatorFault: it does not fit into what is left of the day.
+            EvaluatorFault: the call exceeds the rest of the day's budget.
         """
         while True:
             budget = self._today()
@@ -164,7 +166,7 @@ class PaidAnswers:
             await self._settled.wait()
 
     def _today(self) -> Budget:
-        """Return the budget of the day, which begins with what the ledger has of it."""
+        """Return the day's budget, initialized from the ledger."""
         day = datetime.datetime.fromtimestamp(self.now_us() / 1e6, tz=datetime.UTC).date()
         run_id = f"{ANSWERS}{self.system}/{day}"
         if run_id != self._run_id:
@@ -203,9 +205,7 @@ class PaidAnswers:
                 ending = await call.send()
         except EvaluationFault as fault:
             ending = fault
-        except (
-            BaseException
-        ):  # its end will not be seen: the claim stays, and counts with its highest cost
+        except BaseException:  # its end is unknown: the record stays, with its maximum cost
             budget.settle(reservation, usd=None, tokens=None)
             raise
         settle_reservation(budget, reservation, ending)
@@ -227,7 +227,7 @@ class PaidAnswers:
             call.exception()  # its client may have left
 
     def _wake(self) -> None:
-        """Let calls that wait for room in the budget look again."""
+        """Wake the calls that wait for room in the budget."""
         self._settled.set()
         self._settled = asyncio.Event()
 

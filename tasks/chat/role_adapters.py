@@ -1,8 +1,8 @@
 """Adapters that answer for the roles of a chat.
 
-Each is made ready before its first answer here, and let go at the server when it answers for no role any
-more and no request here waits for it. A request of another process that comes too late for it asks again who
-answers (``tasks.chat.logged_chat``).
+An adapter is loaded before its first answer. The server unloads it when no role uses it and no
+request here waits for it. If another process's request comes after that, it repeats the selection
+(``tasks.chat.logged_chat``).
 """
 
 import asyncio
@@ -28,18 +28,18 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PROBE_S: Final = 120.0
-"""Longest first answer with an adapter."""
+"""Maximum seconds of the first answer with an adapter."""
 _CONNECTIONS: Final = 16
 
 
 class RoleAdapters:
-    """What adapter answers for a role, and how it is asked for. For one event loop.
+    """Adapters of roles, and the request fields that select them; for one event loop.
 
     Args:
-        loaded: a configuration of a chat kind.
-        feedback: whose store has the adapters.
-        secrets: where keys are read, when they are used.
-        model: that answers where no arm chooses another.
+        loaded: Configuration of a chat kind.
+        feedback: Store with the adapters.
+        secrets: Source of keys, read on use.
+        model: Model that answers unless an arm chooses another.
     """
 
     def __init__(
@@ -58,16 +58,19 @@ class RoleAdapters:
         self._releases: set[asyncio.Task[None]] = set()
 
     def active(self, role: str) -> AdapterRecord | None:
-        """Return the adapter of a role that fits the configured model; ``None``: the base answers. Blocks."""
+        """Return a role's adapter for the configured model; ``None`` for the base model.
+
+        Blocks.
+        """
         adapter = self._store.active(role)
         return adapter if adapter is not None and adapter.base_model == self._base_model else None
 
     def answering(
         self, role: str, user_id: str, conversation: str
     ) -> tuple[AdapterRecord | None, LiveAnswer | None]:
-        """Return what answers a conversation, and the answer's part in a test. Blocks.
+        """Return the adapter of a conversation, and the answer's part in a test. Blocks.
 
-        See ``AdapterStore.answering``; an adapter that does not fit the configured model answers nothing.
+        See ``AdapterStore.answering``; an adapter of another base model never answers.
         """
         record, part = self._store.answering(role, user_id, conversation)
         if part is not None and self.active(role) is None:
@@ -80,14 +83,14 @@ class RoleAdapters:
     async def fields_for(
         self, record: AdapterRecord | None, *, model: str
     ) -> AsyncIterator[Mapping[str, Json]]:
-        """Give the fields by which a request is answered with an adapter, or with none, while it lasts.
+        """Yield the request fields that select an adapter, or none, and keep it loaded meanwhile.
 
         Args:
-            record: of the adapter; ``None`` if the base model answers.
-            model: that is asked.
+            record: Adapter; ``None`` for the base model.
+            model: Requested model.
 
         Raises:
-            InfrastructureFault: the adapter does not answer, or the server is away.
+            InfrastructureFault: the adapter does not answer, or the server is unreachable.
         """
         version = "" if record is None else record.version
         self._n_in_flight[version] += 1
@@ -101,7 +104,7 @@ class RoleAdapters:
                 task.add_done_callback(self._releases.discard)
 
     async def _release(self) -> None:
-        """Let go at the server what answers for no role any more; what fails is tried again later."""
+        """Unload adapters that no role uses; failures are retried later."""
         try:
             answering = await asyncio.to_thread(self._store.answering_versions)
             async with self._lock:
@@ -145,7 +148,7 @@ class RoleAdapters:
         return await backend.fields(version, folder)
 
     def lose(self, version: str) -> None:
-        """Take note that a server no longer has an adapter: it is made ready again before its next answer."""
+        """Record that a server lost an adapter, so that its next answer reloads it."""
         self._ready.discard(version)
 
     async def aclose(self) -> None:
@@ -158,7 +161,7 @@ class RoleAdapters:
         return any(record.base_model == self._base_model for record in self._store.records())
 
     async def _backend_or_none(self) -> AdapterBackend | None:
-        """Return what answers with adapters; ``None`` if it is a provider that has none."""
+        """Return the backend for adapters; ``None`` if the provider has none."""
         if not self._has_looked:
             async with self._lock:
                 if not self._has_looked:

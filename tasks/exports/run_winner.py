@@ -1,4 +1,4 @@
-"""The configuration that a finished run recommends, with the request it makes."""
+"""Configuration that a finished run recommends, with its request."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,16 +17,16 @@ from tasks.secrets.redaction import Secrets, secret_name
 def winner_of(
     record: RunRecord, result: RunResult, form: WinnerForm, config: Path | None
 ) -> Winner | None:
-    """Return what a finished run recommends; ``None``: nothing.
+    """Return the recommendation of a finished run; ``None`` if there is none.
 
     Args:
-        record: of the run.
-        result: of it.
-        form: what it is for; forms of a request read the configuration again.
-        config: the configuration; ``None``: where the run found it.
+        record: Record of the run.
+        result: Result of the run.
+        form: Target form; forms with a request reload the configuration.
+        config: Configuration file; ``None`` means the run's own.
 
     Raises:
-        ConfigurationError: the configuration cannot be read, or has other parameters by now.
+        ConfigurationError: the configuration is unreadable or now has other parameters.
     """
     if result.winner is None:
         return None
@@ -44,14 +44,14 @@ def winner_of(
 
 
 def loaded_of(record: RunRecord, config: Path | None) -> Loaded:
-    """Return the configuration of a run as it is today.
+    """Return the current configuration of a run.
 
     Args:
-        record: of the run.
-        config: its file; ``None``: where the run found it.
+        record: Record of the run.
+        config: Configuration file; ``None`` means the run's own.
 
     Raises:
-        ConfigurationError: it is not there, or cannot be read.
+        ConfigurationError: it is missing or unreadable.
     """
     path = config or (None if record.config_path is None else Path(record.config_path))
     if path is None or not path.is_file():
@@ -62,7 +62,7 @@ def loaded_of(record: RunRecord, config: Path | None) -> Loaded:
 
 
 def _request_of(loaded: Loaded, params: Params) -> tuple[Mapping[str, Any] | None, str | None]:
-    """Return the request of a chat model with these parameters, and the variable of its key."""
+    """Return a chat model's request with these parameters, and the variable of its key."""
     from tasks.targets.chat import ChatTarget  # noqa: PLC0415 - brings httpx
 
     configuration = loaded.configuration

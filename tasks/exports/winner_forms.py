@@ -1,4 +1,4 @@
-"""A recommended configuration in the forms of other tools."""
+"""Recommended configuration in the formats of other tools."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tasks.json_values import as_text
 
 
 class WinnerForm(StrEnum):
-    """What reads it."""
+    """Format of a recommended configuration."""
 
     ENV = "env"
     PROMPTFOO = "promptfoo"
@@ -22,30 +22,31 @@ class WinnerForm(StrEnum):
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+-]+")
 _FILLED = re.compile(r"\$\{[^}:]*(?::-[^}]*)?\}")
-"""What python-dotenv takes for a variable."""
+"""Variable syntax of python-dotenv."""
 _OUTSIDE_SETTINGS = ("model", "messages", "stream", "stream_options")
 _HOSTED = ("openai", "azure", "groq", "gemini")
-"""Providers whose chat models promptfoo can ask."""
+"""Providers whose chat models promptfoo supports."""
 _KEY = "--format"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """What is written."""
+    """Recommended configuration of a system."""
 
     system: str
     note: str
-    """One line that says which run recommends it, and how sure that is."""
+    """One line with the run that recommends it and the certainty."""
     params: Params
     request: Mapping[str, Any] | None = None
-    """As ``ChatTarget.request`` gives it, with ``{{field}}`` where a case's fields go; ``None`` if
-    it is no chat model."""
+    """Request from ``ChatTarget.request``, with ``{{field}}`` for a case's fields; ``None``
+    without a chat model.
+    """
     key_env: str | None = None
     """Environment variable of the key."""
 
 
 def placeholder_case(cases: Sequence[Case]) -> Case:
-    """Return a case whose fields are their names in double braces, as templates of other tools write them."""
+    """Return a case whose fields are their names in double braces, as in templates."""
     shape: Json = cases[0].input if cases else ""
     case_input: Json = "{{input}}"
     if isinstance(shape, dict):
@@ -56,10 +57,10 @@ def placeholder_case(cases: Sequence[Case]) -> Case:
 
 
 def winner_text(winner: Winner, form: WinnerForm) -> str:
-    """Return the file's text.
+    """Return the text of the file.
 
     Raises:
-        ConfigurationError: the system has no such form; the message says why.
+        ConfigurationError: the system cannot be written in this form; the message has the reason.
     """
     if form is WinnerForm.ENV:
         lines = [
@@ -71,10 +72,10 @@ def winner_text(winner: Winner, form: WinnerForm) -> str:
 
 
 def _body(winner: Winner) -> dict[str, Any]:
-    """Return the request in the form of OpenAI's chat.
+    """Return the request in OpenAI's chat form.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is no such request.
     """
     request, rule = winner.request, None
     if request is None:
@@ -93,10 +94,10 @@ def _body(winner: Winner) -> dict[str, Any]:
 
 
 def _variables(params: Params) -> dict[str, str]:
-    """Return parameters by names that shells take.
+    """Return the parameters by names that shells accept.
 
     Raises:
-        ConfigurationError: two of them have the same.
+        ConfigurationError: two parameters have the same name there.
     """
     variables: dict[str, str] = {}
     for name, value in params.items():
@@ -111,13 +112,14 @@ def _variables(params: Params) -> dict[str, str]:
 
 
 def _quoted(name: str, text: str) -> str:
-    """Return a value of a ``.env`` file, as a shell and python-dotenv read it back.
+    """Quote a value of a ``.env`` file so that shells and python-dotenv read it alike.
 
-    Both take what single quotes hold, but python-dotenv knows escapes there. In double quotes they
-    know the same escapes only without ``$`` and backquotes. It fills in ``${NAME}`` in any quotes.
+    Both read single quotes literally, except that python-dotenv has escapes there. In double
+    quotes they share escapes only without ``$`` and backquotes. python-dotenv expands ``${NAME}``
+    in any quotes.
 
     Raises:
-        ConfigurationError: no form is read alike by both.
+        ConfigurationError: both read no form alike.
     """
     if _PLAIN.fullmatch(text):
         return text

@@ -22,7 +22,10 @@ _BILLED = frozenset({"cost_usd", "tokens_in", "tokens_out"})
 
 
 def result_json(value: object, reads: AbstractSet[str] | None = None) -> Json:
-    """Return a function's result as JSON, see ``read_json``; what an envelope leaves out may have no such form."""
+    """Convert a function's result to JSON; see ``read_json``.
+
+    An envelope's unused keys may have no JSON form.
+    """
     if isinstance(value, Mapping) and "result" in value and value.keys() & _BILLED:
         value = {key: value[key] for key in value if key in ENVELOPE}
     return read_json(value, None if reads is None else reads | _SAID)

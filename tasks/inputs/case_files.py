@@ -395,7 +395,7 @@ def _delimiter(text: str, default: str) -> str:
         sample = csv.reader(io.StringIO(text[:_SAMPLE], newline=""), delimiter=delimiter)
         widths = [len(row) for row in itertools.islice(sample, 20) if any(row)]
         if len(text) > _SAMPLE and len(widths) > 1:
-            widths.pop()  # it may be cut off
+            widths.pop()  # the cut may have shortened it
         has_several = widths[:1] > [1]
         return has_several and len(set(widths)) == 1, has_several
 
@@ -411,7 +411,7 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
             if names is None:
                 names = [name.strip() for name in row]
                 problems += _column_problems(names, report, line=1)
-                if problems:  # every row would repeat it
+                if problems:  # otherwise every row would repeat it
                     break
             elif len(row) != len(names):
                 rule = f"must have {len(names)} cells, as the first line has"
@@ -529,7 +529,7 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
 
     try:
         frame = pl.read_parquet(path).select(pl.exclude("^_.*$"))
-        # Through texts, as 1.1 would become 1.100000023841858.
+        # Through strings, as 1.1 would become 1.100000023841858.
         kinds = frame.schema
         for kind in (pl.String(), pl.Float64()):
             frame = frame.cast({name: _widened(of, kind) for name, of in kinds.items()})

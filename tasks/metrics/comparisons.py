@@ -94,7 +94,7 @@ def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
 
 
 def expected_part(expected: Json, path: str | None) -> Json:
-    """Return the part of what a case expects that a metric reads; ``None`` if the case lacks it."""
+    """Return the expected value that a metric reads; ``None`` if the case lacks it."""
     part = expected if path is None else field_of(expected, path)
     return None if isinstance(part, Missing) else part
 
@@ -217,14 +217,14 @@ def _exact_match(config: TextMetric, result: Json, expected: Json) -> float:
 
 
 def _contains(config: TextMetric, result: Json, expected: Json) -> float:
-    """1 if the result's text holds the expected text, or all of a list of them."""
+    """Return 1 if the result's text contains the expected string, or all of a list of them."""
     texts = [_tidy(config, text) for text in _texts(result, expected)]
     parts = [_tidy(config, part) for part in _expected_texts(expected)]
     return float(bool(texts) and all(any(part in text for text in texts) for part in parts))
 
 
 def _regex(config: RegexMetric, result: Json, expected: Json) -> float:
-    """1 if the result's text holds the pattern, or else the expected text, or any of a list, as a pattern."""
+    """Return 1 if the result's text matches the pattern, or else an expected string's."""
     sources: list[Json] = [config.pattern] if config.pattern else answers_of(expected)
     texts = {form for text in _texts(result, sources) for form in (text, _normal(text))}
     patterns = [
@@ -236,7 +236,7 @@ def _regex(config: RegexMetric, result: Json, expected: Json) -> float:
 
 
 def _texts(result: Json, expected: Json) -> list[str]:
-    """Return a result as text: a mapping or a list as JSON, and with its line ends and quotes as they are."""
+    """Return a result's text; a mapping or list as JSON, with and without escapes."""
     if (result := _stated(result, expected)) is None:
         return []
     text = as_text(result)

@@ -69,7 +69,7 @@ class Compared:
     """Whether cases that expect an empty list are left out of the reward."""
 
     def applies(self, case: Case) -> bool:
-        """Whether the case has something to compare with."""
+        """Return whether the case has something to compare with."""
         return not self.is_optional or expected_part(case.expected, self.expected_field) != []
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol

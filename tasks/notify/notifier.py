@@ -1,7 +1,7 @@
-"""Notices to people: short texts for a webhook, or for Slack's form of one.
+"""Notices to people: short messages to a webhook, or in Slack's form.
 
-An address is a secret, for whoever has it may write there. So it is named by its environment
-variable, read where it is used, and no error shows it.
+An address is a secret, because it permits writing there. So configurations name its environment
+variable, which is read on use, and no error shows it.
 """
 
 import os
@@ -18,19 +18,21 @@ from tasks.secrets.process_redaction import hide, redacted_errors
 from tasks.secrets.redaction import Redactor
 
 Form: TypeAlias = Literal["webhook", "slack"]
-"""``webhook``: a JSON object with ``event``, ``system`` and ``text``; ``slack``: with ``text`` alone,
-which Slack, Mattermost, Rocket.Chat and others take."""
+"""``webhook`` is a JSON object with ``event``, ``system`` and ``text``; ``slack`` has only
+``text``, as for Slack, Mattermost and Rocket.Chat.
+"""
 TIMEOUT_S = 20.0
 _HTTP_MAY_PASS = 429
 _HTTP_SERVER = 500
 
 
 def send(body: Mapping[str, str], env_name: str, form: Form) -> None:
-    """Post ``event``, ``system`` and ``text`` to the address that an environment variable holds.
+    """Post ``event``, ``system`` and ``text`` to the address in an environment variable.
 
     Raises:
-        ConfigurationError: the variable is not set, or holds no address.
-        NotificationError: the notice did not arrive; the error says whether it may next time.
+        ConfigurationError: the variable is not set, or is not an address.
+        NotificationError: the notice did not arrive; ``may_pass`` tells whether a retry may
+            succeed.
     """
     url = os.environ.get(env_name, "").strip()
     hide(Redactor([env_name]))
@@ -40,7 +42,7 @@ def send(body: Mapping[str, str], env_name: str, form: Form) -> None:
         fix = f"Set it before the worker starts: `export {env_name}=https://…`."
         raise ConfigurationError.of(env_name, rule, fix)
     try:
-        # The answer's body says nothing that is needed, and is left where it is.
+        # The answer's body is not needed, so it is not read.
         with httpx.stream(
             "POST",
             url,
@@ -62,7 +64,7 @@ def send(body: Mapping[str, str], env_name: str, form: Form) -> None:
 
 
 def may_pass(_task: object, _run: TaskRun, state: State[Any]) -> bool:
-    """Whether another try may succeed."""
+    """Return whether a retry may succeed."""
     error = state.result(raise_on_failure=False)
     return isinstance(error, NotificationError) and error.may_pass
 
@@ -79,7 +81,7 @@ def post(event: str, system: str, text: str, env_name: str, form: Form) -> None:
     """Send one notice to the address in an environment variable.
 
     Raises:
-        ConfigurationError: the variable is not set, or holds no address.
+        ConfigurationError: the variable is not set, or is not an address.
         NotificationError: the notice did not arrive.
     """
     send({"event": event, "system": system, "text": text}, env_name, form)

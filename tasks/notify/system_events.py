@@ -1,7 +1,7 @@
-"""Prefect events of an optimized system, on which automations start.
+"""Prefect events of an optimized system, which trigger automations.
 
-The resource of each is the system, ``convergence.system.NAME``; the payload's ``text`` says it to
-people. ``convergence deploy`` makes automations that pass these texts on.
+The resource of each event is the system, ``convergence.system.NAME``; the payload's ``text`` is a
+message for people. ``convergence deploy`` creates automations that forward it.
 """
 
 import contextvars
@@ -22,16 +22,16 @@ SAMPLE_RATIO: Final = "convergence.sample_ratio"
 BUDGET: Final = "convergence.budget"
 GATE: Final = "convergence.gate.passed"
 SHARE: Final = "convergence.share"
-"""Label of a budget event's resource: the share that was crossed, e.g. ``80``, percent."""
+"""Label of a budget event's resource: the crossed share in percent, e.g. ``80``."""
 
 
 def resource_of(system: str) -> str:
-    """Return the id under which events name a system."""
+    """Return a system's resource id in events."""
     return f"convergence.system.{system}"
 
 
 def emit_alarms(alarms: Sequence[StoredAlarm]) -> None:
-    """Emit one event for each alarm: ``convergence.drift``, or of the shares of arms."""
+    """Emit one event for each alarm: ``convergence.drift`` or ``convergence.sample_ratio``."""
     for alarm in alarms:
         _emit(
             DRIFT if alarm.kind == "drift" else SAMPLE_RATIO,
@@ -43,7 +43,7 @@ def emit_alarms(alarms: Sequence[StoredAlarm]) -> None:
 
 
 def emit_gate(result: RunResult) -> None:
-    """Emit an event if the promotion gate says that a run's candidate is ahead; offline it says nothing."""
+    """Emit an event if the promotion gate promotes a run's candidate, except offline."""
     gate, winner = result.gate, result.winner
     if gate is None or winner is None or gate.decision != "promote" or is_offline(result):
         return
@@ -60,10 +60,9 @@ def emit_gate(result: RunResult) -> None:
 def budget_events(
     system: str,
 ) -> Callable[[RunNotice], None]:
-    """Return what emits an event for each share of a limit that is crossed; for any thread.
+    """Return a thread-safe callback that emits an event for each crossed share of a limit.
 
-    Notices come from the session's own thread, which would not know which server the settings
-    of this flow run name.
+    Notices come from the session's thread, which lacks this flow run's Prefect settings.
     """
     settings = contextvars.copy_context()
 

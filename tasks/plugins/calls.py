@@ -1,4 +1,4 @@
-"""Calls of a plugin's code: in a loop of their own, with a time-out and faults."""
+"""Calls of a plugin's code, in a separate loop, with a time-out and faults."""
 
 import logging
 import math
@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _CLOSE_S = 5.0
-"""How long a plugin may take to free what it holds."""
+"""Maximum seconds for a plugin to release its resources."""
 
 
 class PluginCalls:
-    """Calls one plugin, so that what blocks or fails in it harms nothing else.
+    """Caller of one plugin, isolated so that its blocking or failing harms nothing else.
 
     Args:
-        plugin: whose code is called.
-        timeout_s: longest duration of one call.
-        n_workers: calls in flight at most.
+        plugin: Plugin to call.
+        timeout_s: Maximum seconds of one call.
+        n_workers: Maximum calls in flight.
     """
 
     def __init__(self, plugin: Plugin, *, timeout_s: float, n_workers: int) -> None:
@@ -43,19 +43,20 @@ class PluginCalls:
     async def run(
         self, call: Callable[[], Awaitable[object]], kind: type[T], check: Callable[[T], T]
     ) -> tuple[T, float]:
-        """Return what a call gives, checked, and the milliseconds that it took.
+        """Return the checked result of a call, and its milliseconds.
 
-        Exceptions are faults as a function's are: see ``WorkerFailure.fault``.
+        Exceptions become faults as in functions; see ``WorkerFailure.fault``.
 
         Args:
-            call: of the plugin's code.
-            kind: type of what it must return.
-            check: returns the same with values that can be stored, or raises ``NotJsonError``.
+            call: Call of the plugin's code.
+            kind: Required type of the result.
+            check: Function that returns a storable result or raises ``NotJsonError``.
 
         Raises:
-            CandidateFault: the plugin says so, raised, or returned something else.
-            EndpointDownError: all calls hang, and none came free in time.
-            InfrastructureFault: the plugin says so, the network failed, or it took too long.
+            CandidateFault: the plugin raised it or another exception, or returned another type.
+            EndpointDownError: all calls hang, and none ended in time.
+            InfrastructureFault: the plugin raised it, the network failed, or the call took too
+                long.
         """
         plugin_text = self._plugin.title
         work = partial(
@@ -88,7 +89,7 @@ class PluginCalls:
         return value, outcome.latency_ms
 
     async def aclose(self, close: Callable[[], Awaitable[object]]) -> None:
-        """Let the plugin free what it holds, in the loop that it belongs to; safe to call twice."""
+        """Let the plugin release its resources in its own loop; safe to call twice."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -103,7 +104,7 @@ class PluginCalls:
         await self._pool.aclose()
 
     async def _call_without_secrets(self, call: Callable[[], Awaitable[object]]) -> object:
-        """Return what a call gives, or the fault that it raised on purpose."""
+        """Return the result of a call, or its deliberate fault."""
         try:
             return await call()
         except ConvergenceError as error:
@@ -115,20 +116,20 @@ def _checked(kind: type[T], check: Callable[[T], T], value: object) -> object:
 
 
 def checked_usage(usage: Usage) -> Usage:
-    """Return tokens as whole numbers.
+    """Return token counts as integers.
 
     Raises:
-        NotJsonError: one is no number from 0 to ``MOST_BILLED``.
+        NotJsonError: a count is not a number from 0 to ``MOST_BILLED``.
     """
     numbers = {name: billable(number, name) for name, number in Usage.to_json(usage).items()}
     return Usage(**{name: int(number) for name, number in numbers.items() if number is not None})
 
 
 def billable(value: object, name: str) -> float | None:
-    """Return dollars or tokens that can be billed; ``None`` if unknown.
+    """Return valid dollars or tokens; ``None`` if unknown.
 
     Raises:
-        NotJsonError: it is no number from 0 to ``MOST_BILLED``.
+        NotJsonError: the value is not a number from 0 to ``MOST_BILLED``.
     """
     if value is None:
         return None
@@ -144,7 +145,7 @@ def finite(value: object, name: str) -> float:
     """Return a number as a float.
 
     Raises:
-        NotJsonError: it is none, or not finite.
+        NotJsonError: the value is not a finite number.
     """
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not abs(value) <= 1.7e308 or not math.isfinite(value):  # type: ignore[arg-type]
@@ -155,6 +156,6 @@ def finite(value: object, name: str) -> float:
 
 
 def believed_ms(reported: object, measured_ms: float) -> float:
-    """Return the plugin's own measurement where it is one and not longer than ours."""
+    """Return the plugin's reported milliseconds if they are valid and not longer than ours."""
     is_number = isinstance(reported, (int, float)) and not isinstance(reported, bool)
     return float(reported) if is_number and 0 < reported <= measured_ms else measured_ms  # type: ignore[operator, arg-type]

@@ -5,8 +5,8 @@ A package offers a plugin in its ``pyproject.toml``::
     [project.entry-points."convergence.targets"]
     acme-search = "acme_search:make_target"
 
-The object behind it is a factory: it takes a ``PluginContext`` and returns what its group is for.
-A plugin is as trusted as any installed package: its code runs in this process.
+The entry point is a factory: it takes a ``PluginContext`` and returns the object of its group. A
+plugin is as trusted as any installed package: its code runs in this process.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -36,57 +36,59 @@ _MAX_SHOWN = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginContext:
-    """What a plugin's factory is given."""
+    """Argument of a plugin's factory."""
 
     name: str
-    """Name under which the configuration asks for the plugin."""
+    """Name of the plugin in the configuration."""
     options: Mapping[str, Json] = field(default_factory=dict)
     """Options of the configuration, e.g. ``plugin_options``, as written."""
     key: str = "api"
     """Section of the configuration that names the plugin, for messages."""
     name_key: str = "plugin"
-    """Key of that section that holds the name, for messages; empty: the section bears it."""
+    """Key of that section that holds the name, for messages; empty if the section itself names it.
+    """
     base_dir: Path = Path()
-    """Folder that relative paths of the configuration start from."""
+    """Base of the configuration's relative paths."""
     timeout_s: float = 30.0
-    """Longest duration of one call, in seconds; a longer one is given up."""
+    """Maximum seconds of one call, which then times out."""
     n_workers: int = 1
-    """Calls in flight at most."""
+    """Maximum calls in flight."""
     secret: Callable[[], str | None] = lambda: None
-    """Reads the key of ``api.auth.token_env`` anew; ``None`` if the configuration names none. Call
-    it where a request is sent, and keep what it returns out of ``request`` and of messages."""
+    """Function that reads the key of ``api.auth.token_env``; ``None`` if the configuration names
+    none. Call it for each request, and keep its result out of ``request`` and messages.
+    """
 
     @property
     def named_at(self) -> str:
-        """Key of the configuration that names the plugin."""
+        """Configuration key that names the plugin."""
         return f"{self.key}.{self.name_key}" if self.name_key else self.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
-    """One installed plugin, not loaded yet."""
+    """Installed plugin, not loaded yet."""
 
     group: PluginGroup
     name: str
     package: str
-    """Name of the distribution that offers it."""
+    """Name of its distribution."""
     version: str
     entry_point: EntryPoint
 
     @property
     def title(self) -> str:
-        """How messages call it."""
+        """Name of the plugin in messages."""
         return f"`{self.name}` of package {self.package} {self.version}"
 
     def make(self, context: PluginContext, methods: Iterable[str] = ()) -> Any:
-        """Load the plugin and return what its factory makes.
+        """Load the plugin and return its factory's result.
 
         Args:
-            context: what the factory is given.
-            methods: what the result must have.
+            context: Argument of the factory.
+            methods: Methods that the result must have.
 
         Raises:
-            ConfigurationError: it cannot be loaded, or refuses its options.
+            ConfigurationError: it cannot be loaded, or rejects its options.
         """
         try:
             factory = self.entry_point.load()
@@ -107,7 +109,7 @@ class Plugin:
         return made
 
     def broken(self, context: PluginContext, fault: str) -> ConfigurationError:
-        """Return the error of a plugin that is at fault itself."""
+        """Return the error of a faulty plugin."""
         fix = (
             f"`{self.entry_point.value}` is its entry point. Repair or reinstall the package "
             f"{self.package}; its contract is tested by `convergence.testing`."
@@ -117,7 +119,7 @@ class Plugin:
 
 
 def installed_plugins(group: PluginGroup) -> tuple[Plugin, ...]:
-    """Return the plugins of a group of entry points, by name; none of them is loaded."""
+    """Return the plugins of a group of entry points by name, without loading them."""
     points = [
         Plugin(
             group=group,
@@ -128,20 +130,20 @@ def installed_plugins(group: PluginGroup) -> tuple[Plugin, ...]:
         )
         for entry in entry_points(group=group)
     ]
-    # An editable installation may be found by two folders of the path; it is one package.
+    # Two folders of the path may contain one editable installation; it is one package.
     distinct = {(point.name, point.package, point.entry_point.value): point for point in points}
     return tuple(distinct[key] for key in sorted(distinct))
 
 
 def find_plugin(group: PluginGroup, context: PluginContext) -> Plugin:
-    """Return the one installed plugin of a name.
+    """Return the installed plugin of a name.
 
     Args:
-        group: of entry points.
-        context: which plugin is meant, and where the configuration names it.
+        group: Group of entry points.
+        context: Context with the plugin's name and its key.
 
     Raises:
-        ConfigurationError: there is none, or there are several.
+        ConfigurationError: there is no such plugin, or there are several.
     """
     name, plugins = context.name, installed_plugins(group)
     named = [plugin for plugin in plugins if plugin.name == name]

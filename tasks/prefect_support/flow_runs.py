@@ -1,4 +1,4 @@
-"""Flow runs: their names and tags, and what is seen to while they last."""
+"""Flow runs: names, tags, heartbeats and clean-up."""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def label_of_flow_run() -> str:
-    """Return the run's label, e.g. ``support_bot-7f3a``, or the flow's name before it is open.
+    """Return the run's label, e.g. ``support_bot-7f3a``; the flow's name until it is open.
 
-    A flow run that opens its run itself gets the label as soon as it has one.
+    A flow run that opens its run itself gets the label as soon as the run has one.
     """
     run_id = (runtime.flow_run.parameters or {}).get("run_id")
     if isinstance(run_id, str) and is_open(run_id):
@@ -29,28 +29,28 @@ def label_of_flow_run() -> str:
 
 
 def label_of_round() -> str:
-    """Return before which generation a round is played, or that it is played alone."""
+    """Return the name of a round, with the generation that it precedes, if any."""
     generation = (runtime.flow_run.parameters or {}).get("generation")
     return "sao" if generation is None else f"sao before generation {int(generation):02d}"
 
 
 @contextlib.contextmanager
 def attended() -> Iterator[None]:
-    """Keep secrets out of a flow run's errors, give signs of life, and collect garbage rarely."""
+    """Redact a flow run's errors, send heartbeats, and collect garbage rarely."""
     with redacted_errors(), beating(), collecting_rarely():
         yield
 
 
 @contextlib.contextmanager
 def attended_run(run: Run) -> Iterator[None]:
-    """Enter a run whose subflows beat themselves, and leave none of them pending."""
+    """Enter a run whose subflows send their own heartbeats, and cancel pending ones on exit."""
     with cancelling_pending_subflows(run.run_id), run, flows_beat_themselves():
         yield
 
 
 @contextlib.contextmanager
 def attended_generation(run_id: str) -> Iterator[None]:
-    """Attend the subflow of a generation: stopped when it is left, its task runs without tags."""
+    """Attend a generation's subflow: stop it on cancellation, remove its task runs' tags."""
     with (
         attended(),
         stopping_when_left(run_id),
@@ -62,10 +62,10 @@ def attended_generation(run_id: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopping_when_left(run_id: str) -> Iterator[None]:
-    """Ask an open run to stop as soon as a signal leaves the block: its flow run was cancelled.
+    """Stop an open run when a signal leaves the block, because its flow run was cancelled.
 
-    Prefect's task runner waits for its threads when a flow run is left. Without this they would ask
-    all of their cells first.
+    Prefect's task runner waits for its threads at the end of a flow run. Without the stop, they
+    would first evaluate all their cells.
     """
     try:
         yield
@@ -76,21 +76,21 @@ def stopping_when_left(run_id: str) -> Iterator[None]:
 
 
 def task_runs_have_no_tags() -> TagsContext:
-    """Keep the tags of a flow run from the task runs of the block.
+    """Return a context that removes the flow run's tags from task runs.
 
-    Before a task run with tags begins, Prefect asks its server whether a limit is set on one of
-    them: 10 to 20 ms apiece, one after the other. A task run is found through its flow run.
+    Before each task run with tags, Prefect asks its server for limits on them: 10 to 20 ms each,
+    sequentially. The flow run identifies its task runs anyway.
     """
     return TagsContext(current_tags=set())
 
 
 @contextlib.contextmanager
 def task_run_events_have_no_tags() -> Iterator[None]:
-    """Keep the tags of a flow run from the events of its task runs, three for each.
+    """Remove the tags of a flow run from the events of its task runs, three for each.
 
-    They are resources of an event, which client and server check anew in each of its stations: without the
-    two of a generation a run takes a tenth less CPU of both. The events name the flow run, which has them;
-    within the block ``runtime.flow_run.tags`` tells none.
+    Tags are resources of an event, which client and server validate at each step: without a
+    generation's two tags, both use a tenth less CPU. The events name the flow run, which has the
+    tags; within the block, ``runtime.flow_run.tags`` is empty.
     """
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:  # called without Prefect
@@ -102,9 +102,9 @@ def task_run_events_have_no_tags() -> Iterator[None]:
 
 
 def quoted(value: T) -> T:
-    """Return a value for a task that Prefect hands over as it is.
+    """Return a value that Prefect passes to a task unchanged.
 
-    Prefect walks every other task input in search of futures; a generation's trials hold tens of
+    Prefect searches every other task input for futures; a generation's trials hold tens of
     thousands of values and no future.
     """
     return cast("T", quote(value))

@@ -1,9 +1,9 @@
-"""Signs of life of subflows.
+"""Heartbeats of subflows.
 
-Prefect beats for every flow run in a thread that sleeps whole seconds and is joined when the run
-ends, so with it each generation would last up to a second longer. The outermost run of a worker
-beats by that; all others by ours, which ends at once. What the server makes of silence is an
-automation (``deployments.nightly.deploy``).
+Prefect sends each flow run's heartbeats from a thread that sleeps whole seconds and is joined at
+the end, so each generation would last up to a second longer. A worker's outermost run uses it; all
+others use ours, which ends immediately. An automation handles missing heartbeats
+(``deployments.nightly.deploy``).
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _interval_s: contextvars.ContextVar[float | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def flows_beat_themselves() -> Iterator[None]:
-    """Take Prefect's heartbeats from the flow runs of the block; they beat by ``beating``."""
+    """Disable Prefect's heartbeats for the block's flow runs; ``beating`` sends them instead."""
     token = _interval_s.set(PREFECT_FLOWS_HEARTBEAT_FREQUENCY.value() or _interval_s.get())
     try:
         with temporary_settings(updates={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
@@ -34,9 +34,9 @@ def flows_beat_themselves() -> Iterator[None]:
 
 @contextlib.contextmanager
 def beating() -> Iterator[None]:
-    """Beat for the flow run in progress while the block lasts, if it is to beat by itself.
+    """Send heartbeats for the current flow run within the block, inside ``flows_beat_themselves``.
 
-    As often as Prefect's setting says where ``flows_beat_themselves`` began.
+    The interval is Prefect's setting at the start of ``flows_beat_themselves``.
     """
     interval_s = _interval_s.get()
     if interval_s is None:
@@ -53,7 +53,7 @@ def beating() -> Iterator[None]:
         while not ended.wait(interval_s):
             emit_event(event=BEAT, resource=resource)
 
-    # With this context: a bare thread would not know which server the settings name.
+    # With this context, because a bare thread lacks the settings with the server's address.
     context = contextvars.copy_context()
     thread = threading.Thread(target=context.run, args=(beat,), name="heartbeat", daemon=True)
     thread.start()

@@ -1,8 +1,8 @@
 """Orphans: pending subflows of a run that was ended from outside.
 
-A flow run that is told to end ends its subflows as it is left, but for one that was only just made: it
-would stay pending for good, since no one runs it any more and it never gave a sign of life. So would one
-that a killed process had just made; whoever goes on with the run cancels it, and so does ``maintain``.
+A cancelled flow run ends its subflows, except one that was just created: nothing runs it, and it
+never sent a heartbeat, so it would stay pending forever. A killed process may leave such a subflow
+too. The process that resumes the run cancels it, and so does ``maintain``.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _PENDING_SUBFLOWS: Final = FlowRunFilter(
 
 @contextlib.contextmanager
 def cancelling_pending_subflows(run_id: str) -> Iterator[None]:
-    """Cancel pending subflows of a run: an earlier process's now, ours when a signal leaves the block."""
+    """Cancel a run's pending subflows: earlier ones on entry, ours if a signal ends the block."""
     _cancel_pending_of(run_id)
     try:
         yield
@@ -49,9 +49,9 @@ def cancelling_pending_subflows(run_id: str) -> Iterator[None]:
 
 
 def cancel_orphans() -> int:
-    """Cancel pending subflows whose parent is over; return how many.
+    """Cancel pending subflows whose parent has ended; return their number.
 
-    The parent of a killed process is over once the server has missed its signs of life.
+    A killed process's parent run ends when the server misses its heartbeats.
     """
     n_cancelled = 0
     with _client() as client:
@@ -81,11 +81,11 @@ def _cancel_pending_of(run_id: str) -> None:
 
 @contextlib.contextmanager
 def _client() -> Iterator[SyncPrefectClient]:
-    """Give a client; what it cannot do is no reason for a run to fail."""
+    """Yield a client; its errors are logged, so that the run does not fail."""
     try:
         with get_client(sync_client=True) as client:
             yield client
-    except (httpx.HTTPError, PrefectException) as trouble:  # the server may be ending, too
+    except (httpx.HTTPError, PrefectException) as trouble:  # the server may also be ending
         _LOGGER.warning("pending subflows could not be cancelled: %s", trouble)
 
 

@@ -2,14 +2,14 @@
 
     python -m tasks.prefect_support.program prefect server start
 
-As ``python -m`` does, but Python looks for garbage in cycles less often (by default after every 700
-new container objects; Prefect makes ten thousands of them, and hardly any ends in a
-cycle), and a process that its environment names a parent to ends soon after it, also after
-``kill -9``: no variable of Python's or of Prefect's can tell them.
+This is ``python -m`` with two differences that no variable of Python or Prefect sets. Python
+collects cyclic garbage less often than after every 700 new container objects, since Prefect
+creates tens of thousands with hardly any cycles. And the process ends soon after the parent that
+its environment names, even after ``kill -9``.
 
-The dead cannot clean up after themselves, so the process looks at its parent's number, which the kernel
-changes when the parent dies. A pipe would say so too, but a fork of the parent can keep its end open;
-and Linux's parent-death signal fires when the *thread* that started the process ends.
+The process polls its parent's id, which the kernel changes when the parent dies. A fork of the
+parent could keep a pipe open, and Linux's parent-death signal fires when the *thread* that started
+the process ends.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from collections.abc import Iterator
 from typing import Final
 
 RARELY: Final = 50_000
-"""New objects after which Python looks for garbage."""
+"""New objects between garbage collections."""
 
 
 def collect_rarely() -> None:
-    """Make garbage collection rarer; a threshold that is higher already stays."""
+    """Make garbage collection rarer; a higher threshold stays."""
     young, *older = gc.get_threshold()
-    if 0 < young < RARELY:  # 0: garbage collection is off, on purpose
+    if 0 < young < RARELY:  # 0 means that garbage collection is off on purpose
         gc.set_threshold(RARELY, *older)
 
 
@@ -46,15 +46,15 @@ def collecting_rarely() -> Iterator[None]:
 
 
 PARENT: Final = "CONVERGENCE_PARENT"
-"""Variable of the environment that holds the number of the process it must not outlive."""
+"""Environment variable with the id of the process that this one must not outlive."""
 LOOK_S: Final = 0.5
-"""Pause between two looks."""
+"""Seconds between two checks."""
 GRACE_S: Final = 5.0
-"""What the process has to end by itself, before it is killed."""
+"""Seconds for the process to end before it is killed."""
 
 
 def main() -> None:
-    """Run the module that the arguments name, with the arguments after it."""
+    """Run the module in the arguments with the arguments after it."""
     if len(sys.argv) < 2:
         sys.exit("usage: python -m tasks.prefect_support.program MODULE [ARGUMENT ...]")
     sys.argv = sys.argv[1:]
@@ -64,11 +64,11 @@ def main() -> None:
 
 
 def end_with_parent() -> None:
-    """Let this process end soon after the parent that its environment names; none: do nothing.
+    """End this process soon after the parent in its environment, if there is one.
 
-    A parent that died before this was called is found as well.
+    This also detects a parent that died before the call.
     """
-    parent = os.environ.pop(PARENT, "")  # not for children of our own
+    parent = os.environ.pop(PARENT, "")  # not inherited by our children
     if parent:
         threading.Thread(target=_watch, args=(int(parent),), name="watcher", daemon=True).start()
 

@@ -1,7 +1,7 @@
-"""Prefect's settings for our processes, made before Prefect is imported.
+"""Prefect settings of our processes, made before Prefect is imported.
 
-Two rules: no telemetry and no call to the outside, ever; and a quiet console unless asked.
-Whatever the user has set in the environment wins, except telemetry.
+There are two rules: never any telemetry or external call, and a quiet console by default. The
+user's environment takes precedence, except for telemetry.
 """
 
 import os
@@ -16,8 +16,8 @@ NO_TELEMETRY = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
 
-# Batch sizes by which the server records a burst of task runs with a fraction of the CPU; they
-# reach the ephemeral server too, for it inherits this process's environment.
+# Batch sizes with which the server records many task runs with less CPU; the ephemeral server
+# inherits them through the environment.
 SERVER_PROFILE = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
@@ -28,26 +28,26 @@ SERVER_PROFILE = {
 
 
 def prepare(*, quiet: bool = False) -> None:
-    """Set the environment for Prefect; must run before Prefect is imported to have full effect.
+    """Set the environment for Prefect, best before Prefect is imported.
 
     Args:
-        quiet: log only what needs a person; the caller shows progress itself.
+        quiet: Whether to log only critical messages; the caller shows progress itself.
 
     Raises:
-        ConfigurationError: the environment names a proxy or certificates that cannot be used.
+        ConfigurationError: the environment names an unusable proxy or certificate.
     """
     check_network_environment()
     os.environ.update(NO_TELEMETRY)
-    # For workers and servers of deployments; the command line sets it earlier.
+    # For workers and servers of deployments; the CLI sets it earlier.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name, value in SERVER_PROFILE.items():
         os.environ.setdefault(name, value)
-    # A cold ephemeral server can need more than Prefect's 20 seconds on a busy machine.
+    # A cold ephemeral server can exceed Prefect's 20 seconds on a busy machine.
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     if quiet and "prefect" not in sys.modules:
         os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
-        # The ephemeral server writes to our standard error, and when it is stopped amid its batches
-        # it tells of each with a traceback.
+        # The ephemeral server writes to our standard error, with a traceback for each interrupted
+        # batch.
         os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
         os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
 
@@ -56,7 +56,7 @@ def check_prefect_settings() -> None:
     """Import Prefect, and let it read its settings.
 
     Raises:
-        ConfigurationError: Prefect refuses variables or a profile; names the variables.
+        ConfigurationError: Prefect rejects variables or a profile; names the variables.
     """
     try:
         from prefect.settings import get_current_settings  # noqa: PLC0415 - takes a second

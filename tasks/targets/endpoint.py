@@ -61,9 +61,9 @@ _SHOWN_CHARS: Final = 300
 class HttpTarget:
     """Target of ``api.endpoint``, or of the entry of ``api.models`` that ``model`` names.
 
-    A call costs what its answer says in ``api.response.cost_field``, else the price of one request
-    under ``prices.http``, else it is unknown. With ``mock`` no endpoint is called: it answers.
-    Metrics read the fields ``reads`` of its results; see ``read_json``.
+    A call costs the answer's ``api.response.cost_field``, or else the price of one request under
+    ``prices.http``; without both, it is unknown. With ``mock``, the mock answers and no endpoint
+    is called. Metrics read the fields ``reads`` of its results; see ``read_json``.
     """
 
     provider = "http"
@@ -170,11 +170,11 @@ class HttpTarget:
         )
 
     def _value(self, raw: Json, response: httpx.Response, billed: Billed) -> Json:
-        """Return the result in an answer, whose numbers beside what metrics read may be NaN.
+        """Return the result in an answer; numbers that metrics do not read may be NaN.
 
         Raises:
-            EvaluationFault: the answer reports one, or has no result.
-            NotJsonError: JSON cannot carry the result.
+            EvaluationFault: the answer reports a fault, or has no result.
+            NotJsonError: the result has no JSON form.
         """
         field, body = self.api.response.result_field, to_json(raw, lambda _: False)
         error = mapping(body).get("error")
@@ -222,19 +222,19 @@ def chosen_model(api: ApiConfig, params: Params) -> str:
 
 
 def _body_of(response: httpx.Response, *, is_text_allowed: bool) -> Json:
-    """Return the JSON of an answer; plain text is an answer if the target reads no field of it.
+    """Return the JSON of an answer, or its plain text if the target reads no field.
 
     Args:
-        response: read to its end.
-        is_text_allowed: whether a text is an answer.
+        response: Response, read to its end.
+        is_text_allowed: Whether plain text is an answer.
 
     Raises:
-        InfrastructureFault: it is neither, e.g. cut off, or the page of a proxy.
+        InfrastructureFault: it is neither JSON nor an answer (cut off, a proxy's page).
     """
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         body = _json_of(response)
-        # A text may happen to be a number or a word of JSON, and stays a text.
+        # A text may happen to be a JSON number or word; it remains a string.
         is_json = isinstance(body, (dict, list)) or not _is_words(kind)
         return body if is_json else response.text
     except (ValueError, RecursionError) as error:
@@ -280,7 +280,7 @@ def _is_cut_off(words: str, error: Exception) -> bool:
 
 
 def _json_of(response: httpx.Response) -> Any:
-    """Return an answer's JSON, whatever type its head names; its numbers may be NaN.
+    """Return an answer's JSON, whatever its content type; its numbers may be NaN.
 
     Raises:
         RecursionError: the JSON is nested too deeply.
@@ -298,7 +298,7 @@ def _json_of(response: httpx.Response) -> Any:
 
 def _number(body: Json, path: str | None) -> float | None:
     value = None if path is None else pick(body, path)
-    if isinstance(value, str):  # as many servers write decimals
+    if isinstance(value, str):  # many servers write decimals as strings
         with suppress(ValueError):
             value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):

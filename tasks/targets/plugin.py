@@ -67,7 +67,7 @@ class PluginTarget:
         ask = partial(self._target.call, *deepcopy((dict(params), case)))
         try:
             reply, took_ms = await self._calls.run(ask, Reply, partial(_storable, self.reads))
-        except CandidateFault as fault:  # it was asked
+        except CandidateFault as fault:  # the call was made
             fault.billed = self.price.bill(fault.billed)
             raise
         return replace(
@@ -127,7 +127,7 @@ def _bound(value: object) -> WorstCase:
 
 
 def _storable(reads: AbstractSet[str] | None, reply: Reply) -> Reply:
-    """Return a reply with values that JSON can carry and numbers that are some.
+    """Return a reply whose values fit JSON and whose numbers are valid.
 
     Raises:
         NotJsonError: its value, its cost or another number is invalid.
