@@ -22,7 +22,7 @@ FLOOR = 0.02
 def flipped(seed: int, before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, int]:
     """Return the regret after request 2,000 of 6,000, and the alarms of the whole run."""
     rng, n_arms = np.random.default_rng(seed), len(before)
-    arms, watch = BetaArms.begin(np.ones(n_arms), 1.0), DriftWatch.begin(n_arms)
+    arms, watch = BetaArms.begin(np.ones(n_arms), 1.0), DriftWatch().widened(n_arms)
     regret, alarms, spread = 0.0, 0, 0
     for t in range(6_000):
         means = after if t >= 2_000 else before

@@ -59,7 +59,7 @@ def society(seed: int) -> list[dict[str, GameEffect]]:
             game: known[-1][game].probability if known else UNDECIDED for game in PLANTED
         }
         rewards += night(seed, number, probability, rng)
-        known.append({game: GameEffect.prior(game) for game in PLANTED} | effects(rewards))
+        known.append({game: GameEffect.prior() for game in PLANTED} | effects(rewards))
     return known
 
 

@@ -71,11 +71,6 @@ class BetaArms:
             raise ValueError("prior counts must be positive and finite")
         return cls(prior_alpha=a, prior_beta=b, alpha=a, beta=b, n=np.zeros(a.size))
 
-    @property
-    def means(self) -> Floats:
-        """Posterior means, (n_arms,)."""
-        return np.asarray(self.alpha / (self.alpha + self.beta))
-
     def draw(self, rng: np.random.Generator) -> Floats:
         """Draw a mean for each arm, (n_arms,)."""
         return rng.beta(self.alpha, self.beta)

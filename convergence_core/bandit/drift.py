@@ -144,25 +144,6 @@ class DriftWatch:
     excess: float = PRIOR_BLOCKS * PRIOR_SHARE
     """Sum over blocks of the squared mean beyond chance, in variances of a reward."""
 
-    def __post_init__(self) -> None:
-        """Reject an impossible rate.
-
-        Raises:
-            ValueError: ``rewards_per_false_alarm`` is below ``MIN_REWARDS``.
-        """
-        if not self.rewards_per_false_alarm >= MIN_REWARDS:
-            raise ValueError(
-                f"rewards_per_false_alarm must be {MIN_REWARDS} or more, but got "
-                f"{self.rewards_per_false_alarm}"
-            )
-
-    @classmethod
-    def begin(
-        cls, n_arms: int, *, rewards_per_false_alarm: float = REWARDS_PER_FALSE_ALARM
-    ) -> "DriftWatch":
-        """Return the watch before any reward."""
-        return cls(rewards_per_false_alarm=rewards_per_false_alarm).widened(n_arms)
-
     def widened(self, n_arms: int) -> "DriftWatch":
         """Return the watch with arms added up to ``n_arms``."""
         return replace(self, arms=self.arms + (ArmWatch(),) * (n_arms - len(self.arms)))

@@ -227,13 +227,6 @@ class Budget:
         with self._lock:
             return self._as_spent(self._used)
 
-    @property
-    def reserved(self) -> Spent:
-        """Worst case of the calls in flight."""
-        with self._lock:
-            calls, tokens, pico = self._reserved
-            return Spent(usd=pico / _PICO, calls=calls, tokens=tokens)
-
     def reserve(self, worst: WorstCase, now_s: float = 0.0) -> Reservation | Wait | Exhausted:
         """Request permission for one call.
 

@@ -7,7 +7,7 @@ import math
 import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -89,7 +89,7 @@ def compare_held_out(
     rewards, before = _means(new, "reward"), _means(old, "reward")
     return HeldOutComparison(
         n_prompts=len(prompts),
-        kl_nats=_not_negative(mean_with_t(list(_means(new, "divergence").values()))),
+        kl_nats=mean_with_t(list(_means(new, "divergence").values())),
         well_formed=well_formed,
         reward_difference=paired_difference(rewards, before) if rewards and before else None,
     )
@@ -137,15 +137,13 @@ def _means(answers: Sequence[HeldOutAnswer], name: str) -> dict[str, float]:
 
 
 def mean_with_t(values: Sequence[float]) -> Estimate | None:
-    """Return the mean with Student's interval; ``None``: fewer than two values, or one is not finite."""
+    """Return the mean of values that are never negative, with Student's interval.
+
+    ``None``: fewer than two values, or one is not finite.
+    """
     n = len(values)
     if n < 2 or not all(map(math.isfinite, values)):
         return None
     mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
     half = float(student_t.ppf((1 + LEVEL) / 2, n - 1)) * sd / math.sqrt(n)
-    return Estimate(mean=mean, low=mean - half, high=mean + half, level=LEVEL, n_cases=n)
-
-
-def _not_negative(interval: Estimate | None) -> Estimate | None:
-    """Return the interval of what cannot be negative."""
-    return None if interval is None else replace(interval, low=max(0.0, interval.low))
+    return Estimate(mean=mean, low=max(0.0, mean - half), high=mean + half, level=LEVEL, n_cases=n)

@@ -56,7 +56,8 @@ def claim_of(conversations: Sequence[RatedConversation], share: float) -> Claim 
     Raises:
         ValueError: a reward or the share is out of range.
     """
-    return _Bets(conversations, share).claim()
+    bets = _Bets(conversations, share)
+    return next((claim for claim in _CLAIMS if bets.log_wealth(claim, 0.0) >= _THRESHOLD), None)
 
 
 def weigh(test: LiveTest, conversations: Sequence[RatedConversation]) -> LiveTest:
@@ -94,13 +95,6 @@ class _Bets:
         )
         before = np.cumsum(self._rewards) - self._rewards
         self._centres = (0.5 * _PRIOR + before) / (_PRIOR + np.arange(given.size))
-
-    def claim(self) -> Claim | None:
-        """Return which of both claims has enough evidence."""
-        for claim in _CLAIMS:
-            if self.log_wealth(claim, 0.0) >= _THRESHOLD:
-                return claim
-        return None
 
     def log_wealth(self, claim: Claim, effect: float) -> float:
         """Return the logarithm of the wealth of a claim about the difference less ``effect``, nats."""

@@ -57,13 +57,6 @@ class ConsensusReward:
     reward: float
     """Posterior mean on the scale of the average rater, in [-1, 1]."""
     standard_error: float
-    n_marks: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Its 95 % interval, within [-1, 1]."""
-        half = Z_95 * self.standard_error
-        return max(-1.0, self.reward - half), min(1.0, self.reward + half)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +93,6 @@ class RaterConsensus:
     """Interaction → its reward; without a mark: missing."""
     raters: tuple[RaterProfile, ...]
     """By marks, most first."""
-    mean_reward: float | None
-    """mu of (1). ``None`` means no marks."""
 
 
 def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
@@ -116,7 +107,7 @@ def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
         ValueError: a user marks an answer twice.
     """
     if not marks:
-        return RaterConsensus(answers={}, raters=(), mean_reward=None)
+        return RaterConsensus(answers={}, raters=())
     if len({(mark.interaction_id, mark.user_id) for mark in marks}) < len(marks):
         raise ValueError("`marks` must hold one mark of each user for each answer")
     names = sorted({mark.interaction_id for mark in marks})
@@ -152,14 +143,12 @@ def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
             name: ConsensusReward(
                 reward=float(np.clip(fit.mean + fit.quality[k], -1.0, 1.0)),
                 standard_error=math.sqrt(fit.reward_variance[k]),
-                n_marks=int(n_by_answer[k]),
             )
             for k, name in enumerate(names)
         },
         raters=tuple(
             sorted(profiles, key=lambda profile: (-profile.n_marks, profile.user_id, profile.kind))
         ),
-        mean_reward=fit.mean,
     )
 
 

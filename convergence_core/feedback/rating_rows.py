@@ -59,7 +59,8 @@ def read_mark(row: Mapping[str, Any], answer: Interaction) -> Rating | None:
     Raises:
         SkippedRatingError: the mark cannot be kept; the reason is its text.
     """
-    rating, thumbs = row.get("rating"), _thumbs(row.get("thumbs"))
+    rating = row.get("rating")
+    thumbs: Thumbs | None = row["thumbs"] if row.get("thumbs") in {"up", "down"} else None
     if has_reward_alone(row):
         rating = 2 * _number(row["reward"]) + 3
     if rating is None and thumbs is None:
@@ -105,10 +106,6 @@ def _messages(prompt: Any) -> tuple[ChatMessage, ...]:
     return tuple(messages)
 
 
-def _thumbs(value: Any) -> Thumbs | None:
-    return value if value in {"up", "down"} else None
-
-
 def _whole(value: Any) -> int:
     number = _number(value)
     if number != int(number) or int(number) not in LABELS:
@@ -131,14 +128,12 @@ def _name(value: Any) -> str | None:
     return text if text is None or len(text) <= 200 else sha256_hex(text)
 
 
-def _seconds(value: Any) -> int:
-    return int(value * 1e6) if isinstance(value, int | float) and 0 < value < 1e11 else 0
-
-
 def _time(value: Any) -> int:
     """Microseconds of a time as text (ISO 8601) or seconds; 0: unknown."""
+    if isinstance(value, int | float):
+        return int(value * 1e6) if 0 < value < 1e11 else 0
     if not isinstance(value, str):
-        return _seconds(value)
+        return 0
     try:
         at = datetime.fromisoformat(value)
     except ValueError:

@@ -78,7 +78,6 @@ class CaseReward:
 class GameEffect:
     """Evidence on one game."""
 
-    game: str
     mean: float
     """m: of beta."""
     sd: float
@@ -89,9 +88,9 @@ class GameEffect:
     """Trials that differ from the others of their generation on a case of the game."""
 
     @classmethod
-    def prior(cls, game: str) -> "GameEffect":
+    def prior(cls) -> "GameEffect":
         """Return what is known of a game of which no search used a case."""
-        return cls(game=game, mean=0.0, sd=PRIOR_SD, n_cases=0, n_trials=0)
+        return cls(mean=0.0, sd=PRIOR_SD, n_cases=0, n_trials=0)
 
     @property
     def p_keep(self) -> float:
@@ -140,7 +139,6 @@ def effects(rewards: Sequence[CaseReward]) -> dict[str, GameEffect]:
     mean, covariance = posterior(x, y, _noise_variance(x, y, n_generations))
     return {
         game: GameEffect(
-            game=game,
             mean=float(mean[j]),
             sd=math.sqrt(float(covariance[j, j])),
             n_cases=len({each.case_id for each in rewards if each.game == game}),

@@ -19,6 +19,7 @@ from convergence_core.records import fields_of
 
 FORMAT = "convergence-policy-1"
 TYPES: dict[str, np.dtype[np.floating[Any]]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+_COUNTS = ("n_gradient_steps", "version", "n_steps")
 LONGEST_HEADER = 1_000_000
 """In bytes; ours has a few thousand."""
 PolicyIdentity: TypeAlias = tuple[str, tuple[str, ...]]
@@ -27,10 +28,7 @@ the names of the actions, in the order of the logits."""
 
 
 def pack(
-    state: PPOState,
-    config: PPOConfig,
-    identity: PolicyIdentity,
-    generator: dict[str, Any] | None = None,
+    state: PPOState, config: PPOConfig, identity: PolicyIdentity, generator: dict[str, Any]
 ) -> bytes:
     """Return a checkpoint's bytes.
 
@@ -39,13 +37,8 @@ def pack(
         config: its settings.
         identity: its embedding and actions, by which another system is refused.
         generator: state of the random generator, as of ``rng.bit_generator.state``.
-
-    Raises:
-        ValueError: the number of actions is not that of the settings.
     """
     embedding, actions = identity
-    if len(actions) != config.action_dim:
-        raise ValueError(f"`actions` must have {config.action_dim} names, but got {len(actions)}")
     arrays = dict(state.networks.named())
     arrays |= {"adam.first_moment": state.first_moment, "adam.second_moment": state.second_moment}
     texts = {
@@ -53,12 +46,12 @@ def pack(
         "config": asdict(config),
         "embedding": embedding,
         "actions": list(actions),
-        "counts": {
-            **fields_of(state, "n_gradient_steps", "version", "n_steps"),
-        },
+        "counts": fields_of(state, *_COUNTS),
         "generator": generator,
     }
-    header: dict[str, Any] = {"__metadata__": {name: json.dumps(it) for name, it in texts.items()}}
+    header: dict[str, Any] = {
+        "__metadata__": {name: json.dumps(text) for name, text in texts.items()}
+    }
     bodies, start = [], 0
     for name, array in arrays.items():
         kind = {4: "F32", 8: "F64"}[array.dtype.itemsize]
@@ -72,9 +65,7 @@ def pack(
     return len(text).to_bytes(8, "little") + text + b"".join(bodies)
 
 
-def unpack(
-    data: bytes, identity: PolicyIdentity
-) -> tuple[PPOState, PPOConfig, dict[str, Any] | None]:
+def unpack(data: bytes, identity: PolicyIdentity) -> tuple[PPOState, PPOConfig, dict[str, Any]]:
     """Return the policy of a checkpoint, its settings, and the generator's state.
 
     Raises:
@@ -82,7 +73,7 @@ def unpack(
     """
     try:
         header, body = _taken_apart(data)
-        texts = {name: json.loads(it) for name, it in header.pop("__metadata__").items()}
+        texts = {name: json.loads(text) for name, text in header.pop("__metadata__").items()}
         if texts["format"] != FORMAT:
             raise PolicyCheckpointError(
                 f"a checkpoint must be of the format {FORMAT}, but got {texts['format']}"
@@ -146,7 +137,7 @@ def _state(arrays: dict[str, Floats], config: PPOConfig, counts: dict[str, Any])
         view[:] = array
     if arrays:
         raise ValueError(f"unknown arrays: {', '.join(arrays)}")
-    numbers = {name: counts[name] for name in ("n_gradient_steps", "version", "n_steps")}
+    numbers = {name: counts[name] for name in _COUNTS}
     if not all(isinstance(number, int) and number >= 0 for number in numbers.values()):
         raise ValueError(f"counts must be whole numbers, 0 or more, but got {numbers}")
     return PPOState(networks=networks, first_moment=first, second_moment=second, **numbers)

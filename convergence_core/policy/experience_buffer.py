@@ -2,14 +2,14 @@
 
 Collectors ask for a decision, act, and report what came of it: in any order, several at once, sometimes twice.
 The buffer keeps what the policy itself knew when it chose; a report adds the reward and whether the episode
-ended. Only steps of the current version are learned from. Those of an older one are handed out as archived,
-for their likelihood ratio would not begin at 1.
+ended. Only steps of the current version are learned from: the likelihood ratio of older ones would not begin at 1.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from convergence_core.errors import PolicyRequestError
 from convergence_core.policy.distribution import Bools
 from convergence_core.policy.network import Floats
 from convergence_core.policy.rollout import Rollout
@@ -62,73 +62,49 @@ class ExperienceBuffer:
         self._places: dict[tuple[str, int], str] = {}
 
     def decide(self, decision: PolicyDecision) -> None:
-        """Keep a decision.
+        """Keep a decision of the current version.
 
         Raises:
-            ValueError: its id or its place in the episode is taken, the episode has ended, or another
-                version chose.
+            PolicyRequestError: its place in the episode is taken, or the episode has ended.
         """
         place = decision.episode_id, decision.step
-        if decision.version != self.version:
-            raise ValueError(
-                f"`version` must be the current one, {self.version}, but got {decision.version}"
-            )
-        if decision.step < 0:
-            raise ValueError(f"`step` must be 0 or more, but got {decision.step}")
-        if decision.decision_id in self._decisions:
-            raise ValueError(f"`decision_id` must be new, but got {decision.decision_id!r} again")
         if place in self._places:
-            raise ValueError(
+            raise PolicyRequestError(
                 f"`step` must be new in its episode, but got {decision.step} of "
                 f"{decision.episode_id!r} again; count steps up"
             )
         before = self._outcomes.get(self._places.get((place[0], place[1] - 1), ""))
         if before is not None and (before.terminated or before.truncated):
-            raise ValueError(
+            raise PolicyRequestError(
                 f"`episode_id` must be of an open episode, but {decision.episode_id!r} ended with "
                 f"step {decision.step - 1}; start another one"
             )
         self._decisions[decision.decision_id] = decision
         self._places[place] = decision.decision_id
 
-    def report(self, decision_id: str, outcome: StepOutcome) -> bool:
-        """Keep what came of a decision; return whether it is new. The same report may come again.
+    def report(self, decision_id: str, outcome: StepOutcome) -> None:
+        """Keep the outcome of a decision that waits; the same report may come again.
 
         Raises:
-            LookupError: no such decision waits, or it was learned from or archived.
-            ValueError: a number is not finite, another outcome was reported before, or an episode would
-                end before a step of it that was decided.
+            PolicyRequestError: another outcome was reported before, or an episode would end before a
+                step of it that was decided.
         """
-        if decision_id not in self._decisions:
-            raise LookupError(
-                f"`decision_id` must be of the policy's version {self.version}, but got {decision_id!r}"
-            )
-        for name in ("reward", "final_value"):
-            if not np.isfinite(getattr(outcome, name)):
-                raise ValueError(f"`{name}` must be finite, but got {getattr(outcome, name)}")
         before = self._outcomes.get(decision_id)
         if before is not None and before != outcome:
-            raise ValueError(
+            raise PolicyRequestError(
                 f"`decision_id` {decision_id!r} has another outcome already: {before}; "
                 "an outcome is reported once, or again as it was"
             )
         decision = self._decisions[decision_id]
         if (outcome.terminated or outcome.truncated) and self._following(decision) is not None:
-            raise ValueError(
+            raise PolicyRequestError(
                 f"`terminated` and `truncated` must be false for step {decision.step} of "
                 f"{decision.episode_id!r}, because its next step was decided already"
             )
         self._outcomes[decision_id] = outcome
-        return before is None
 
     def discard(self, decision_id: str) -> None:
-        """Forget a decision whose outcome was not reported; the step before it stays unlearned.
-
-        Raises:
-            LookupError: no such decision waits.
-        """
-        if decision_id not in self._decisions or decision_id in self._outcomes:
-            raise LookupError(f"`decision_id` must name an open decision, but got {decision_id!r}")
+        """Forget a decision whose outcome was not reported; the step before it stays unlearned."""
         decision = self._decisions.pop(decision_id)
         del self._places[decision.episode_id, decision.step]
 
@@ -150,12 +126,12 @@ class ExperienceBuffer:
         outcomes = [self._outcomes[row.decision_id] for row in rows]
         last = {piece[-1].decision_id for piece in pieces}
         cut = [
-            row.decision_id in last and not it.terminated
-            for row, it in zip(rows, outcomes, strict=True)
+            row.decision_id in last and not outcome.terminated
+            for row, outcome in zip(rows, outcomes, strict=True)
         ]
         finals = [
-            self._value_after(row, it) if was_cut else 0.0
-            for row, it, was_cut in zip(rows, outcomes, cut, strict=True)
+            self._value_after(row, outcome) if is_cut else 0.0
+            for row, outcome, is_cut in zip(rows, outcomes, cut, strict=True)
         ]
 
         def column(values: list[float]) -> Floats:
@@ -175,21 +151,10 @@ class ExperienceBuffer:
             last_values=column([0.0])[0],
         )
 
-    def advance(self, version: int) -> tuple[tuple[PolicyDecision, StepOutcome | None], ...]:
-        """Begin the next version; return the decisions before it, learned from or not, to be archived.
-
-        Raises:
-            ValueError: the version is not a later one.
-        """
-        if version <= self.version:
-            raise ValueError(f"`version` must be above {self.version}, but got {version}")
-        old = tuple(
-            (decision, self._outcomes.get(decision.decision_id))
-            for decision in self._decisions.values()
-        )
+    def advance(self, version: int) -> None:
+        """Begin the next version, without the decisions before it."""
         self.version = version
         self._decisions, self._outcomes, self._places = {}, {}, {}
-        return old
 
     def _following(self, decision: PolicyDecision) -> PolicyDecision | None:
         decision_id = self._places.get((decision.episode_id, decision.step + 1))

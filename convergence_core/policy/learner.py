@@ -107,7 +107,7 @@ def improve(
         rng: draws the minibatches.
 
     Raises:
-        ValueError: another version chose, or a shape, number or action of the rollout breaks a rule.
+        ValueError: another version chose.
         FloatingPointError: weights would not be finite.
     """
     if rollout.version != state.version:
@@ -115,7 +115,6 @@ def improve(
             f"a rollout must come from the current policy, version {state.version}, but got version "
             f"{rollout.version}; archive it and collect again"
         )
-    rollout.check(config)
     experience = rollout.experience(config)
     steps = _Descent(state, config.rate(state.n_steps), config)
     for batch in minibatches(experience, config, rng):

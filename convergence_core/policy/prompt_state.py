@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.errors import PolicyRequestError
 from convergence_core.policy.distribution import Bools
 from convergence_core.policy.network import Floats
 from convergence_core.prompts.failures import CATEGORIES, Category
@@ -39,7 +40,7 @@ class PromptEpisode:
     """An episode of changes of one prompt, up to now.
 
     Raises:
-        ValueError: a field breaks its rule.
+        PolicyRequestError: the history breaks a rule.
     """
 
     history: tuple[str, ...] = ()
@@ -52,30 +53,21 @@ class PromptEpisode:
     """Mean score of the prompt now, in [0, 1]; ``None`` if unknown."""
 
     def __post_init__(self) -> None:
-        for name in self.history:
-            if name not in PROMPT_ACTIONS or name == STOP:
-                rule = ", ".join(PROMPT_ACTIONS[:-1])
-                raise ValueError(
-                    f"`history` must hold actions among {rule}, but got {name[:40]!r}"
-                )
+        if STOP in self.history:
+            rule = ", ".join(PROMPT_ACTIONS[:-1])
+            raise PolicyRequestError(f"`history` must hold actions among {rule}, but got {STOP!r}")
         if len(set(self.history)) < len(self.history):
-            raise ValueError("`history` must name each action at most once")
+            raise PolicyRequestError("`history` must name each action at most once")
         if len(self.history) > self.max_steps:
-            raise ValueError(
+            raise PolicyRequestError(
                 f"`history` must have at most {self.max_steps} actions, but got {len(self.history)}"
             )
-        if self.category not in CATEGORIES:
-            raise ValueError(
-                f"`category` must be one of {', '.join(CATEGORIES)}, but got {self.category[:40]!r}"
-            )
-        if self.score is not None and not 0.0 <= self.score <= 1.0:
-            raise ValueError(f"`score` must be in [0, 1], but got {self.score}")
 
     def observation(self, embedding: Sequence[float] | Floats) -> Floats:
         """Return what the policy sees, (len(embedding) + N_PROGRESS,).
 
         Raises:
-            ValueError: the embedding is no direction: a number is not finite, or all are 0.
+            PolicyRequestError: the embedding is no direction: a number is not finite, or all are 0.
         """
         used = [float(name in self.history) for name in PROMPT_ACTIONS]
         last = [float(self.history[-1:] == (name,)) for name in PROMPT_ACTIONS]
@@ -99,12 +91,12 @@ def direction(embedding: Sequence[float] | Floats) -> Floats:
     """Return an embedding at length 1, in 32 bits.
 
     Raises:
-        ValueError: it has none: a number is not finite, or all are 0.
+        PolicyRequestError: it has none: a number is not finite, or all are 0.
     """
     vector = np.asarray(embedding, dtype=np.float64)
     largest = float(np.abs(vector).max(initial=0.0))
     if not 0.0 < largest < math.inf:
-        raise ValueError("`embedding` must hold finite numbers, not all of them 0")
+        raise PolicyRequestError("`embedding` must hold finite numbers, not all of them 0")
     vector = vector / largest  # else squares of huge or tiny numbers leave the range
     unit: Floats = (vector / np.sqrt(vector @ vector)).astype(np.float32)
     return unit

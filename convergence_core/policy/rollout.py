@@ -94,33 +94,6 @@ class Rollout:
     last_values: Floats
     """Value of the observation after the last row, (N,)."""
 
-    def check(self, config: PPOConfig) -> None:
-        """Raise ``ValueError`` where an update could not learn from it."""
-        steps = self.actions.shape
-        shapes = {
-            "actions": (self.actions, steps),
-            "observations": (self.observations, (*steps, config.input_dim)),
-            "legal": (self.legal, (*steps, config.action_dim)),
-            "log_probs": (self.log_probs, steps),
-            "values": (self.values, steps),
-            "rewards": (self.rewards, steps),
-            "terminated": (self.terminated, steps),
-            "truncated": (self.truncated, steps),
-            "final_values": (self.final_values, steps),
-            "last_values": (self.last_values, steps[1:]),
-        }
-        if len(steps) != 2 or not self.actions.size:
-            raise ValueError(f"`actions` must have shape (T, N), none of them 0, but got {steps}")
-        for name, (array, shape) in shapes.items():
-            if array.shape != shape:
-                raise ValueError(f"`{name}` must have shape {shape}, but got {array.shape}")
-            if not np.isfinite(array).all():
-                raise ValueError(f"`{name}` must be finite")
-        if self.actions.min() < 0 or self.actions.max() >= config.action_dim:
-            raise ValueError(f"`actions` must be in 0 to {config.action_dim - 1}")
-        if not np.take_along_axis(self.legal, self.actions[..., None], axis=2).all():
-            raise ValueError("`actions` must be legal by the mask of their step")
-
     def experience(self, config: PPOConfig) -> Experience:
         """Return its T N transitions with advantages and returns."""
         following = following_values(

@@ -75,11 +75,6 @@ class LengthPrice:
         return prices
 
 
-def prices(price: LengthPrice | None, texts: Mapping[str, object]) -> dict[str, float]:
-    """Return prompt → price; ``None`` means that length is free."""
-    return {text: 0.0 if price is None else price.of_text(text) for text in texts}
-
-
 MAX_ROWS = 300
 """Maximum candidates in the training data: the cost grows with their cube."""
 N_STEPS = 25

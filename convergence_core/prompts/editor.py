@@ -8,7 +8,7 @@ import numpy as np
 
 from convergence_core.config.prompts import OperatorName, PromptsConfig
 from convergence_core.evidence import Archive
-from convergence_core.posterior.space_model import LengthPrice, prices
+from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.prompts.demonstrations import drawn
 from convergence_core.prompts.evidence import (
     TextEvidence,
@@ -149,7 +149,7 @@ class Editor:
                 for child, parent in state.parents_of(name).items()
                 if child in by_id and parent in by_id
             }
-            price = prices(self.price, evidence)
+            price = {text: self.price.of_text(text) if self.price else 0.0 for text in evidence}
             ordered = _parents_first(evidence, parents)
             editable.append(
                 Choices(

@@ -93,15 +93,6 @@ class PromptState:
                 by_parameter.setdefault(mutation.parameter, []).append(mutation.text)
         return by_parameter
 
-    @property
-    def refusals(self) -> dict[str, int]:
-        """Verdict → texts that it refused."""
-        counts: dict[str, int] = {}
-        for mutation in self.mutations:
-            if not mutation.is_kept:
-                counts[mutation.verdict] = counts.get(mutation.verdict, 0) + 1
-        return counts
-
     def parents_of(self, parameter: str) -> dict[str, str]:
         """Return kept text id → id of the first text that it was written from."""
         return {

@@ -12,6 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.policy.advantage import generalized_advantages
+
 CLIP: Final = 5.0
 GAMMA: Final = 0.99
 LAMBDA: Final = 0.95
@@ -36,25 +38,20 @@ def sigma_of(moment: float) -> float:
     return max(math.sqrt(moment), LEAST_SIGMA)
 
 
-def generalized(
-    rewards: np.ndarray, values: np.ndarray, *, gamma: float = GAMMA, lam: float = LAMBDA
-) -> np.ndarray:
+def generalized(rewards: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the generalized advantage estimate of each generation, (n,).
 
     Args:
         rewards: reward over sigma of each generation, (n,).
         values: V(s_g), that of the state after the last included, (n + 1,).
-        gamma: discount.
-        lam: lambda, how far it looks ahead.
     """
-    deltas = rewards + gamma * values[1:] - values[:-1]  # (Schulman et al. eq. 10)
-    total, advantages = 0.0, np.zeros(len(deltas))
-    for g in range(len(deltas) - 1, -1, -1):
-        total = float(deltas[g]) + gamma * lam * total  # sum_l (gamma lambda)^l delta_g+l (eq. 16)
-        advantages[g] = total
-    return advantages
+    ends = np.zeros(len(rewards), dtype=bool)
+    advantages = generalized_advantages(
+        rewards, values[:-1], values[1:], ends, gamma=GAMMA, gae_lambda=LAMBDA
+    )
+    return np.asarray(advantages, np.float64)
 
 
-def scaled(raw: np.ndarray, *, gamma: float = GAMMA, lam: float = LAMBDA) -> np.ndarray:
+def scaled(raw: np.ndarray) -> np.ndarray:
     """Return clip((1 - gamma lambda) A, +-5): on the scale of one reward, (n,)."""
-    return np.asarray(np.clip((1.0 - gamma * lam) * raw, -CLIP, CLIP), np.float64)
+    return np.asarray(np.clip((1.0 - GAMMA * LAMBDA) * raw, -CLIP, CLIP), np.float64)

@@ -52,7 +52,6 @@ class Thought:
     """What of the reply was left out, and why."""
     committed_us: int | None = None
     """Time when the reply was durable; ``None`` without one."""
-    n_calls: int = 0
     tokens: int | None = None
     """Of the reply."""
     cost_usd: float | None = None

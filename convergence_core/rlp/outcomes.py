@@ -13,12 +13,9 @@ with b_j the posterior means of ``posterior.case_effects``, 0 of cases that no o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from convergence_core.records import Cell, Evaluation, Trial
 from convergence_core.rlp.commitments import Commitment
-
-OLDER: Final = "it was evaluated before the forecasts were durable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +28,6 @@ class CandidateOutcomes:
     """Candidate that the model proposed → score; earns nothing."""
     others: float | None = None
     """Mean score of all candidates chosen without a thought; ``None`` if there is none."""
-    void: Mapping[str, str] = field(default_factory=dict)
-    """Candidate → why its outcome counts for nothing."""
 
 
 def adjusted_mean(evaluations: Sequence[Evaluation], easier: Mapping[str, float]) -> float:
@@ -59,7 +54,6 @@ def outcomes_of(
     observed: dict[str, float] = {}
     proposed: dict[str, float] = {}
     others: list[float] = []
-    void = dict.fromkeys(commitment.subjects, "no outcome")
     named = {setting.candidate_id for setting in commitment.settings} - {*commitment.subjects}
     for trial in trials:
         name = trial.candidate.candidate_id
@@ -70,13 +64,9 @@ def outcomes_of(
         if not cells:
             continue
         others.append(adjusted_mean(cells, commitment.easier))
-        if name not in void:
-            continue
         starts = [e.started_us for e in cells if e.started_us is not None]
         committed_us = commitment.committed_us
-        if committed_us is not None and min(starts, default=0) < committed_us:
-            void[name] = OLDER
-        else:
+        if committed_us is None or min(starts, default=0) >= committed_us:
             observed[name] = others[-1]
     return CandidateOutcomes(
         # In the order of the commitment, whatever the order of trials.
@@ -87,5 +77,4 @@ def outcomes_of(
             if s.candidate_id in proposed
         },
         others=sum(others) / len(others) if others else None,
-        void={name: reason for name, reason in void.items() if name not in observed},
     )

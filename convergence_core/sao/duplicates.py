@@ -22,23 +22,17 @@ class Duplicates:
 
     def __init__(self) -> None:
         self._words: dict[str, frozenset[str]] = {}
-        self._texts: dict[str, str] = {}
-
-    def __len__(self) -> int:
-        """Return how many texts were kept."""
-        return len(self._texts)
 
     def add(self, text: str) -> bool:
         """Keep a text unless it is a near duplicate; return whether it was new."""
         key = fingerprint(text)
-        if key in self._texts:
+        if key in self._words:
             return False
         words = word_set(text)
         hashed = self._hashed(words)
         near = self._index.query(hashed)
         if any(jaccard(words, self._words[name]) >= ALIKE for name in near):
             return False
-        self._texts[key] = text
         self._words[key] = words
         self._index.insert(key, hashed, check_duplication=False)
         return True

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from convergence_core.judges.trust import Audit
@@ -45,7 +46,8 @@ def after_plays(
         audited: ids of the items of all audits but these.
     """
     known = {*audited}
-    for _, group in groupby(sorted(plays, key=_round_of), key=_round_of):
+    by_round = attrgetter("round_number")
+    for _, group in groupby(sorted(plays, key=by_round), key=by_round):
         played = [*group]
         ids = {play.item_id for play in played}
         audit = Audit(
@@ -56,7 +58,3 @@ def after_plays(
         known |= ids
         state = replace(state, trust=state.trust.after(audit))
     return state, tuple(dict.fromkeys((*audited, *(play.item_id for play in plays))))
-
-
-def _round_of(play: PlayedItem) -> int:
-    return play.round_number

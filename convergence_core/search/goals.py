@@ -68,11 +68,6 @@ class Goals:
         )
 
     @property
-    def is_pareto(self) -> bool:
-        """Whether the run seeks a front rather than the highest mean reward."""
-        return bool(self.measures.metrics)
-
-    @property
     def _quantities(self) -> list[str]:
         """Names of the quantities that have a surrogate."""
         kept = [KEPT] if self.measures.constraints else []

@@ -36,10 +36,6 @@ class Learner(Protocol):
         """Short name, e.g. ``rlp``; the key of its state in ``StudyState.learned``."""
 
     @property
-    def disabled_reason(self) -> str | None:
-        """Why the learner is disabled in this run; ``None`` if it is enabled."""
-
-    @property
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Prompt parameter → prompts that join the search space; empty for most learners."""
 

@@ -26,7 +26,6 @@ GENERATION_KEY = "generation"
 class Expert:
     """Source of predicted rewards, whose influence grows with its weight."""
 
-    name: str
     weight: float
     """Probability of an unreserved slot, in [0, 1]; all weights sum to at most 1."""
     points: tuple[Params, ...] = ()

@@ -344,7 +344,8 @@ class Study:
             trials: Trials of the generation, earlier batches first.
             n_calls: Calls of the run so far, including retries.
         """
-        is_answered = state.is_answered or has_answer(trials)
+        evaluations = (e for trial in trials for e in trial.evaluations)
+        is_answered = state.is_answered or any(e.status == "ok" for e in evaluations)
         if planned.is_repair:
             measures = None if self.goals is None else self.goals.measures
             search = state.search.tell(trials, measures)
@@ -420,11 +421,6 @@ class Study:
         """Return a stream of the seed: 0 for case order, 1 for plans, 2 for recommendations."""
         streams = np.random.SeedSequence(self.seed).spawn(3)
         return np.random.default_rng(streams[number])  # noqa: TID251 - a function of the seed
-
-
-def has_answer(trials: Sequence[Trial]) -> bool:
-    """Return whether any cell of these trials has an answer."""
-    return any(e.status == "ok" for trial in trials for e in trial.evaluations)
 
 
 def is_perfect(rewards: Mapping[CellKey, float | None], case_ids: Collection[str]) -> bool:

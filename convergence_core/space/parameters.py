@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from convergence_core.records import Json, ParamValue, fields_of, same_value
+from convergence_core.records import ParamValue, same_value
 
 _SIGNIFICANT = 10
 _MAX_LEVELS = 2**50
@@ -120,10 +120,6 @@ class Float:
     def show(self, value: ParamValue) -> str:
         """Return the value with four significant digits."""
         return f"{float(value):.4g}"
-
-    def to_json(self) -> dict[str, Json]:
-        """Return a description of the parameter, without its conditions."""
-        return _described(self)
 
     def _raw(self, unit: float) -> float:
         unit = min(1.0, max(0.0, float(unit)))
@@ -231,10 +227,6 @@ class Integer:
         """Return the value's digits."""
         return str(value)
 
-    def to_json(self) -> dict[str, Json]:
-        """Return a description of the parameter, without its conditions."""
-        return _described(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
@@ -335,11 +327,6 @@ class Choice:
         """Return a value as spelled in the configuration: a text's variant, else the value."""
         return self.names[self.index(value)] if self.names else value
 
-    def to_json(self) -> dict[str, Json]:
-        """Return a description of the parameter, without its conditions; texts by their names."""
-        default = None if self.default is None else self.spelling(self.default)
-        return {"type": self.kind, "choices": [*(self.names or self.choices)], "default": default}
-
     def _variant(self, index: int) -> str:
         name = self.names[index]
         if name == self.choices[index]:
@@ -349,11 +336,6 @@ class Choice:
 
 
 Parameter: TypeAlias = Float | Integer | Choice
-
-
-def _described(parameter: Float | Integer) -> dict[str, Json]:
-    names = ("min", "max", "log", "step", "default")
-    return {"type": parameter.kind, **fields_of(parameter, *names)}
 
 
 def _plain(choice: ParamValue) -> str:

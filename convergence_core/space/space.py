@@ -24,6 +24,7 @@ from convergence_core.records import (
     Params,
     ParamValue,
     canonical_json,
+    fields_of,
     n_shared_words,
     same_value,
     sha256_hex,
@@ -62,7 +63,7 @@ class Space:
     constraints: tuple[Expression, ...] = ()
     """Constraints; they compare texts as spelled in the configuration: a variant's path, or the
     text."""
-    _order: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    order: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """Names, each after the parameters in its conditions."""
     _memo: dict[str, int | None] = field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -73,12 +74,7 @@ class Space:
 
     def __post_init__(self) -> None:
         """Sort the parameters by their conditions, which are acyclic."""
-        object.__setattr__(self, "_order", self._topological_order())
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """Names, each after the parameters in its conditions."""
-        return self._order
+        object.__setattr__(self, "order", self._topological_order())
 
     # -- points ------------------------------------------------------------------------------
 
@@ -109,7 +105,7 @@ class Space:
             ValueError: An active parameter is missing, or its value has the wrong type.
         """
         known: dict[str, ParamValue] = {}
-        for name in self._order:
+        for name in self.order:
             if not self.is_active(name, known):
                 continue
             if name not in params:
@@ -144,7 +140,7 @@ class Space:
     def complete(self, params: Params, rng: np.random.Generator) -> dict[str, ParamValue]:
         """Return the point with a drawn value for each missing active parameter."""
         known: dict[str, ParamValue] = {}
-        for name in self._order:
+        for name in self.order:
             if self.is_active(name, known):
                 parameter = self.parameters[name]
                 given = params.get(name)
@@ -208,7 +204,7 @@ class Space:
                 rule = "must be a parameter of the space"
                 problems.append(Problem(key=name, rule=rule, fix=fix))
         known: dict[str, ParamValue] = {}
-        for name in self._order:
+        for name in self.order:
             problem = self._value_problem(name, params, known)
             if problem is not None:
                 problems.append(problem)
@@ -346,7 +342,7 @@ class Space:
         """Return the end of a chain from a point; each eighth step redraws two parameters."""
         n = len(self.parameters)
         for step in range(N_SWEEPS * n):
-            chosen = {self._order[int(j)] for j in rng.integers(n, size=1 if step % 8 else 2)}
+            chosen = {self.order[int(j)] for j in rng.integers(n, size=1 if step % 8 else 2)}
             draws = itertools.islice(self._redrawn(point, chosen, rng), N_REDRAWS)
             point = next(filter(self.satisfied, draws), point)
         return point
@@ -356,7 +352,7 @@ class Space:
     ) -> Iterator[dict[str, ParamValue]]:
         """Yield points with redrawn parameters; a single number approaches its value."""
         name = min(chosen)
-        for other in self._order:
+        for other in self.order:
             if any(switch in chosen for switch, _ in self.parameters[other].when):
                 chosen.add(other)
         rest = {other: value for other, value in point.items() if other not in chosen}
@@ -378,12 +374,12 @@ class Space:
             bracket = replace(bracket, **bound)
 
     def _walk(self, known: dict[str, ParamValue], depth: int) -> Iterator[dict[str, ParamValue]]:
-        if depth == len(self._order):
+        if depth == len(self.order):
             point = {name: known[name] for name in self.parameters if name in known}
             if self.satisfied(point):
                 yield point
             return
-        name = self._order[depth]
+        name = self.order[depth]
         if not self.is_active(name, known):
             yield from self._walk(known, depth + 1)
             return
@@ -496,7 +492,7 @@ class Space:
         """Return a description of the space, with texts by name."""
         return {
             "parameters": {
-                name: {**parameter.to_json(), "when": self._spelled_when(parameter)}
+                name: {**_described(parameter), "when": self._spelled_when(parameter)}
                 for name, parameter in self.parameters.items()
             },
             "constraints": [str(constraint) for constraint in self.constraints],
@@ -514,8 +510,11 @@ class Space:
     def _varying(self, points: Iterable[Params]) -> list[str]:
         """Return the parameters with several values, or inactive in some points."""
         every = list(points)
-        seen = {name: {_key(point.get(name)) for point in every} for name in self.parameters}
-        return [name for name, values in seen.items() if len(values) > 1]
+        values_of = {
+            name: {(isinstance(value := point.get(name), bool), value) for point in every}
+            for name in self.parameters
+        }
+        return [name for name, values in values_of.items() if len(values) > 1]
 
     def _earlier(self, name: str, value: ParamValue) -> list[str]:
         """Return the default of a text parameter and the texts before a value."""
@@ -550,13 +549,19 @@ def _id_of(point: Params) -> str:
     return sha256_hex(canonical_json(dict(point)))[:16]
 
 
+def _described(parameter: Parameter) -> dict[str, Json]:
+    """Describe a parameter without its conditions; texts by their names."""
+    if isinstance(parameter, Choice):
+        default = None if parameter.default is None else parameter.spelling(parameter.default)
+        choices: list[Json] = [*(parameter.names or parameter.choices)]
+        return {"type": parameter.kind, "choices": choices, "default": default}
+    names = ("min", "max", "log", "step", "default")
+    return {"type": parameter.kind, **fields_of(parameter, *names)}
+
+
 def _named(parameter: Parameter, value: ParamValue) -> str:
     """Return a value for a name: numbers in full, so that names stay distinct."""
     return f"{value:.15g}" if isinstance(value, float) else parameter.show(value)
-
-
-def _key(value: ParamValue | None) -> tuple[bool, object]:
-    return isinstance(value, bool), value
 
 
 def _part(parameter: Parameter, name: str, value: ParamValue) -> str:

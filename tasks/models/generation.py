@@ -142,30 +142,20 @@ class Generator:
         )
         return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def score(
-        self, messages: Sequence[dict[str, str]], response: str, *, is_whole: bool
-    ) -> list[float]:
-        """Return the log-probability of each token of a given answer at temperature 1, nats.
-
-        Args:
-            messages: that it answers.
-            response: the answer.
-            is_whole: whether it has an end, whose token counts as its last.
+    def score(self, messages: Sequence[dict[str, str]], response: str) -> list[float]:
+        """Return the log-probability of each token of an answer and of its end, at temperature 1, nats.
 
         Raises:
             ValueError: chat and answer are longer than the model's context.
         """
         prompt = self._encode(messages, is_whole=True)
-        tokens = tuple(self._tokenizer(response, add_special_tokens=False)["input_ids"])
-        if is_whole:
-            tokens += (self._tokenizer.eos_token_id,)
+        response_ids = self._tokenizer(response, add_special_tokens=False)["input_ids"]
+        tokens = (*response_ids, self._tokenizer.eos_token_id)
         n = len(prompt) + len(tokens)
         if n > self.context_tokens:
             raise ValueError(
                 f"prompt and answer have {n} tokens, more than the model's {self.context_tokens}"
             )
-        if not tokens:
-            return []
         with torch.inference_mode():
             logits = self._model(
                 input_ids=torch.tensor([prompt + tokens]),

@@ -156,7 +156,7 @@ def _scored(generator: "Generator", request: ScoreRequest, deadline_s: float) ->
     if time.monotonic() > deadline_s:
         return ChatAnswer(finish_reason="timeout")
     try:
-        scored = generator.score(request.messages, request.response, is_whole=request.is_whole)
+        scored = generator.score(request.messages, request.response)
     except TemplateError as error:
         return ChatAnswer(finish_reason="template", error=str(error))
     except ValueError as error:

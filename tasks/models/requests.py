@@ -33,8 +33,6 @@ class ScoreRequest:
     response: str
     adapter: Path | None = None
     """As in ``ChatRequest``."""
-    is_whole: bool = True
-    """Whether the answer has an end, which counts as its last token."""
 
 
 ModelRequest: TypeAlias = ChatRequest | ScoreRequest

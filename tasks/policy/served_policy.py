@@ -81,7 +81,8 @@ class ServedPolicy(Closing):
         self._n_reported = 0
         self._last: UpdateStatistics | None = None
         try:
-            self._state, self._learning_rng = self._opened()
+            self._learning_rng = np.random.default_rng([self.settings.seed, 0])
+            self._state = self._opened()
             self._buffer = self._rebuilt()
         except BaseException:
             self._stack.close()
@@ -206,7 +207,7 @@ class ServedPolicy(Closing):
             PolicyRequestError: the name is no plain word.
         """
         with self._alone():
-            self._files.save(name, self._packed(self._state, self._learning_rng))
+            self._files.save(name, self._packed(self._state))
             return self._state.version
 
     def load(self, name: str) -> int:
@@ -220,7 +221,7 @@ class ServedPolicy(Closing):
             PolicyBusyError: an update runs.
         """
         with self._alone():
-            state = self._unpacked(self._files.load(name), self._learning_rng)
+            state = self._unpacked(self._files.load(name))
             state = replace(state, version=self._state.version + 1)
             self._change(state, "loaded", checkpoint=name)
             return state.version
@@ -250,20 +251,19 @@ class ServedPolicy(Closing):
 
     # -- opening
 
-    def _opened(self) -> tuple[PPOState, np.random.Generator]:
-        rng = np.random.default_rng([self.settings.seed, 0])
+    def _opened(self) -> PPOState:
         latest = self._store.latest_version()
         if latest is None:
-            state = PPOState.begin(self.settings.ppo, rng)
-            self._written(state, rng, "begun")
-            return state, rng
+            state = PPOState.begin(self.settings.ppo, self._learning_rng)
+            self._written(state, "begun")
+            return state
         data = self._files.read_version(latest.version)
         if hashlib.sha256(data).hexdigest() != latest.sha256:
             raise PolicyCheckpointError(
                 f"the file of version {latest.version} must be as it was written, but it was changed. "
                 "Restore it from a backup"
             )
-        return self._unpacked(data, rng), rng
+        return self._unpacked(data)
 
     def _rebuilt(self) -> ExperienceBuffer:
         buffer = ExperienceBuffer(self._state.version)
@@ -277,8 +277,8 @@ class ServedPolicy(Closing):
             buffer.report(experience.decision.decision_id, experience.outcome)
         return buffer
 
-    def _unpacked(self, data: bytes, rng: np.random.Generator) -> PPOState:
-        """Return the state of a file, and let its generator go on where it was."""
+    def _unpacked(self, data: bytes) -> PPOState:
+        """Return the state of a file, and continue its generator."""
         state, config, generator = unpack(data, self.identity)
         ppo = self.settings.ppo
         for name in ("input_dim", "hidden_dim"):
@@ -287,8 +287,7 @@ class ServedPolicy(Closing):
                     f"a checkpoint's `{name}` must be {getattr(ppo, name)}, but got {getattr(config, name)}. "
                     "Train again, or serve with that one"
                 )
-        if generator is not None:
-            rng.bit_generator.state = generator
+        self._learning_rng.bit_generator.state = generator
         return state
 
     # -- decisions and reports
@@ -301,76 +300,68 @@ class ServedPolicy(Closing):
             raise PolicyRequestError(
                 f"`embedding` must have {self.settings.embedding_dim} numbers, but got {n}"
             )
-        unknown = [name for name in question.excluded if name not in PROMPT_ACTIONS]
-        if unknown:
-            raise PolicyRequestError(
-                f"`excluded` must hold actions among {', '.join(PROMPT_ACTIONS)}, but got {unknown[0][:40]!r}"
-            )
-        try:
-            episode = PromptEpisode(
-                **fields_of(question, "history", "category", "score"),
-                max_steps=self.settings.max_steps,
-            )
-            observation = episode.observation(question.embedding)
-        except ValueError as error:
-            raise PolicyRequestError(str(error)) from None
+        episode = PromptEpisode(
+            **fields_of(question, "history", "category", "score"),
+            max_steps=self.settings.max_steps,
+        )
+        observation = episode.observation(question.embedding)
         legal = episode.legal(question.excluded)
         return Offer(observations=observation[None], legal=legal[None])
 
     def _keep(self, decision: PolicyDecision) -> None:
-        try:
-            self._buffer.decide(decision)
-        except ValueError as error:
-            raise PolicyRequestError(str(error)) from None
+        self._buffer.decide(decision)
         self._pending[decision.decision_id] = decision, self._store.now_us()
         if len(self._pending) > MOST_PENDING:
-            oldest, (was, _) = self._pending.popitem(last=False)
-            if was.version == self._buffer.version:
-                self._buffer.discard(oldest)
+            name, (oldest, _) = self._pending.popitem(last=False)
+            if oldest.version == self._buffer.version:
+                self._buffer.discard(name)
 
     def _received(self, report: ExperienceReport) -> ExperienceReceipt:
         """Check a report and store it, unless it is a duplicate."""
         with self._lock:
-            pending = self._pending.get(report.decision_id)
-            state, buffer = self._state, self._buffer
-        known = None
+            pending, state = self._pending.get(report.decision_id), self._state
         if pending is None:
-            known = self._store.experience(report.decision_id)
-            if known is None:
-                raise PolicyDecisionNotFoundError(
-                    f"`decision_id` must be of a decision that waits, but got {report.decision_id!r}. "
-                    "Ask for a new one: decisions are forgotten when the service ends, or when "
-                    f"{MOST_PENDING:,} newer ones wait"
-                )
-        decision = known.decision if known is not None else pending[0]  # type: ignore[index]
+            return self._repeated(report)
+        decision, decided_us = pending
         _check_place(report, decision)
         outcome = StepOutcome(
-            reward=report.reward,
-            terminated=report.terminated,
-            truncated=report.truncated,
+            **fields_of(report, "reward", "terminated", "truncated"),
             final_value=self._final_value(report, state),
         )
-        if pending is None:
-            assert known is not None  # noqa: S101 - looked for above
-            _check_same(report, known)
-            return _receipt(decision, "duplicate")
-        is_current = decision.version == buffer.version
-        if is_current:
-            with self._lock:
-                is_current = decision.version == self._buffer.version
-                if is_current:
-                    try:
-                        self._buffer.report(report.decision_id, outcome)
-                    except ValueError as error:
-                        raise PolicyRequestError(str(error)) from None
+        with self._lock:
+            is_current = decision.version == self._buffer.version
+            if is_current:
+                self._buffer.report(report.decision_id, outcome)
         self._store.add(
-            PolicyExperience(decision=decision, outcome=outcome, decided_us=pending[1])
+            PolicyExperience(decision=decision, outcome=outcome, decided_us=decided_us)
         )
         with self._lock:
             self._pending.pop(report.decision_id, None)
             self._n_reported += 1
         other: ReceiptStatus = "off_policy" if decision.version == OFF_POLICY else "archived"
         return _receipt(decision, "stored" if is_current else other)
+
+    def _repeated(self, report: ExperienceReport) -> ExperienceReceipt:
+        """Check a report of a decision that does not wait: its outcome must be stored already."""
+        known = self._store.experience(report.decision_id)
+        if known is None:
+            raise PolicyDecisionNotFoundError(
+                f"`decision_id` must be of a decision that waits, but got {report.decision_id!r}. "
+                "Ask for a new one: decisions are forgotten when the service ends, or when "
+                f"{MOST_PENDING:,} newer ones wait"
+            )
+        _check_place(report, known.decision)
+        reported, stored = (
+            tuple(fields_of(each, "reward", "terminated", "truncated").values())
+            for each in (report, known.outcome)
+        )
+        if reported != stored:
+            raise PolicyRequestError(
+                f"`decision_id` {report.decision_id!r} has another outcome already: reward {stored[0]}, "
+                f"terminated {stored[1]}, truncated {stored[2]}; an outcome is reported once, or again "
+                "as it was"
+            )
+        return _receipt(known.decision, "duplicate")
 
     def _final_value(self, report: ExperienceReport, state: PPOState) -> float:
         if report.final is None or not report.truncated:
@@ -386,7 +377,7 @@ class ServedPolicy(Closing):
         checkpoint: str | None = None,
         statistics: UpdateStatistics | None = None,
     ) -> None:
-        self._written(state, self._learning_rng, kind, checkpoint, statistics)
+        self._written(state, kind, checkpoint, statistics)
         with self._lock:
             self._state = state
             self._buffer.advance(state.version)
@@ -396,12 +387,11 @@ class ServedPolicy(Closing):
     def _written(
         self,
         state: PPOState,
-        rng: np.random.Generator,
         kind: VersionKind,
         checkpoint: str | None = None,
         statistics: UpdateStatistics | None = None,
     ) -> None:
-        data = self._packed(state, rng)
+        data = self._packed(state)
         self._files.write_version(state.version, data)
         self._store.record_version(
             PolicyVersionRecord(
@@ -415,8 +405,9 @@ class ServedPolicy(Closing):
             )
         )
 
-    def _packed(self, state: PPOState, rng: np.random.Generator) -> bytes:
-        return pack(state, self.settings.ppo, self.identity, dict(rng.bit_generator.state))
+    def _packed(self, state: PPOState) -> bytes:
+        generator = dict(self._learning_rng.bit_generator.state)
+        return pack(state, self.settings.ppo, self.identity, generator)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -452,17 +443,6 @@ def _check_place(report: ExperienceReport, decision: PolicyDecision) -> None:
                 f"`{name}` must be that of the decision, {getattr(decision, name)!r}, but got "
                 f"{getattr(report, name)!r}"
             )
-
-
-def _check_same(report: ExperienceReport, known: PolicyExperience) -> None:
-    was = known.outcome
-    reported = (report.reward, report.terminated, report.truncated)
-    if reported != (was.reward, was.terminated, was.truncated):
-        raise PolicyRequestError(
-            f"`decision_id` {report.decision_id!r} has another outcome already: reward {was.reward}, "
-            f"terminated {was.terminated}, truncated {was.truncated}; an outcome is reported once, or again "
-            "as it was"
-        )
 
 
 def _receipt(decision: PolicyDecision, status: ReceiptStatus) -> ExperienceReceipt:

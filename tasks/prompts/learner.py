@@ -65,11 +65,6 @@ class PromptLearner:
     _learned: PromptState | None = field(default=None, init=False)
 
     @property
-    def disabled_reason(self) -> str | None:
-        """Why no texts are written in this run; ``None`` if they are."""
-        return self.calls.disabled_reason
-
-    @property
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Text parameter → texts written for it."""
         return self._current.variants
@@ -83,7 +78,7 @@ class PromptLearner:
         generation = state.next_generation
         every = self.editor.settings.every
         is_turn = generation > 0 and (generation - 1) % every == 0
-        return is_turn and self.pending is None and self.disabled_reason is None
+        return is_turn and self.pending is None and self.calls.disabled_reason is None
 
     # -- writing
 

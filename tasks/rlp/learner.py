@@ -62,14 +62,9 @@ class RlpLearner:
     _reserved: dict[str, Candidate] = field(default_factory=dict, init=False)
     _step: RlpStep | None = field(default=None, init=False)
 
-    @property
-    def disabled_reason(self) -> str | None:
-        """Why no thoughts are written in this run; ``None`` if they are."""
-        return self.calls.disabled_reason
-
     def is_due(self, state: StudyState) -> bool:  # noqa: ARG002 - of the protocol
         """Whether thoughts are written in this run."""
-        return self.disabled_reason is None
+        return self.calls.disabled_reason is None
 
     def commitment(self, generation: int) -> Commitment | None:
         """Return what was committed for a generation; ``None``: nothing."""
@@ -86,7 +81,7 @@ class RlpLearner:
         The candidates that it forecasts are chosen before, and it is durable when this returns.
         """
         generation = state.next_generation
-        if self.disabled_reason is not None:
+        if self.calls.disabled_reason is not None:
             return 0
         plan = study.ask(
             state, Advice(reserves=True, preferred=advice.preferred, written=advice.written)
@@ -164,7 +159,6 @@ class RlpLearner:
             *((s.params, s.forecast) for s in commitment.settings if s.forecast is not None),
         ]
         expert = Expert(
-            name="model",
             weight=self.state.weight * self.state.worth_a_place,
             points=tuple(params for params, _ in points),
             means=tuple(q.mean for _, q in points),

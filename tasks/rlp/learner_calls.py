@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -153,8 +152,6 @@ class LearnerParts:
     """Returns the run's calls, including those of its learners."""
     state: StudyState
     """State of the last committed generation."""
-    held: ExitStack
-    """Closes with the run what a learner opens."""
     on_notice: Callable[[str], None] | None
     """Called with the reason why a learner is disabled."""
 

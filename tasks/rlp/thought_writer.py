@@ -81,7 +81,6 @@ class ThoughtWriter:
             thought,
             prompt=prompt,
             prompt_sha256=sha256_hex(prompt),
-            n_calls=number + 1,
             text="",
             sha256="",
             reason=None,

@@ -152,7 +152,7 @@ def _add_learners(run: Run, deps: EvaluationDeps, caller: Caller) -> None:
     """Add the learners in the order of ``LEARNERS``; the run then owns its resources."""
     notify = notify_of(caller)
     parts = LearnerParts(
-        **fields_of(run, "record", "loaded", "session", "store", "state", "held"),
+        **fields_of(run, "record", "loaded", "session", "store", "state"),
         **fields_of(deps, "redact", "target"),
         world=deps.environment,
         attempts=cache(lambda: lineage.attempts(run.journal, run.record)),

@@ -198,7 +198,7 @@ class GamesRound:
         items = self._judge.items(MOST_ITEMS, audited) if asks_of_answers(self.games) else []
         self._items = tuple(item.item_id for item in items)
         known = game_effects(run.store, system)
-        effect_of = {game.id: known.get(game.id, GameEffect.prior(game.id)) for game in games}
+        effect_of = {game.id: known.get(game.id, GameEffect.prior()) for game in games}
         off = unavailable_games(
             games, trust=state.trust, gains=self._judge.gains(self.games), effects=known
         ) | {

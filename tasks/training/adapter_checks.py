@@ -109,7 +109,7 @@ def ask_repairs(
     judged = [
         (interaction, is_right)
         for interaction in low
-        if (is_right := right.of(_prompt(interaction))) is not None
+        if (is_right := right.of(interaction.messages[-1].content)) is not None
     ]
     repairs = judged[:MAX_REPAIR_PROMPTS]
     repaired = _right(model, repairs, old)
@@ -147,10 +147,6 @@ def _marked_low(marks: RoleMarks, version: str | None) -> list[Interaction]:
 def _greedy(interaction: Interaction) -> ChatRequest:
     sampling = {**interaction.sampling, "temperature": 0.0, "top_p": 1.0}
     return request_of(interaction.chat_messages, sampling)
-
-
-def _prompt(interaction: Interaction) -> str:
-    return interaction.messages[-1].content
 
 
 def _question_of(case: Case) -> str | None:

@@ -97,9 +97,8 @@ def test_scores_are_the_probabilities_that_an_answer_was_drawn_with(
     # Special tokens that were written are no part of the text.
     request, one = next((r, a) for r, a in found if len(a.text.split()) == a.completion_tokens > 3)
     messages = request.messages
-    is_whole = one.finish_reason == "stop"
     made = [
-        ScoreRequest(messages=messages, response=one.text, adapter=adapter, is_whole=is_whole)
+        ScoreRequest(messages=messages, response=one.text, adapter=adapter)
         for adapter in (adapters[0], None)
     ]
     own, base = answered(generator, *made)
@@ -219,7 +218,7 @@ def test_a_process_answers_with_adapters_streams_and_scores(
         gone = model.ask(chat("w1", tmp_path / "assistant-0001"), 60.0).result(60)
         assert (gone.finish_reason, gone.text) == ("adapter", "")
         scored = model.ask(
-            ScoreRequest(messages=asked.messages, response=first.text, is_whole=False), 60.0
+            ScoreRequest(messages=asked.messages, response=first.text), 60.0
         ).result(60)
         assert scored.finish_reason == "scored"
         assert scored.completion_tokens == len(scored.logprobs or ()) > 0

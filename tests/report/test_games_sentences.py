@@ -27,7 +27,7 @@ def summary(effect: GameEffect | None, feeds="hard_cases", off: str | None = Non
     ],
 )
 def test_a_measured_game_is_reported_with_what_was_used(mean: float, off: str | None, word: str):
-    effect = GameEffect(game="sums", mean=mean, sd=0.02, n_cases=3, n_trials=90)
+    effect = GameEffect(mean=mean, sd=0.02, n_cases=3, n_trials=90)
     game = summary(effect, off=off)
     sentence = game_sentence(game)
     assert verdict_of_game(game) == word

@@ -257,7 +257,7 @@ class CellAllocation:
                 builder.add_probes()
             is_open = slot >= n_reserved
             builder.n_advisable += is_open
-            if not (is_open and self._add_first(proposed)):
+            if not (is_open and proposed and self._add_chunk(proposed.pop(0))):
                 order = np.argsort(-value, kind="stable")
                 for i in order[value[order] > -np.inf]:  # excludes proposals in slots of the base
                     if n_wins[i] >= max_wins[i]:
@@ -361,10 +361,6 @@ class CellAllocation:
                 return
 
     # -- cells ---------------------------------------------------------------------------------
-
-    def _add_first(self, candidates: list[Candidate]) -> bool:
-        """Remove the first candidate and give it a chunk; return whether it took a cell."""
-        return bool(candidates) and self._add_chunk(candidates.pop(0))
 
     def _add_chunk(self, candidate: Candidate, *, again: bool = False) -> bool:
         """Give a candidate a chunk of its open cells; return whether it took any."""

@@ -26,7 +26,7 @@ def watched(
     gives all arms a common cycle of ±.1.
     """
     rng = np.random.default_rng(seed)
-    watch, alarms, since = DriftWatch.begin(n_arms, rewards_per_false_alarm=rate), [], 0
+    watch, alarms, since = DriftWatch(rewards_per_false_alarm=rate).widened(n_arms), [], 0
     means = np.linspace(0.5, 0.6, n_arms)
     for n in range(n_rewards):
         arm = int(rng.integers(n_arms))
@@ -75,7 +75,7 @@ def test_a_short_run_length_is_held():
 
 
 def test_an_alarm_says_what_changed_and_all_arms_begin_anew():
-    rng, watch, alarm, n = np.random.default_rng(0), DriftWatch.begin(2), None, 0
+    rng, watch, alarm, n = np.random.default_rng(0), DriftWatch().widened(2), None, 0
     while alarm is None:
         n += 1
         watch, quiet = watch.tell(0, float(rng.random() < 0.6))
@@ -90,7 +90,7 @@ def test_an_alarm_says_what_changed_and_all_arms_begin_anew():
 
 
 def test_a_fall_that_all_arms_share_is_no_alarm():
-    rng, watch = np.random.default_rng(1), DriftWatch.begin(2)
+    rng, watch = np.random.default_rng(1), DriftWatch().widened(2)
     for n in range(800):
         watch, alarm = watch.tell(n % 2, float(rng.random() < (0.8 if n < 400 else 0.4)))
         assert alarm is None, n
@@ -98,7 +98,7 @@ def test_a_fall_that_all_arms_share_is_no_alarm():
 
 
 def test_a_watch_survives_json():
-    watch, rng = DriftWatch.begin(2, rewards_per_false_alarm=5_000), np.random.default_rng(3)
+    watch, rng = DriftWatch(rewards_per_false_alarm=5_000).widened(2), np.random.default_rng(3)
     for n in range(157):
         watch, _ = watch.tell(n % 2, float(rng.random()))
     assert watch.arms[0].n > MIN_REWARDS
@@ -107,7 +107,7 @@ def test_a_watch_survives_json():
 
 def test_an_impossible_reward_is_refused():
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
-        DriftWatch.begin(2).tell(0, 2.0)
+        DriftWatch().widened(2).tell(0, 2.0)
 
 
 @pytest.mark.parametrize("text", ["3", '{"arms": 3}', '{"rewards_per_false_alarm": 1}'])
@@ -126,7 +126,7 @@ def test_an_alarm_ends_the_regret_of_a_flip():
 
 def test_the_documented_rate_of_false_alarms_is_the_default():
     assert DriftWatch().rewards_per_false_alarm == REWARDS_PER_FALSE_ALARM
-    assert DriftWatch.begin(2).rewards_per_false_alarm == REWARDS_PER_FALSE_ALARM
+    assert DriftWatch().widened(2).rewards_per_false_alarm == REWARDS_PER_FALSE_ALARM
     docs = Path(__file__).parents[3] / "docs"
     page = (docs / "runtime.md").read_text(encoding="utf-8")
     assert f'"rewards_per_false_alarm": {REWARDS_PER_FALSE_ALARM:_.0f}' in page

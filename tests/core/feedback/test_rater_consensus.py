@@ -104,7 +104,7 @@ def test_a_rater_of_known_bias_is_told_from_better_answers():
 
 def test_no_marks_have_no_reward():
     found = rater_consensus([])
-    assert (found.answers, found.raters, found.mean_reward) == ({}, (), None)
+    assert (found.answers, found.raters) == ({}, ())
 
 
 def test_one_rater_keeps_the_order_and_has_a_bias_that_nothing_tells():

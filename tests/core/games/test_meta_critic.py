@@ -28,7 +28,7 @@ def reward(candidate: str, case: str, value: float, game: str | None = None, **m
 
 
 def effect(mean: float, sd: float) -> GameEffect:
-    return GameEffect(game="a", mean=mean, sd=sd, n_cases=4, n_trials=40)
+    return GameEffect(mean=mean, sd=sd, n_cases=4, n_trials=40)
 
 
 def test_the_posterior_is_that_of_ridge_regression():
@@ -80,7 +80,7 @@ def test_probabilities_are_those_of_the_normal_posterior():
 def test_a_decided_game_gains_or_loses_share(mean, sd, probability, is_dropped):
     found = effect(mean, sd)
     assert (found.probability, found.is_dropped) == (probability, is_dropped)
-    assert GameEffect.prior("a").probability == UNDECIDED
+    assert GameEffect.prior().probability == UNDECIDED
 
 
 def test_coins_are_a_function_of_case_and_seed_and_fall_as_often_as_they_say():

@@ -54,7 +54,7 @@ def test_debates_are_paid_for_until_their_gain_is_surely_below_zero():
 
 def test_a_game_whose_cases_point_the_wrong_way_is_not_played():
     def of(game: str, mean: float) -> GameEffect:
-        return GameEffect(game=game, mean=mean, sd=0.02, n_cases=4, n_trials=100)
+        return GameEffect(mean=mean, sd=0.02, n_cases=4, n_trials=100)
 
     effects = {"nim": of("nim", -0.05), "kuhn-poker": of("kuhn-poker", -0.01)}
     found = unavailable_games(GAMES, trust=BELIEVED, effects=effects)

@@ -188,7 +188,8 @@ def test_huge_values_among_constants_leave_a_guardrail_its_verdict(
             tolerance=rail.tolerance,
         )
         guard = guard.tell(gains)
-    assert guard.verdict == verdict
+    assert guard.is_worse == (verdict == "worse")
+    assert guard.is_worse or guard.is_safe
 
 
 def test_an_error_counts_whole_however_small_the_margin():

@@ -37,7 +37,7 @@ def test_a_saved_and_loaded_policy_goes_on_bit_for_bit():
 
 def test_a_checkpoint_has_the_layout_of_safetensors():
     state, _, _ = trained(4, n_updates=1)
-    data = pack(state, CONFIG, IDENTITY)
+    data = pack(state, CONFIG, IDENTITY, {})
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     assert length % 8 == 0
@@ -65,12 +65,12 @@ def test_a_checkpoint_of_another_embedding_or_other_actions_is_refused_by_name(
 ):
     state, _, _ = trained(4, n_updates=1)
     with pytest.raises(PolicyCheckpointError, match=told):
-        unpack(pack(state, CONFIG, IDENTITY), identity)
+        unpack(pack(state, CONFIG, IDENTITY, {}), identity)
 
 
 def test_a_damaged_checkpoint_is_refused_wherever_it_is_cut():
     state = PPOState.begin(replace(CONFIG, hidden_dim=4), np.random.default_rng(0))
-    data = pack(state, replace(CONFIG, hidden_dim=4), IDENTITY)
+    data = pack(state, replace(CONFIG, hidden_dim=4), IDENTITY, {})
     rng = np.random.default_rng(0)
     for place in [0, 3, 8, 9, len(data) - 1, *rng.integers(len(data), size=60)]:
         with pytest.raises(PolicyCheckpointError):

@@ -57,7 +57,6 @@ def expert(weight: float, *, sign: float = 1.0, proposals: tuple[Params, ...] = 
     places = points(8)
     means = tuple(0.5 + sign * (0.8 * mixed_value(p) - 0.5) for p in places)
     return Expert(
-        name="e",
         weight=weight,
         points=places,
         means=tuple(min(0.99, max(0.01, m)) for m in means),
@@ -230,7 +229,7 @@ def test_a_conditioned_process_is_one_that_was_fitted_to_all():
     after, sd_after = grown.marginals(places, rows)
     assert np.abs(after - targets).mean() < np.abs(before - targets).mean()
     assert (sd_after < sd_before).all()
-    assert with_expert(field.fitted, Expert(name="silent", weight=1.0)) is process
+    assert with_expert(field.fitted, Expert(weight=1.0)) is process
 
 
 def test_an_expert_counts_for_five_trials_at_most():
@@ -242,7 +241,6 @@ def test_an_expert_counts_for_five_trials_at_most():
     for n_places in (2, 16):
         places = points(n_places, 4)
         one = Expert(
-            name="e",
             weight=1.0,
             points=places,
             means=(0.5,) * n_places,
