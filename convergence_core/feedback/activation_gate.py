@@ -7,7 +7,7 @@ held-out reward the second. What was not measured is not passed.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from convergence_core.feedback.adapter_records import GateCheck
@@ -40,7 +40,7 @@ class GateMeasures:
 
     n_held_out: int
     """Prompts that were held out."""
-    weights_problem: str | None = None
+    weights_problem: str
     """What is wrong with the weights; empty: nothing is."""
     kl_nats: Figure | None = None
     """Divergence of the candidate's answers from the incumbent's, nats per response."""
@@ -65,16 +65,25 @@ class GateMeasures:
 
 def gate_checks(measures: GateMeasures) -> tuple[GateCheck, ...]:
     """Return the verdict on each condition; if all are passed, the adapter may be activated."""
+    problem, n_flags = measures.weights_problem, measures.n_new_flags
+    has_answered = measures.has_server_answered
     return (
-        _weights(measures),
+        _check("weights", not problem, problem or "it has"),
         _number("held_out", measures.n_held_out, LEAST_HELD_OUT, "prompts", is_least=True),
         _number("kl", measures.kl_nats, MOST_KL_NATS, "nats per response", is_least=False),
         _number("well_formed", measures.well_formed, LEAST_WELL_FORMED, "share", is_least=True),
         _reward(measures),
-        _safety(measures),
+        _check(
+            "safety",
+            None if n_flags is None else n_flags <= 0,
+            f"{n_flags} new flags, at most 0, by built-in rules, which are a floor",
+            figure=None if n_flags is None else Figure(value=n_flags),
+            threshold=0,
+            unit="new flags",
+        ),
         _repairs(measures),
-        _server(measures),
-    )  # fmt: skip
+        _check("server", has_answered, "it has" if has_answered else "it has not"),
+    )
 
 
 def failed_words(checks: tuple[GateCheck, ...]) -> str | None:
@@ -88,27 +97,13 @@ def lacks_power(checks: Iterable[GateCheck]) -> bool:
     return [check.name for check in failed] == ["reward"] and (failed[0].value or 0.0) > 0.0
 
 
-def _weights(measures: GateMeasures) -> GateCheck:
-    problem = measures.weights_problem
-    if problem is None:
-        return _not_measured("weights")
-    return _check("weights", None, passed=not problem, words=problem or "it has")
-
-
-def _server(measures: GateMeasures) -> GateCheck:
-    answered = measures.has_server_answered
-    if answered is None:
-        return _not_measured("server")
-    return _check("server", None, passed=answered, words="it has" if answered else "it has not")
-
-
 def _reward(measures: GateMeasures) -> GateCheck:
     figure = _finite(measures.reward_difference)
     if figure is None or figure.low is None:
-        return _not_measured("reward", 0.0, "reward")
+        return _check("reward", None, "", threshold=0.0, unit="reward")
     words = (
         f"the difference is {_shown(figure)}, and its lower end must exceed 0; it rests on "
-        f"{measures.reward_rests_on or 'unnamed evidence'}"
+        f"{measures.reward_rests_on}"
     )
     more = None
     if measures.n_ratings is not None and figure.low <= 0 < figure.value:
@@ -116,37 +111,21 @@ def _reward(measures: GateMeasures) -> GateCheck:
         wanted = ((figure.value - figure.low) / figure.value) ** 2
         more = max(1, math.ceil(measures.n_ratings * (wanted - 1)))
         words = f"{words}; about {plural(more, 'more rating')} would settle it if the difference stays as it is"
-    check = _check(
-        "reward", figure, passed=figure.low > 0, words=words, threshold=0.0, unit="reward"
-    )
+    check = _check("reward", figure.low > 0, words, figure=figure, threshold=0.0, unit="reward")
     return replace(check, n_more=more)
 
 
-def _safety(measures: GateMeasures) -> GateCheck:
-    n = measures.n_new_flags
-    if n is None:
-        return _not_measured("safety", 0, "new flags")
-    words = f"{n} new flags, at most 0, by built-in rules, which are a floor"
-    figure = Figure(value=n)
-    return _check("safety", figure, passed=n <= 0, words=words, threshold=0, unit="new flags")
-
-
 def _repairs(measures: GateMeasures) -> GateCheck:
-    name, least, n = "repairs", LEAST_REPAIRS_KEPT, measures.n_repairs
-    if n is None:
-        return _not_measured(name, least, "share")
-    rests_on = measures.repairs_rest_on or "unnamed evidence"
-    if n == 0:
-        words = f"there are none: {rests_on}"
-        return _check(name, None, passed=True, words=words, threshold=least, unit="share")
-    share = Figure(value=measures.n_repairs_kept / n)
-    words = (
-        f"{measures.n_repairs_kept:,} of {n:,} repeated answers are right, at least {least:g} of them; "
-        f"{rests_on}"
-    )
-    return _check(
-        name, share, passed=share.value >= least, words=words, threshold=least, unit="share"
-    )
+    n, n_kept, least = measures.n_repairs, measures.n_repairs_kept, LEAST_REPAIRS_KEPT
+    share = Figure(value=n_kept / n) if n else None
+    words = f"there are none: {measures.repairs_rest_on}"
+    if n:
+        words = (
+            f"{n_kept:,} of {n:,} repeated answers are right, at least {least:g} of them; "
+            f"{measures.repairs_rest_on}"
+        )
+    passed = None if n is None else share is None or share.value >= least
+    return _check("repairs", passed, words, figure=share, threshold=least, unit="share")
 
 
 def _number(
@@ -155,38 +134,43 @@ def _number(
     """Return the verdict on a number that must be at least, or at most, its threshold."""
     measured = _finite(Figure(value=figure) if isinstance(figure, int | float) else figure)
     if measured is None:
-        return _not_measured(name, threshold, unit)
+        return _check(name, None, "", threshold=threshold, unit=unit)
     passed = measured.value >= threshold if is_least else measured.value <= threshold
     bound = "at least" if is_least else "at most"
     words = f"{_shown(measured, threshold)} {unit}, {bound} {threshold:g}"
-    return _check(name, measured, passed=passed, words=words, threshold=threshold, unit=unit)
+    return _check(name, passed, words, figure=measured, threshold=threshold, unit=unit)
 
 
 def _check(
     name: str,
-    figure: Figure | None,
-    *,
-    passed: bool,
+    passed: bool | None,
     words: str,
+    *,
+    figure: Figure | None = None,
     threshold: float | None = None,
     unit: str = "",
 ) -> GateCheck:
-    """Return a verdict with its sentence: condition, whether it holds, what was found."""
+    """Return a verdict with its sentence: condition, whether it holds, and the measurement.
+
+    Args:
+        name: key of ``CONDITIONS``.
+        passed: whether the condition holds; ``None`` if it was not measured, and so is not passed.
+        words: the measurement in words.
+        figure: the measurement.
+        threshold: its limit.
+        unit: of both.
+    """
+    numbers = dict.fromkeys(("value", "low", "high")) if figure is None else asdict(figure)
     verdict = "passed" if passed else "not passed"
+    shown = "not measured" if passed is None else words
     return GateCheck(
         name=name,
-        passed=passed,
-        value=None if figure is None else figure.value,
-        low=None if figure is None else figure.low,
-        high=None if figure is None else figure.high,
+        passed=bool(passed),
+        **numbers,
         threshold=threshold,
         unit=unit,
-        words=f"{name} {verdict}: {CONDITIONS[name]}; {words}.",
+        words=f"{name} {verdict}: {CONDITIONS[name]}; {shown}.",
     )
-
-
-def _not_measured(name: str, threshold: float | None = None, unit: str = "") -> GateCheck:
-    return _check(name, None, passed=False, words="not measured", threshold=threshold, unit=unit)
 
 
 def _finite(figure: Figure | None) -> Figure | None:

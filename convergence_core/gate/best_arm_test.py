@@ -132,27 +132,13 @@ class BestArmTest:
         """Whether there is a winner, or no arm remains because their means must have changed."""
         return int(self.eliminated.sum()) >= self.n_arms - 1
 
-    def design(self) -> Design:
-        """Return the parameters of the bets on requests from now on."""
-        by_mean = np.argsort(-self.means, kind="stable")
-        return Design(
-            leader=int(by_mean[0]),
-            rival=int(by_mean[1]),
-            means=tuple(self.means.tolist()),
-            stakes=bool(self.numbers.min() > 0),
-        )
-
-    def tell(self, design: Design, requests: RewardedRequests) -> "BestArmTest":
-        """Return the test after rewards of requests that were routed under a design.
+    def gains(self, design: Design, requests: RewardedRequests) -> Floats:
+        """Return the growth of each bet's log wealth, (n_arms, n_bets), additive over designs.
 
         Args:
-            design: Result of ``design`` before the first of these requests.
+            design: Fixed before the first of these requests was chosen.
             requests: Requests in any order; those of one design may come in several parts.
         """
-        return self.with_gains(self.gains(design, requests), requests).with_eliminations()
-
-    def gains(self, design: Design, requests: RewardedRequests) -> Floats:
-        """Return the growth of each bet's log wealth, (n_arms, n_bets), additive over designs."""
         gains = np.zeros_like(self.log_wealth)
         for arm in range(self.n_arms if design.stakes else 0):
             first = design.rival if arm == design.leader else design.leader

@@ -12,6 +12,7 @@ from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime import runtime_store, watches
 from tasks.store.runtime.rows import ArmKind
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.core.gate.requests import after, design_of
 from tests.support.bandits import Bandit
 from tests.support.rebuilt_counts import rebuilt
 
@@ -188,9 +189,9 @@ def named(seed: int, delay: int, *, window: int | None, gap: float = 0.0) -> int
             requests = RewardedRequests(
                 arms=arms[past], rewards=seen, propensities=shares, counts=np.ones(100)
             )
-            test = test.tell(designs[past], requests)
+            test = after(test, requests, designs[past])
         eliminated |= test.eliminated
-        designs.append(test.design())
+        designs.append(design_of(test))
         if eliminated.any():
             break
     winners = np.flatnonzero(~eliminated)

@@ -62,7 +62,7 @@ class RecordedWriter(ThoughtWriter):
                 messages = self.wording.messages(request, problem)
                 raise MissingReplyError(key, "\n\n".join(str(m["content"]) for m in messages))
             reply = REPLIES[key]
-        return replace(thought, text=json.dumps(reply), sha256="-", committed_us=1, n_calls=1)
+        return replace(thought, text=json.dumps(reply), sha256="-", committed_us=1)
 
 
 def play(task: str, way: Way, seed: int) -> tuple[float, float, float]:

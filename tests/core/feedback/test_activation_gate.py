@@ -94,7 +94,6 @@ def test_what_breaks_a_condition_is_refused_by_it_alone(name: str, changes: dict
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("weights", {"weights_problem": None}),
         ("kl", {"kl_nats": None}),
         ("kl", {"kl_nats": Figure(value=float("nan"))}),
         ("kl", {"kl_nats": Figure(value=float("-inf"))}),
@@ -114,7 +113,7 @@ def test_what_was_not_measured_is_not_passed(name: str, changes: dict[str, Any])
 
 
 def test_nothing_measured_passes_nothing():
-    assert failed(GateMeasures(n_held_out=0)) == list(CONDITIONS)
+    assert failed(GateMeasures(n_held_out=0, weights_problem="broken")) == list(CONDITIONS)
 
 
 def test_where_nothing_was_repaired_the_verdict_says_why():
@@ -180,5 +179,10 @@ def test_where_only_power_is_missing_the_verdict_says_how_many_more_ratings_woul
     assert lacks_power(gate_checks(wide))
     worse = replace(wide, reward_difference=Figure(value=-0.1, low=-0.5, high=0.3))
     assert "more ratings" not in words(worse, "reward")
-    for other in (worse, replace(wide, n_new_flags=1), GOOD, GateMeasures(n_held_out=0)):
+    for other in (
+        worse,
+        replace(wide, n_new_flags=1),
+        GOOD,
+        GateMeasures(n_held_out=0, weights_problem="broken"),
+    ):
         assert not lacks_power(gate_checks(other))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from convergence_core.gate.best_arm_test import BestArmTest, RewardedRequests
+from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedRequests
 
 
 def batch(successes: ArrayLike, numbers: ArrayLike, shares: ArrayLike) -> RewardedRequests:
@@ -19,7 +19,26 @@ def batch(successes: ArrayLike, numbers: ArrayLike, shares: ArrayLike) -> Reward
     )
 
 
+def design_of(test: BestArmTest) -> Design:
+    """Bets on requests from now on, as a look stores them."""
+    by_mean = np.argsort(-test.means, kind="stable")
+    return Design(
+        leader=int(by_mean[0]),
+        rival=int(by_mean[1]),
+        means=tuple(test.means.tolist()),
+        stakes=bool(test.numbers.min() > 0),
+    )
+
+
+def after(
+    test: BestArmTest, requests: RewardedRequests, design: Design | None = None
+) -> BestArmTest:
+    """The test after requests of a design, by default of the one from now on."""
+    gains = test.gains(design or design_of(test), requests)
+    return test.with_gains(gains, requests).with_eliminations()
+
+
 def counted(sums: Sequence[float], numbers: Sequence[float]) -> BestArmTest:
     """A test with these counts of even traffic, nothing staked yet."""
     test = BestArmTest.begin(len(sums))
-    return test.tell(test.design(), batch(sums, numbers, np.full(len(sums), 1 / len(sums))))
+    return after(test, batch(sums, numbers, np.full(len(sums), 1 / len(sums))))

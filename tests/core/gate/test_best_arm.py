@@ -17,7 +17,7 @@ from convergence_core.gate.best_arm_test import (
     verdict_shares,
 )
 from convergence_core.gate.betting import FRACTIONS, log_pair_factors
-from tests.core.gate.requests import batch, counted
+from tests.core.gate.requests import after, batch, counted, design_of
 
 
 def played(
@@ -30,7 +30,7 @@ def played(
         shares = even if mode == "even" else verdict_shares(test, rng)
         numbers = rng.multinomial(100, shares)
         requests = batch(rng.binomial(numbers, means), numbers, shares)
-        test = test.tell(test.design(), requests)
+        test = after(test, requests)
         n += 100
     return test, n
 
@@ -61,13 +61,13 @@ def test_evidence_against_a_true_null_is_one_at_most_in_expectation_whatever_rul
     n_arms, expected, total = len(means), np.zeros(len(means)), 0.0
     start = BestArmTest.begin(n_arms, min_effect=effect)
     for arm in range(n_arms):  # a reward each, so that bets are placed from the first request on
-        start = start.tell(start.design(), one(arm, float(arm % 2), [1.0] * n_arms))
+        start = after(start, one(arm, float(arm % 2), [1.0] * n_arms))
     for course in itertools.product(itertools.product(range(n_arms), (0, 1)), repeat=4):
         test, chance = start, 1.0
         for arm, reward in course:
             shares = test.means**2 / (test.means**2).sum()
             chance *= shares[arm] * (means[arm] if reward else 1.0 - means[arm])
-            test = test.tell(test.design(), one(arm, reward, shares.tolist()))
+            test = after(test, one(arm, reward, shares.tolist()))
         expected += chance * np.exp(test.log_e)
         total += chance
     assert total == pytest.approx(1.0)
@@ -116,13 +116,13 @@ def test_nothing_is_staked_before_each_arm_has_a_reward():
 
 def test_rewards_of_one_design_may_come_in_parts_and_in_any_order():
     test, _ = played((0.4, 0.6), np.random.default_rng(0), mode="even", cap=300)
-    design, shares = test.design(), [0.5, 0.5]
+    design, shares = design_of(test), [0.5, 0.5]
     parts = [batch(s, n, shares) for s, n in [([3, 4], [7, 9]), ([1, 0], [2, 2])]]
-    at_once = test.tell(design, batch([4, 4], [9, 11], shares))
+    at_once = after(test, batch([4, 4], [9, 11], shares), design)
     for order in (parts, parts[::-1]):
         found = test
         for part in order:
-            found = found.tell(design, part)
+            found = after(found, part, design)
         assert found.log_wealth == pytest.approx(at_once.log_wealth)
         assert found.sums == pytest.approx(at_once.sums)
 
@@ -130,9 +130,9 @@ def test_rewards_of_one_design_may_come_in_parts_and_in_any_order():
 def test_an_eliminated_arm_stays_so():
     test, _ = played((0.2, 0.8), np.random.default_rng(1), mode="even", cap=2_000)
     assert test.winner == 1
-    design = test.design()
+    design = design_of(test)
     for _ in range(20):
-        test = test.tell(design, batch([50, 0], [50, 50], [0.5, 0.5]))
+        test = after(test, batch([50, 0], [50, 50], [0.5, 0.5]), design)
     assert test.eliminated[0]
     assert test.is_over
 
@@ -178,9 +178,7 @@ def test_a_minimum_effect_keeps_near_ties_undecided():
     rng, numbers = np.random.default_rng(3), np.array([50, 50])
     test = BestArmTest.begin(2, min_effect=0.1)
     for _ in range(60):
-        test = test.tell(
-            test.design(), batch(rng.binomial(numbers, (0.5, 0.55)), numbers, [0.5, 0.5])
-        )
+        test = after(test, batch(rng.binomial(numbers, (0.5, 0.55)), numbers, [0.5, 0.5]))
     assert not test.eliminated[0]
     plain, _ = played((0.5, 0.55), np.random.default_rng(3), mode="even", cap=12_000)
     assert plain.winner == 1
@@ -220,7 +218,7 @@ def test_eliminated_arms_get_nothing():
     test = BestArmTest.begin(3)
     while not test.eliminated[0]:
         requests = batch(rng.binomial(numbers, (0.2, 0.6, 0.62)), numbers, np.full(3, 1 / 3))
-        test = test.tell(test.design(), requests)
+        test = after(test, requests)
     assert not test.is_over
     assert verdict_shares(test, rng)[0] == 0.0
 
