@@ -5,15 +5,14 @@
 Simulated rewards of 0 and 1; means over seeds with standard errors.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from benchmarks.machine import options
 from benchmarks.tables import header, row, with_error
 from convergence_core.bandit.arms import BetaArms
 from convergence_core.bandit.drift import DriftWatch
-from convergence_core.bandit.priors import WarmArms, nightly_prior
+from convergence_core.bandit.priors import TRUST, WarmArms, nightly_prior, sharpened
+from convergence_core.bandit.propensities import of_beta
 
 SEEDS = 20
 FLOOR = 0.02
@@ -22,31 +21,24 @@ FLOOR = 0.02
 def flipped(seed: int, before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, int]:
     """Return the regret after request 2,000 of 6,000, and the alarms of the whole run."""
     rng, n_arms = np.random.default_rng(seed), len(before)
-    arms, watch = BetaArms.begin(np.ones(n_arms), 1.0), DriftWatch().widened(n_arms)
+    alpha, beta, watch = np.ones(n_arms), np.ones(n_arms), DriftWatch().widened(n_arms)
     regret, alarms, spread = 0.0, 0, 0
     for t in range(6_000):
         means = after if t >= 2_000 else before
         even = 0.2 if spread else FLOOR
-        shares = (1.0 - even) * arms.propensities() + even / n_arms
+        shares = (1.0 - even) * of_beta(alpha, beta) + even / n_arms
         arm = int(rng.choice(n_arms, p=shares / shares.sum()))
         spread = max(0, spread - 1)
         reward = float(rng.random() < means[arm])
         if t >= 2_000:
             regret += max(means) - means[arm]
-        arms = arms.tell(arm, reward)
+        alpha[arm], beta[arm] = alpha[arm] + reward, beta[arm] + 1.0 - reward
         watch, alarm = watch.tell(arm, reward)
-        if alarm is not None:
-            arms = restarted(arms, arm, alarm.after * alarm.n_after, alarm.n_after)
+        if alarm is not None:  # the arm keeps the rewards since the change
+            total = alarm.after * alarm.n_after
+            alpha[arm], beta[arm] = 1.0 + total, 1.0 + alarm.n_after - total
             alarms, spread = alarms + 1, 100
     return regret, alarms
-
-
-def restarted(arms: BetaArms, arm: int, total: float, n: int) -> BetaArms:
-    """Return the arms with one back at its prior and the rewards since a change: sum and number."""
-    alpha, beta = arms.alpha.copy(), arms.beta.copy()
-    alpha[arm] = arms.prior_alpha[arm] + total
-    beta[arm] = arms.prior_beta[arm] + n - total
-    return replace(arms, alpha=alpha, beta=beta)
 
 
 def flip() -> None:
@@ -76,14 +68,18 @@ def served(seed: int, nights: str, n_measured: int = 40) -> float:
         nightly_prior(float(mean), float(sd))
         for mean, sd in zip(measured, np.sqrt(inside * (1 - inside) / n_measured), strict=True)
     ]
-    arms = WarmArms.begin([p.alpha for p in priors], [p.beta for p in priors])
-    if nights == "cold":
-        arms = WarmArms.begin(np.ones(5), np.ones(5), trust=0.0)
-    regret = 0.0
+    night = np.array([[p.alpha for p in priors], [p.beta for p in priors]])
+    trust, regret, counts = 0.0 if nights == "cold" else TRUST, 0.0, np.zeros((2, 5))
     for _ in range(1_000):
-        arm = int(arms.draw(rng).argmax())
+        informed, vague = (
+            BetaArms(prior_alpha=a, prior_beta=b, alpha=a + counts[0], beta=b + counts[1])
+            for a, b in (night, np.ones((2, 5)))
+        )
+        arms = WarmArms(informed=informed, vague=vague, trust_before=trust)
+        drawn = sharpened(informed) if rng.random() < arms.trust else vague
+        arm = int(rng.beta(drawn.alpha, drawn.beta).argmax())
         regret += means.max() - means[arm]
-        arms = arms.tell(arm, float(rng.random() < means[arm]))
+        counts[int(rng.random() >= means[arm]), arm] += 1.0
     return regret
 
 

@@ -20,7 +20,6 @@ from scipy.special import expit
 
 from benchmarks.machine import describe_machine, options
 from benchmarks.tables import header, row, with_error
-from convergence_core.bandit.arms import BetaArms
 from convergence_core.bandit.contextual import ContextualArms
 from convergence_core.bandit.features import Feature
 from convergence_core.bandit.propensities import Floats, Policy
@@ -161,10 +160,11 @@ def lin_ts(stream: Stream, rng: np.random.Generator, **of: bool) -> float:
 def no_context(stream: Stream, rng: np.random.Generator) -> float:
     """Return the regret of Thompson sampling with Beta posteriors."""
     n_arms = stream.means.shape[1]
-    arms, regret = BetaArms.begin(np.ones(n_arms), np.ones(n_arms)), 0.0
+    alpha, beta, regret = np.ones(n_arms), np.ones(n_arms), 0.0
     for t in range(N):
-        arm = int(arms.draw(rng).argmax())
-        arms = arms.tell(arm, stream.reward(t, arm, rng))
+        arm = int(rng.beta(alpha, beta).argmax())
+        reward = stream.reward(t, arm, rng)
+        alpha[arm], beta[arm] = alpha[arm] + reward, beta[arm] + 1.0 - reward
         regret += stream.means[t].max() - stream.means[t, arm]
     return regret
 

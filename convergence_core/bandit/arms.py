@@ -2,8 +2,7 @@
 
 ``BetaArms`` hold two counts per arm. A reward r in [0, 1] adds r to one and 1 - r to the other,
 which for fractional rewards is the update of E. Kaufmann, N. Korda, R. Munos, 2012, without the
-coin toss. Arms are immutable: ``tell`` returns new ones. A posterior is the prior plus a sum over
-rewards, in any order.
+coin toss. A posterior is the prior plus a sum over rewards, in any order.
 
 ==========================================  ===========  ===========  =====================
 case                                        returned     stored       posterior
@@ -18,11 +17,8 @@ unknown decision                            ``unknown``  ``orphan``   untouched
 So a posterior is always its prior plus the fold of the ``ok`` rewards.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal, Self
-
-import numpy as np
-from numpy.typing import ArrayLike
+from dataclasses import dataclass
+from typing import Literal
 
 from convergence_core.bandit.propensities import Floats, of_beta
 from convergence_core.errors import RewardError
@@ -40,13 +36,6 @@ def checked_reward(reward: float) -> float:
     return value
 
 
-def _with_item(values: Floats, index: int, value: float) -> Floats:
-    """Return a copy with one changed value."""
-    changed = values.copy()
-    changed[index] = value
-    return changed
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BetaArms:
     """Beta posteriors of mean rewards; every array is (n_arms,)."""
@@ -55,43 +44,10 @@ class BetaArms:
     prior_beta: Floats
     alpha: Floats
     beta: Floats
-    n: Floats
-    """Number of rewards."""
-
-    @classmethod
-    def begin(cls, prior_alpha: ArrayLike, prior_beta: ArrayLike) -> Self:
-        """Return arms without rewards.
-
-        Raises:
-            ValueError: A count is not positive and finite.
-        """
-        a, b = (np.atleast_1d(np.array(x, dtype=np.float64)) for x in (prior_alpha, prior_beta))
-        a, b = (x.copy() for x in np.broadcast_arrays(a, b))
-        if not np.all((a > 0) & (b > 0) & np.isfinite(a) & np.isfinite(b)):
-            raise ValueError("prior counts must be positive and finite")
-        return cls(prior_alpha=a, prior_beta=b, alpha=a, beta=b, n=np.zeros(a.size))
-
-    def draw(self, rng: np.random.Generator) -> Floats:
-        """Draw a mean for each arm, (n_arms,)."""
-        return rng.beta(self.alpha, self.beta)
 
     def propensities(self) -> Floats:
         """Return each arm's probability of the highest draw, (n_arms,)."""
         return of_beta(self.alpha, self.beta)
-
-    def tell(self, arm: int, reward: float) -> Self:
-        """Return the arms after one reward.
-
-        Raises:
-            ValueError: The reward is not in [0, 1].
-        """
-        value = checked_reward(reward)
-        return replace(
-            self,
-            alpha=_with_item(self.alpha, arm, self.alpha[arm] + value),
-            beta=_with_item(self.beta, arm, self.beta[arm] + 1.0 - value),
-            n=_with_item(self.n, arm, self.n[arm] + 1.0),
-        )
 
 
 ReceiptStatus = Literal["ok", "late", "duplicate", "conflict", "unknown"]

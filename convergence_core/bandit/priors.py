@@ -34,10 +34,8 @@ nearly right prior misleads only briefly. Then only doubt about the prior costs 
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import betaln, expit
 
 from convergence_core.bandit.arms import BetaArms
@@ -86,13 +84,7 @@ def nightly_prior(
         sd: Posterior standard deviation, positive.
         run_id: Run of the posterior.
 
-    Raises:
-        ValueError: An argument is out of range.
     """
-    if not 0.0 <= mean <= 1.0:
-        raise ValueError(f"a mean reward must lie in [0, 1], but got {mean}")
-    if not sd > 0.0:
-        raise ValueError(f"a standard deviation must be positive, but got {sd}")
     # A Beta has no variance at 0 or 1, so the mean is moved a hundredth inside.
     inside = min(max(mean, 0.01), 0.99)
     # Divided twice: the square of a huge deviation overflows.
@@ -126,24 +118,6 @@ class WarmArms:
     """``t``, in [0, 1]; 1 means that nightly priors are never doubted, 0 that they are never
     used."""
 
-    @classmethod
-    def begin(cls, prior_alpha: ArrayLike, prior_beta: ArrayLike, *, trust: float = TRUST) -> Self:
-        """Return the arms before any reward.
-
-        Args:
-            prior_alpha: First counts of the nightly priors, (n_arms,); 1 without a prior.
-            prior_beta: Second counts of the nightly priors, (n_arms,).
-            trust: See ``trust_before``.
-
-        Raises:
-            ValueError: A count is not positive, or the trust is not in [0, 1].
-        """
-        if not 0.0 <= trust <= 1.0:
-            raise ValueError(f"trust must lie in [0, 1], but got {trust}")
-        informed = BetaArms.begin(prior_alpha, prior_beta)
-        ones = np.ones(informed.alpha.size)
-        return cls(informed=informed, vague=BetaArms.begin(ones, ones), trust_before=trust)
-
     @property
     def trust(self) -> float:
         """Probability that the nightly priors are right, given the rewards."""
@@ -153,32 +127,17 @@ class WarmArms:
         evidence = _log_evidence(self.informed) - _log_evidence(self.vague)
         return float(expit(odds + evidence))  # (eq. 2)
 
-    def draw(self, rng: np.random.Generator) -> Floats:
-        """Draw a mean for each arm, (n_arms,)."""
-        is_informed = rng.random() < self.trust
-        return (_sharpened(self.informed) if is_informed else self.vague).draw(rng)
-
     def propensities(self) -> Floats:
         """Return each arm's probability of the highest draw, (n_arms,)."""
         trust = self.trust
-        total = np.zeros(self.vague.n.size)
-        for share, arms in ((trust, _sharpened(self.informed)), (1.0 - trust, self.vague)):
+        total = np.zeros(self.vague.alpha.size)
+        for share, arms in ((trust, sharpened(self.informed)), (1.0 - trust, self.vague)):
             if share > _LEAST:
                 total += share * arms.propensities()
         return np.asarray(total / total.sum())
 
-    def tell(self, arm: int, reward: float) -> Self:
-        """Return the arms after one reward.
 
-        Raises:
-            ValueError: The reward is not in [0, 1].
-        """
-        return replace(
-            self, informed=self.informed.tell(arm, reward), vague=self.vague.tell(arm, reward)
-        )
-
-
-def _sharpened(arms: BetaArms) -> BetaArms:
+def sharpened(arms: BetaArms) -> BetaArms:
     """Return informed arms with sharpened counts for draws."""
     weight = arms.prior_alpha + arms.prior_beta
     n_rewards = np.maximum(arms.alpha + arms.beta - weight, 0.0)

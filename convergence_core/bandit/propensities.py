@@ -41,54 +41,36 @@ _EDGES = np.array([-20.0, -12.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0
 """Edges of the panels, in standard deviations from each mean."""
 
 
-def of_beta(alpha: ArrayLike, beta: ArrayLike) -> Floats:
+def of_beta(alpha: Floats, beta: Floats) -> Floats:
     """Return each Beta draw's probability of being the highest, (n_arms,), with sum 1.
 
     Args:
         alpha: First parameters, (n_arms,), positive.
         beta: Second parameters, (n_arms,), positive.
-
-    Raises:
-        ValueError: A parameter is not positive and finite.
     """
-    a, b = _paired(alpha, beta)
-    if not a.size or not np.all((a > 0) & (b > 0) & np.isfinite(a) & np.isfinite(b)):
-        raise ValueError("alpha and beta must be positive and finite, one pair for each arm")
-    norm = betaln(a, b)
+    norm = betaln(alpha, beta)
     return _integrated(
-        np.asarray(digamma(a) - digamma(b)),
-        np.asarray(np.sqrt(polygamma(1, a) + polygamma(1, b))),
-        density=lambda y: np.exp(a * log_expit(y) + b * log_expit(-y) - norm),  # (eq. 2)
-        distribution=lambda y: np.asarray(betainc(a, b, expit(y))),
+        np.asarray(digamma(alpha) - digamma(beta)),
+        np.asarray(np.sqrt(polygamma(1, alpha) + polygamma(1, beta))),
+        density=lambda y: np.exp(alpha * log_expit(y) + beta * log_expit(-y) - norm),  # (eq. 2)
+        distribution=lambda y: np.asarray(betainc(alpha, beta, expit(y))),
     )
 
 
-def of_gaussian(means: ArrayLike, sds: ArrayLike) -> Floats:
+def of_gaussian(means: Floats, sds: Floats) -> Floats:
     """Return each Gaussian draw's probability of being the highest, (n_arms,), with sum 1.
 
     Args:
         means: Means, (n_arms,).
         sds: Standard deviations, (n_arms,), positive.
-
-    Raises:
-        ValueError: A mean is not finite, or a deviation is not positive and finite.
     """
-    mean, sd = _paired(means, sds)
-    if not mean.size or not np.all(np.isfinite(mean) & np.isfinite(sd) & (sd > 0)):
-        raise ValueError("means must be finite and sds positive and finite, one pair for each arm")
-    scale = 1.0 / (sd * np.sqrt(2.0 * np.pi))
+    scale = 1.0 / (sds * np.sqrt(2.0 * np.pi))
     return _integrated(
-        mean,
-        sd,
-        density=lambda y: scale * np.exp(-0.5 * ((y - mean) / sd) ** 2),
-        distribution=lambda y: np.asarray(ndtr((y - mean) / sd)),
+        means,
+        sds,
+        density=lambda y: scale * np.exp(-0.5 * ((y - means) / sds) ** 2),
+        distribution=lambda y: np.asarray(ndtr((y - means) / sds)),
     )
-
-
-def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
-    """Return both arrays as (n_arms,), or empty arrays if the shape differs."""
-    a, b = np.broadcast_arrays(np.asarray(first, np.float64), np.asarray(second, np.float64))
-    return (a, b) if a.ndim == 1 else (np.empty(0), np.empty(0))
 
 
 def _integrated(

@@ -17,8 +17,7 @@ def prob_best(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
         np.array([getattr(arm, name) for arm in arms])
         for name in ("base_alpha", "base_beta", "alpha", "beta")
     )
-    n = np.array([float(arm.n) for arm in arms])
-    night = BetaArms(prior_alpha=base_a, prior_beta=base_b, alpha=a, beta=b, n=n)
+    night = BetaArms(prior_alpha=base_a, prior_beta=base_b, alpha=a, beta=b)
     if not any(arm.prior is not None for arm in arms):
         return night.propensities()
     nightly = np.array([arm.prior is not None for arm in arms])
@@ -29,7 +28,6 @@ def prob_best(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
         prior_beta=cold_b,
         alpha=cold_a + a - base_a,
         beta=cold_b + b - base_b,
-        n=n,
     )
     return WarmArms(informed=night, vague=cold, trust_before=trust).propensities()
 
