@@ -71,31 +71,20 @@ class NightlyPrior:
         return (1.0 - self.mean) * self.weight + 0.5
 
 
-def nightly_prior(
-    mean: float,
-    sd: float,
-    *,
-    run_id: str | None = None,
-) -> NightlyPrior:
+def nightly_prior(mean: float, sd: float, *, run_id: str | None = None) -> NightlyPrior:
     """Return the prior that corresponds to a nightly posterior.
 
     Args:
         mean: Posterior mean reward, in [0, 1].
         sd: Posterior standard deviation, positive.
         run_id: Run of the posterior.
-
     """
     # A Beta has no variance at 0 or 1, so the mean is moved a hundredth inside.
     inside = min(max(mean, 0.01), 0.99)
     # Divided twice: the square of a huge deviation overflows.
     n_equivalent = inside * (1.0 - inside) / sd / sd - 1.0  # (eq. 1)
     n_equivalent = min(max(n_equivalent, 0.0), _MAX_EQUIVALENT)
-    return NightlyPrior(
-        mean=mean,
-        sd=sd,
-        weight=min(n_equivalent, MOST),
-        run_id=run_id,
-    )
+    return NightlyPrior(mean=mean, sd=sd, weight=min(n_equivalent, MOST), run_id=run_id)
 
 
 TRUST = 0.5
