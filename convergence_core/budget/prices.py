@@ -63,14 +63,8 @@ class Price(PriceConfig):
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of a usage in US dollars, or ``None`` if unknown."""
-        is_long = self._is_long(usage.prompt_tokens)
         read = self._cost_of_prompt(usage)
-        written = _times(usage.completion_tokens, self.output)
-        if read is None or written is None:
-            return None
-        if is_long:
-            read, written = read * self.long_input_factor, written * self.long_output_factor
-        return self._charged(read + written)
+        return self._charged(usage.prompt_tokens, read, usage.completion_tokens)
 
     def worst_case(
         self, prompt_tokens: int | None, max_output_tokens: int | None, n_prompts: int = 1
@@ -85,12 +79,7 @@ class Price(PriceConfig):
             # The provider rejects longer prompts.
             prompt_tokens = min(prompt_tokens, self.context_tokens * n_prompts)
         read = _times(prompt_tokens, self.dearest_input_usd)
-        written = _times(max_output_tokens, self.output)
-        if read is None or written is None:
-            return None
-        if self._is_long(prompt_tokens):
-            read, written = read * self.long_input_factor, written * self.long_output_factor
-        return self._charged(read + written)
+        return self._charged(prompt_tokens, read, max_output_tokens)
 
     @property
     def dearest_input_usd(self) -> float | None:
@@ -110,13 +99,17 @@ class Price(PriceConfig):
         uncached = prompt - cached - written
         return (uncached * self.input + cached * cached_usd + written * write_usd) / _MTOK
 
-    def _is_long(self, prompt_tokens: int | None) -> bool:
-        if self.long_prompt_tokens is None or prompt_tokens is None:
-            return False
-        return prompt_tokens > self.long_prompt_tokens
-
-    def _charged(self, of_tokens: float) -> float:
-        return of_tokens + (self.request or 0.0)
+    def _charged(
+        self, prompt_tokens: int | None, read: float | None, n_written: int | None
+    ) -> float | None:
+        """Return the cost of a call with this cost of its prompt, in US dollars."""
+        written = _times(n_written, self.output)
+        if read is None or written is None:
+            return None
+        limit = self.long_prompt_tokens
+        if limit is not None and prompt_tokens is not None and prompt_tokens > limit:
+            read, written = read * self.long_input_factor, written * self.long_output_factor
+        return read + written + (self.request or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

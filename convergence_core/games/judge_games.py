@@ -66,16 +66,13 @@ def log_score(as_first: str, as_second: str, first_is_right: bool) -> float:
 
 
 def _question(pair: AuditItem, swapped: bool, statements: Sequence[str] = ()) -> Ask:
-    """Return the judge's question; ``said``: arguments for the first and the second answer."""
+    """Return the judge's question; ``statements``: arguments for the first and the second answer."""
     order = (1, 0) if swapped else (0, 1)
-    answers, arguments = (
-        (pair.comparison.first.text, pair.comparison.second.text),
-        tuple(statements),
-    )
+    answers = (pair.comparison.first.text, pair.comparison.second.text)
     parts = [fenced("task", pair.comparison.prompt)]
     parts += [fenced(f"answer {'AB'[k]}", answers[i]) for k, i in enumerate(order)]
-    if arguments:
-        parts += [fenced(f"argument for {'AB'[k]}", arguments[i]) for k, i in enumerate(order)]
+    if statements:
+        parts += [fenced(f"argument for {'AB'[k]}", statements[i]) for k, i in enumerate(order)]
     parts.append(
         'One of both answers is right. Reply with JSON: {"p": probability that A is right}.'
     )
@@ -89,23 +86,16 @@ def _judged(pair: AuditItem, statements: Sequence[str] = ()) -> Generator[Ask, s
 
 @dataclass(frozen=True, slots=True)
 class JudgeGame:
-    """G4: P(A is right) in both orders, for the log score against executed labels.
-
-    Raises:
-        ValueError: there is no pair.
-    """
+    """G4: P(A is right) in both orders, for the log score against executed labels."""
 
     pairs: tuple[AuditItem, ...]
+    """One at least."""
     id: ClassVar[str] = "judge"
     version: ClassVar[int] = 1
     roles: ClassVar[tuple[str, ...]] = ("judge",)
     cost: ClassVar[Mapping[str, int]] = {"judge": 2}
     feeds: ClassVar[Feed] = "trust"
     grounded: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not self.pairs:
-            raise ValueError("`pairs` must hold a pair at least")
 
     def protocol(self, rng: np.random.Generator) -> Turns:
         """Ask in both orders; facts: the label, and the item's id where it is known."""

@@ -30,13 +30,8 @@ def count_plays(
         p_keep: game → P(keep), in (0, 1].
         price_usd: game → what a play costs, at least 0; a free game counts as one of the cheapest
             price above 0.
-
-    Raises:
-        ValueError: a number is out of range.
     """
     playable = list(games)
-    if n_plays < 0 or any(p_keep[g.id] <= 0 or price_usd[g.id] < 0 for g in playable):
-        raise ValueError("`n_plays` and prices must be 0 or more, P(keep) above 0")
     cheapest = min((price_usd[g.id] for g in playable if price_usd[g.id] > 0), default=1.0)
     weight = {g.id: p_keep[g.id] / max(price_usd[g.id], cheapest) for g in playable}
     loose = sum(weight[g.id] for g in playable if not g.grounded)

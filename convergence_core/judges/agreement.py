@@ -38,6 +38,8 @@ def spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(norms > 1e-9, rho, np.nan))
 
 
+LEVEL = 0.95
+"""Of the intervals."""
 N_RESAMPLES = 1_000
 """Bootstrap samples: the ends of a 95 % interval rest on 25 of them each."""
 
@@ -46,11 +48,7 @@ Number: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def pass_fail_agreement(
-    judged: Sequence[bool],
-    labels: Sequence[bool],
-    *,
-    rng: np.random.Generator,
-    level: float = 0.95,
+    judged: Sequence[bool], labels: Sequence[bool], *, rng: np.random.Generator
 ) -> Agreement:
     """Return how far verdicts agree with labels, one pair per case.
 
@@ -58,30 +56,21 @@ def pass_fail_agreement(
         judged: the judge's verdicts.
         labels: the person's, in the same order.
         rng: draws the resamples.
-        level: of the intervals, in (0, 1).
-
-    Raises:
-        ValueError: the lengths differ, or the level is out of range.
     """
-    x, y = _pair([float(v) for v in judged], [float(v) for v in labels], level)
+    x, y = np.asarray(judged, np.float64), np.asarray(labels, np.float64)
     n = len(x)
     if n < 2:
-        return Agreement(n=n, level=level, unknown=_too_few(n))
+        return Agreement(n=n, unknown=_too_few(n))
     n_equal = int((x == y).sum())
-    rate = wilson(n_equal, n, level=level)
+    rate = wilson(n_equal, n)
     if y.min() == y.max():
         unknown = f"all {n} labels are equal, so kappa is undefined"
-        return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, unknown=unknown)
-    figure = _bootstrapped(kappa, x, y, rng=rng, level=level)
-    return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, kappa=figure)
+        return Agreement(n=n, n_equal=n_equal, rate=rate, unknown=unknown)
+    return Agreement(n=n, n_equal=n_equal, rate=rate, kappa=_bootstrapped(kappa, x, y, rng))
 
 
 def rating_agreement(
-    judged: Sequence[float],
-    labels: Sequence[float],
-    *,
-    rng: np.random.Generator,
-    level: float = 0.95,
+    judged: Sequence[float], labels: Sequence[float], *, rng: np.random.Generator
 ) -> Agreement:
     """Return how far ratings agree with labels on the same scale, one pair per case.
 
@@ -89,31 +78,26 @@ def rating_agreement(
         judged: the judge's ratings; fractions where votes were averaged.
         labels: the person's, in the same order.
         rng: draws the resamples.
-        level: of the intervals, in (0, 1).
-
-    Raises:
-        ValueError: the lengths differ, a number is not finite, or the level is out of range.
     """
-    x, y = _pair(judged, labels, level)
+    x, y = np.asarray(judged, np.float64), np.asarray(labels, np.float64)
     n = len(x)
     if n < 2:
-        return Agreement(n=n, level=level, unknown=_too_few(n))
-    difference = _bootstrapped(_mean_difference, x, y, rng=rng, level=level)
+        return Agreement(n=n, unknown=_too_few(n))
+    difference = _bootstrapped(_mean_difference, x, y, rng)
     if y.min() == y.max():
         unknown = f"all {n} labels are equal, so kappa and rank correlation are undefined"
-        return Agreement(n=n, level=level, difference=difference, unknown=unknown)
-    rho = _bootstrapped(spearman, x, y, rng=rng, level=level)
+        return Agreement(n=n, difference=difference, unknown=unknown)
+    rho = _bootstrapped(spearman, x, y, rng)
     return Agreement(
         n=n,
-        level=level,
-        kappa=_bootstrapped(weighted_kappa, x, y, rng=rng, level=level),
+        kappa=_bootstrapped(weighted_kappa, x, y, rng),
         spearman=rho,
         difference=difference,
         unknown="" if rho else "all judgements are equal, so there is no rank correlation",
     )
 
 
-def wilson(n_hits: float, n: int, *, level: float = 0.95) -> Figure | None:
+def wilson(n_hits: float, n: int, *, level: float = LEVEL) -> Figure | None:
     """Return a share with Wilson's interval; ``None`` of nothing.
 
     centre ± half = (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n).
@@ -122,13 +106,7 @@ def wilson(n_hits: float, n: int, *, level: float = 0.95) -> Figure | None:
         n_hits: from 0 to ``n``; a fraction where a unit counts in part.
         n: independent units.
         level: of the interval, in (0, 1).
-
-    Raises:
-        ValueError: the level or the hits are out of range.
     """
-    _check(level)
-    if not 0 <= n_hits <= max(n, 0):
-        raise ValueError(f"hits must lie in [0, {n}], not {n_hits}")
     if n == 0:
         return None
     z = float(ndtri(0.5 + level / 2))
@@ -165,7 +143,7 @@ def _mean_difference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _bootstrapped(
-    number: Number, x: np.ndarray, y: np.ndarray, *, rng: np.random.Generator, level: float
+    number: Number, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
 ) -> Figure | None:
     """Return a number with its percentile interval over resampled cases."""
     value = float(number(x, y))
@@ -176,24 +154,9 @@ def _bootstrapped(
     resampled = resampled[~np.isnan(resampled)]
     if 2 * len(resampled) < N_RESAMPLES:
         return Figure(value=value)
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail])
     return Figure(value=value, low=min(value, float(low)), high=max(value, float(high)))
-
-
-def _pair(a: Sequence[float], b: Sequence[float], level: float) -> tuple[np.ndarray, np.ndarray]:
-    _check(level)
-    if len(a) != len(b):
-        raise ValueError(f"judgements and labels must be pairs, not {len(a)} and {len(b)}")
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("judgements and labels must be finite numbers")
-    return x, y
-
-
-def _check(level: float) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie within (0, 1), not {level}")
 
 
 def _too_few(n: int) -> str:

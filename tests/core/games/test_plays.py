@@ -91,21 +91,12 @@ def test_a_game_is_held_to_its_declaration(game, says):
         play(game, {"speaker": FixedPlayer("a")}, KEY)
 
 
-def test_nobody_plays_a_role_that_has_no_player():
-    with pytest.raises(GameRuleError, match="none is `second`"):
-        play(solved_games()[0], {"first": LegalPlayer()}, KEY)
-
-
 def test_an_open_play_waits_for_replies_and_is_scored_once_it_has_ended():
     going = OpenPlay(Echo(), KEY)
     assert going.ask is not None
     assert going.ask.role == "speaker"
-    with pytest.raises(GameRuleError, match="still waits"):
-        going.transcript()
     going.reply("abc")
     assert going.transcript().scores.by_role == {"speaker": 3}
-    with pytest.raises(GameRuleError, match="has ended"):
-        going.reply("more")
 
 
 def test_a_void_play_has_a_reason_and_no_score():
@@ -136,8 +127,3 @@ def test_games_without_a_ground_get_half_at_most():
     assert shares(loose) == {"b": 500}
     assert shares(firm) == {"a": 1_000}
     assert shares(n=5) == {}
-
-
-def test_numbers_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="must be 0 or more"):
-        shares(Echo(id="a"), price=-1.0)

@@ -162,14 +162,3 @@ def test_an_interval_that_few_resamples_define_is_left_out():
     assert found is not None
     assert (found.low, found.high) == (None, None)
     assert found.value == pytest.approx(-1 / 9)
-
-
-def test_what_is_no_pair_of_numbers_is_refused():
-    with pytest.raises(ValueError, match="pairs"):
-        rating_agreement([1.0], [1.0, 2.0], rng=rng())
-    with pytest.raises(ValueError, match="finite"):
-        rating_agreement([1.0, math.nan], [1.0, 2.0], rng=rng())
-    with pytest.raises(ValueError, match="level"):
-        pass_fail_agreement([True], [True], rng=rng(), level=1.0)
-    with pytest.raises(ValueError, match="hits"):
-        wilson(3, 2)
