@@ -202,8 +202,6 @@ class Budget:
             share: Share of money, tokens and time, in [0, 1).
             calls: Number of calls.
         """
-        if not 0.0 <= share < 1.0:
-            raise ValueError(f"share must lie in [0, 1), but got {share}")
         limits, rest = self.limits, 1.0 - share
         self.kept = (share, calls)
         """Arguments of the last ``keep_back``."""

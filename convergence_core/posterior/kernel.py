@@ -124,16 +124,6 @@ class Kernel:
         """Return the prior variance of a candidate without its individual effect."""
         return float(np.exp(log_params[self.n_dims]))
 
-    def correlation(
-        self, log_params: np.ndarray, distance: np.ndarray, dimension: int
-    ) -> np.ndarray:
-        """Return k_d of distances along one dimension, any shape; see ``Distances`` for units."""
-        scale = math.exp(log_params[dimension])
-        if dimension >= self.n_numbers:
-            return np.asarray(np.exp(-scale * distance), np.float64)  # (eq. 3)
-        r = distance / scale
-        return np.asarray((1.0 + r * (1.0 + r / 3.0)) * np.exp(-r), np.float64)  # (eq. 2)
-
     def log_slope(
         self, log_params: np.ndarray, distances: Distances, dimension: int
     ) -> np.ndarray:

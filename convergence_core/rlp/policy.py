@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.policy.objective import clipped_surrogate
 from convergence_core.records import Json, canonical_json, sha256_hex
 
 N_FEATURES: Final = 4
@@ -134,9 +135,7 @@ class Update:
 
 
 def improve(
-    policy: ActionPolicy,
-    steps: Steps,
-    rng: np.random.Generator,
+    policy: ActionPolicy, steps: Steps, rng: np.random.Generator
 ) -> tuple[ActionPolicy, Update]:
     """Return the policy after an update, and what that did.
 
@@ -156,7 +155,7 @@ def improve(
         order = rng.permutation(n)
         for begin in range(0, n, BATCH):
             batch = steps.take(order[begin : begin + BATCH])
-            loss, gradient, n_dropped = _gradient(ActionPolicy(theta), batch, CLIP_EPSILON)
+            loss, gradient, n_dropped = _gradient(ActionPolicy(theta), batch)
             norm = float(np.linalg.norm(gradient))
             theta = theta - STEP * gradient
             n_steps += 1
@@ -177,19 +176,17 @@ def improve(
     )
 
 
-def _gradient(policy: ActionPolicy, steps: Steps, epsilon: float) -> tuple[float, np.ndarray, int]:
+def _gradient(policy: ActionPolicy, steps: Steps) -> tuple[float, np.ndarray, int]:
     """Return loss, its gradient (n_actions, d), and how many rows were dropped."""
     actions, advantages = steps.actions, steps.advantages
     logs = policy.log_probabilities(steps.states)  # (n, n_actions)
     p = np.exp(logs)
-    ratio = np.exp(logs[np.arange(len(actions)), actions] - steps.log_old)  # rho, (n,)
-    kept = ratio <= MAX_RATIO
-    clipped = np.clip(ratio, 1.0 - epsilon, 1.0 + epsilon)
-    surrogate = np.minimum(ratio * advantages, clipped * advantages)  # (RLP eq. 8)
-    is_active = kept & (ratio * advantages <= clipped * advantages)  # else its slope is 0
+    log_ratios = logs[np.arange(len(actions)), actions] - steps.log_old  # ln rho, (n,)
+    surrogate, slope = clipped_surrogate(log_ratios, advantages, CLIP_EPSILON)  # (RLP eq. 8)
+    kept = np.exp(log_ratios) <= MAX_RATIO
     n = max(1, int(kept.sum()))
     # d(rho A)/dlogit_j = rho A (1[j = k] - pi_j)
-    pull = np.where(is_active, ratio * advantages, 0.0)[:, None]
+    pull = np.where(kept, slope, 0.0)[:, None]
     of_logits = -pull * ((np.arange(p.shape[1]) == actions[:, None]) - p) / n
     # dH/dlogit_j = -pi_j (log pi_j + H)
     entropy = -np.sum(p * logs, axis=1)

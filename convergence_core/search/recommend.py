@@ -120,15 +120,10 @@ def recommend(
         goals: Hard constraints, fitted to the same archive; ``None`` without any.
         bounds: Range of rewards, means and intervals; ``None`` means unbounded.
 
-    Raises:
-        ValueError: The level or delta is out of range.
-
     Example:
         >>> best = recommend(state, rng=rng, surrogate=SpaceModel(space=space))
         >>> best.candidate_id, best.mean, (best.low, best.high)
     """
-    if delta < 0:
-        raise ValueError(f"delta must be at least 0, not {delta}")
     members = [member for member in state.archive if member.n]
     if not members:
         return None
@@ -348,11 +343,7 @@ def _lead(
         drawn = pair.draws(rng, N_DRAWS)
         mean = float(pair.mean[0] - pair.mean[1])
         probability = float(np.mean(drawn[:, 0] - drawn[:, 1] > 0))
-    return Lead(
-        mean=mean,
-        probability=probability,
-        rival_is_feasible=rival.is_feasible,
-    )
+    return Lead(mean=mean, probability=probability, rival_is_feasible=rival.is_feasible)
 
 
 def mean_interval(
@@ -375,16 +366,11 @@ def mean_interval(
         weights: Case → positive weight; missing cases have weight 1.
         groups: Case → group of similar cases; missing cases are independent.
 
-    Raises:
-        ValueError: The level, a value or a weight is out of range.
-
     Example:
         >>> interval = mean_interval({"a": 0.9, "b": 0.7, "c": 0.8})
         >>> interval.low < interval.mean < interval.high
         True
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie within (0, 1), not {level}")
     if not value_by_case:
         return None
     cases = sorted(value_by_case)

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from convergence_core.config.optimization import EarlyStoppingConfig
 from convergence_core.ports import Checkpoint
-from convergence_core.records import Json, Params, canonical_json
+from convergence_core.records import Json, canonical_json
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import SETTLED, SearchState
 
@@ -38,7 +38,7 @@ class StopperState:
     regret_upper_bound: float | None = None
     """Bound after the last generation, in units of reward; ``None`` if unknown."""
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Json]:
         """Return a JSON value for ``from_json``."""
         return {
             "leader": self.leader,
@@ -47,21 +47,13 @@ class StopperState:
         }
 
     @classmethod
-    def from_json(cls, value: Json) -> "StopperState":
-        """Rebuild from ``to_json``.
-
-        Raises:
-            ValueError: The value does not come from ``to_json``.
-        """
-        fields = value if isinstance(value, dict) else {}
-        leader, n_flat, bound = (fields.get(k) for k in ("leader", "n_flat", "left_to_gain"))
-        if (
-            isinstance(leader, str | None)
-            and isinstance(n_flat, int)
-            and isinstance(bound, int | float | None)
-        ):
-            return cls(leader=leader, n_flat=n_flat, regret_upper_bound=bound)
-        raise ValueError(f"not a stopper's progress: {str(value)[:80]}")
+    def from_json(cls, value: Mapping[str, Any]) -> "StopperState":
+        """Rebuild from ``to_json``."""
+        return cls(
+            leader=value["leader"],
+            n_flat=value["n_flat"],
+            regret_upper_bound=value["left_to_gain"],
+        )
 
     def after(
         self,
@@ -149,10 +141,6 @@ class StudyState:
                 for name, text in texts.items():
                     variants.setdefault(name, []).extend(text if isinstance(text, list) else ())
         return variants
-
-    def params_of(self, candidate_id: str) -> Params:
-        """Return the parameters of an evaluated candidate."""
-        return self.search.archive.members[candidate_id].candidate.params
 
     def to_checkpoint(self) -> Checkpoint:
         """Return the columns of ``generations`` that hold this state."""

@@ -50,11 +50,6 @@ class ModelSeat:
     """Longest reply, in tokens."""
     redact: Callable[[str], str]
 
-    @property
-    def name(self) -> str:
-        """Of the model."""
-        return self.model.name
-
     def call(self, ask: Ask) -> PaidCall:
         """Return the call that asks the model once."""
         return self.model.chat(
@@ -252,7 +247,7 @@ def _with_players(  # noqa: PLR0917 - of one place
             players[role], names[role] = LegalPlayer(), "chance"
         else:
             seats[role] = _seat(wanted, configuration, world, redact, models)
-            names[role] = seats[role].name
+            names[role] = seats[role].model.name
     return ConfiguredGame(
         game=game,
         seats=seats,

@@ -17,7 +17,7 @@ from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS
 from convergence_core.ports import RunRecord
 from tasks.games.game_cases import game_effects
-from tasks.games.round_rows import coins_of_round, plays_of_run, round_row_of, system_of
+from tasks.games.round_rows import coins_of_round, plays_of_run, round_rows, system_of
 from tasks.store.tables.lineage import OFFLINE
 from tasks.store.tables.parquet_store import ParquetStore
 
@@ -36,7 +36,7 @@ def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
         LookupError: the run holds no finished round.
     """
     system = system_of(record)
-    row = round_row_of(store, system, record.run_id)
+    row = next((r for r in round_rows(store, system) if r["run_id"] == record.run_id), None)
     if row is None:
         raise LookupError(f"run {record.label} has no finished round of games")
     plays = plays_of_run(store, record.run_id)

@@ -74,7 +74,8 @@ class RoundPlayer:
 
     async def _played(self, game: ConfiguredGame, index: int, ask_model: AskModel) -> PlayRecord:
         # In threads: a game of one's own is in another process, and others are not to wait for it.
-        play = await asyncio.to_thread(_Play, game, self._key(index), self._redact)
+        key = PlayKey(run_seed=self._run_seed, round_number=self._round, index=index)
+        play = await asyncio.to_thread(_Play, game, key, self._redact)
         while (ask := play.ask) is not None:
             try:
                 self._guard.check([ask.text])
@@ -110,9 +111,6 @@ class RoundPlayer:
         play.pay(reply.cost_usd)
         text = as_text(reply.value)
         return self._redact(text.encode("utf-8", "replace").decode("utf-8"))
-
-    def _key(self, index: int) -> PlayKey:
-        return PlayKey(run_seed=self._run_seed, round_number=self._round, index=index)
 
 
 def limit_words(error: str) -> str:

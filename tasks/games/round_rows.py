@@ -86,11 +86,6 @@ def round_rows(store: ParquetStore, system: str) -> list[Mapping[str, Any]]:
     return [*store.rows(_ROUNDS, {"system": system})]
 
 
-def round_row_of(store: ParquetStore, system: str, run_id: str) -> Mapping[str, Any] | None:
-    """Return the row of a run's finished round; ``None``: there is none."""
-    return next((row for row in round_rows(store, system) if row["run_id"] == run_id), None)
-
-
 def coins_of_round(store: ParquetStore, run_id: str) -> list[CoinRecord]:
     """Return the plan of a run's finished round, by game."""
     return [CoinRecord.from_json(row) for row in store.rows(_COINS, {"run": run_id})]

@@ -102,9 +102,9 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> G
     run.store.publish(run.run_id, generation, tables)
     run.commit(step)
     run.save("running")
-    best_params = None if leader is None else state.params_of(leader.candidate_id)
-    best_name = None
-    if leader is not None and best_params is not None:
+    best_params = best_name = None
+    if leader is not None:
+        best_params = state.search.archive.members[leader.candidate_id].candidate.params
         best_name = run.study.space.names({leader.candidate_id: best_params})[leader.candidate_id]
     finished = GenerationFinished(
         generation=generation,

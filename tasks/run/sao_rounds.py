@@ -121,8 +121,8 @@ def finish(run: Run) -> None:
     learner = sao_of(run)
     if learner is None:
         reason = "no preferences can be written"
-    elif learner.disabled_reason is not None:
-        reason = learner.disabled_reason
+    elif learner.calls.disabled_reason is not None:
+        reason = learner.calls.disabled_reason
     elif run.study.leader(run.state) is None:
         reason = "no run of this system has a reward yet"
     else:
@@ -137,7 +137,6 @@ def _take_over(run: Run) -> None:
     if learner is None:
         return
     source = run.record.tags.get(SOURCE_TAG)
-    state = learner.state
     if run.next_generation == 0 and source is not None:
         checkpoint = run.store.checkpoint(source)
         assert checkpoint is not None  # noqa: S101 - the source was chosen for it
@@ -146,10 +145,10 @@ def _take_over(run: Run) -> None:
         if SAO in previous.learned:
             limit = run.configuration.society.sao.iterative_rounds
             left = SaoState.from_json(previous.learned[SAO], limit=limit)
-            state = replace(state, variants=left.variants)
-            run.widen(state.variants)
+            learner.state = replace(learner.state, variants=left.variants)
+            run.widen(left.variants)
     answers_of = run.record.tags.get(ANSWERS_TAG, run.run_id)
-    learner.take_over(state, partial(grounded_answers, run.loaded, run.store, answers_of))
+    learner.answers = partial(grounded_answers, run.loaded, run.store, answers_of)
 
 
 def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:

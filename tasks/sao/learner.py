@@ -49,11 +49,6 @@ class SaoLearner:
     """Generation that follows a round, and the round: run and not committed yet."""
 
     @property
-    def disabled_reason(self) -> str | None:
-        """Why no rounds are run in this run; ``None`` if they are."""
-        return self.calls.disabled_reason
-
-    @property
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Text parameter → texts distilled for it."""
         return self._current.variants
@@ -75,7 +70,7 @@ class SaoLearner:
     @property
     def may_continue(self) -> bool:
         """Whether another round may be run at all."""
-        return self.disabled_reason is None and self.state.stop_reason is None
+        return self.calls.disabled_reason is None and self.state.stop_reason is None
 
     def think(self, study: Study, state: StudyState, advice: Advice) -> int:  # noqa: ARG002
         """Run the round before the next generation; return how many pairs it kept."""
@@ -134,15 +129,6 @@ class SaoLearner:
         if self.pending is not None:
             self.state, self.history = self.pending[1].state, self.pending[1].history
         self.pending = None
-
-    def take_over(self, state: SaoState, answers: Callable[[], Sequence[GroundedAnswer]]) -> None:
-        """Go on from another run's state.
-
-        Args:
-            state: with its texts.
-            answers: reads its answers.
-        """
-        self.state, self.answers = state, answers
 
     def close(self) -> None:
         """Close the models' connections; safe to call twice."""

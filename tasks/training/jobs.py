@@ -112,8 +112,6 @@ class TrainingResult:
     """
     n_rows: int = 0
     """Number of rows read."""
-    n_dropped: int = 0
-    """Rows skipped because their prompt alone exceeds ``max_seq_length``."""
     cpu_s: float = 0.0
     """CPU seconds of this call's process."""
     peak_bytes: int = 0

@@ -20,13 +20,10 @@ class TokenizedRow:
     """One, or the better and the worse one; each ends with the token that ends an answer."""
     target: float
     weight: float
-    key: str
 
 
-def tokenized(
-    tokenizer: Any, rows: Sequence[TrainingRow], max_length: int
-) -> tuple[list[TokenizedRow], int]:
-    """Return the rows as tokens, and how many were left out for the length of their prompts.
+def tokenized(tokenizer: Any, rows: Sequence[TrainingRow], max_length: int) -> list[TokenizedRow]:
+    """Return the rows as tokens; those whose prompts are too long are left out.
 
     A response that does not fit is cut: its log-probability is that of what is left.
     """
@@ -40,15 +37,9 @@ def tokenized(
         texts = [row.response] if row.rejected is None else [row.response, row.rejected]
         responses = tuple([*text_ids(tokenizer, text), end][:room] for text in texts)
         tokenized_rows.append(
-            TokenizedRow(
-                prompt=prompt,
-                responses=responses,
-                target=row.target,
-                weight=row.weight,
-                key=row.key,
-            )
+            TokenizedRow(prompt=prompt, responses=responses, target=row.target, weight=row.weight)
         )
-    return tokenized_rows, len(rows) - len(tokenized_rows)
+    return tokenized_rows
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Ids:

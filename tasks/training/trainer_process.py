@@ -82,8 +82,7 @@ def _run(job: TrainingJob, folder: Path, exchange: Exchange) -> None:
         result = train(job, folder, exchange)
     except (ValueError, RuntimeError, OSError) as error:
         n_steps = len(job_folder.read_steps(folder))
-        failed = TrainingResult(n_steps=n_steps, failure=str(error))
-        result = _measured(failed)
+        result = _measured(TrainingResult(n_steps=n_steps, failure=str(error)))
     exchange.report(result)
 
 
@@ -102,7 +101,7 @@ def train(job: TrainingJob, folder: Path, exchange: Exchange) -> TrainingResult:
         return finished
     n_done, checkpoint = job_folder.newest_checkpoint(folder)
     job_folder.read_steps(folder, n_done)
-    trainer, n_rows, n_dropped = _build(job, folder, exchange)
+    trainer, n_rows = _build(job, folder, exchange)
     if checkpoint is not None and n_done == job.settings.steps:
         _load_weights(trainer.model, checkpoint)
     else:
@@ -110,12 +109,10 @@ def train(job: TrainingJob, folder: Path, exchange: Exchange) -> TrainingResult:
     steps = job_folder.read_steps(folder)
     result = _measured(
         TrainingResult(
-            adapter=None,
             n_steps=len(steps),
             losses=tuple(step.loss for step in steps),
             kl_estimate=_late_mean([step.kl_nats for step in steps]),
             n_rows=n_rows,
-            n_dropped=n_dropped,
             resumed_from=n_done,
         )
     )
@@ -128,10 +125,8 @@ def train(job: TrainingJob, folder: Path, exchange: Exchange) -> TrainingResult:
     return replace(result, adapter=adapter)
 
 
-def _build(
-    job: TrainingJob, folder: Path, exchange: Exchange
-) -> tuple["AdapterTrainer", int, int]:
-    """Return the trainer at its first step, how many rows it reads, and how many it left out."""
+def _build(job: TrainingJob, folder: Path, exchange: Exchange) -> tuple["AdapterTrainer", int]:
+    """Return the trainer at its first step, and how many rows it reads."""
     import torch  # noqa: PLC0415 - takes seconds
 
     from tasks.training.adapter_trainer import AdapterTrainer, StepCallback  # noqa: PLC0415 - as above
@@ -141,7 +136,7 @@ def _build(
     torch.set_num_threads(settings.n_threads)
     model, tokenizer = load_model(job)
     texts = _ordered(job.rows, np.random.default_rng(settings.seed))
-    rows, n_dropped = tokenized(tokenizer, texts, settings.max_seq_length)
+    rows = tokenized(tokenizer, texts, settings.max_seq_length)
     least = 2 if settings.objective == "qrpo" else 1
     if len(rows) < least:
         raise ValueError(
@@ -163,7 +158,7 @@ def _build(
     trainer.references = _references(trainer, folder)
     if job.parent is not None:
         _load_weights(trainer.model, job.parent)
-    return trainer, len(rows), n_dropped
+    return trainer, len(rows)
 
 
 def load_model(job: TrainingJob) -> tuple[Any, Any]:

@@ -29,7 +29,7 @@ def test_the_configuration_begins_a_run_that_prefers(tmp_path: Path):
     with MockServer(MockOptions()) as server:
         run = begin(tmp_path, mock_url=server.url)
         with run:
-            assert learner_of(run).disabled_reason is None
+            assert learner_of(run).calls.disabled_reason is None
 
 
 def test_every_filter_is_named():

@@ -150,7 +150,7 @@ def test_kto_is_what_trl_computes_and_dpo_the_papers(files: ModelFiles, tmp_path
 
     tokenizer = AutoTokenizer.from_pretrained(files.folder)
     texts = [replace(row, target=float(row.target > 0.5)) for row in ROWS[:8]]
-    rows, _ = tokenized(tokenizer, texts, 64)
+    rows = tokenized(tokenizer, texts, 64)
     trainer = AdapterTrainer(
         model=AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32),
         tokenizer=tokenizer, peft_config=LoraConfig(target_modules="all-linear"), rows=rows,

@@ -199,11 +199,6 @@ class TestKeepingBack:
         budget.settle(granted(budget), 0.01, 0)
         assert budget.warnings() == []
 
-    @pytest.mark.parametrize("share", [-0.1, 1.0])
-    def test_share_is_one(self, share: float):
-        with pytest.raises(ValueError, match="share"):
-            Budget(BudgetConfig()).keep_back(share=share)
-
 
 class TestWords:
     def test_message_names_limit_amount_and_fix(self):

@@ -24,9 +24,11 @@ def drawn(kernel: Kernel, seed: int, spread: float = 1.5) -> np.ndarray:
 
 
 def correlations(kernel: Kernel, log_params: np.ndarray, a: Points, b: Points) -> list[np.ndarray]:
-    distances = kernel.distances(a, b)
-    along = [*distances.numbers, *distances.choices]
-    return [kernel.correlation(log_params, distance, d) for d, distance in enumerate(along)]
+    distances, scale = kernel.distances(a, b), np.exp(log_params)
+    r = [distance / scale[d] for d, distance in enumerate(distances.numbers)]
+    weights = scale[kernel.n_numbers :]
+    of_choices = [np.exp(-w * x) for w, x in zip(weights, distances.choices, strict=False)]
+    return [*((1.0 + x + x * x / 3.0) * np.exp(-x) for x in r), *of_choices]
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -208,12 +208,12 @@ def test_the_gradient_is_that_of_the_loss():
     states, actions = RNG.uniform(-1, 1, (n, d)), RNG.integers(4, size=n)
     log_old = policy.log_probabilities(states)[np.arange(n), actions] + RNG.normal(0, 0.05, n)
     steps = Steps(states, actions, log_old, RNG.normal(size=n))
-    _, gradient, _ = _gradient(policy, steps, 0.2)
+    _, gradient, _ = _gradient(policy, steps)
     for index in [(0, 0), (1, 3), (3, d - 1), (2, 2)]:
         bump = np.zeros_like(policy.theta)
         bump[index] = 1e-6
         above, below = (
-            _gradient(ActionPolicy(policy.theta + sign * bump), steps, 0.2)[0] for sign in (1, -1)
+            _gradient(ActionPolicy(policy.theta + sign * bump), steps)[0] for sign in (1, -1)
         )
         assert gradient[index] == pytest.approx((above - below) / 2e-6, abs=1e-5), index
 
@@ -222,7 +222,7 @@ def test_ratios_beyond_the_clip_do_not_pull_and_large_ones_are_dropped():
     def gradient(log_ratio: float) -> tuple[np.ndarray, int]:
         log_old = np.array([np.log(0.5) - log_ratio])
         steps = Steps(S[None], np.array([0]), log_old, np.array([1.0]))
-        return _gradient(ActionPolicy.uniform(2), steps, 0.2)[1:]
+        return _gradient(ActionPolicy.uniform(2), steps)[1:]
 
     free, _ = gradient(0.0)
     held, _ = gradient(0.3)

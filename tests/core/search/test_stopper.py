@@ -120,9 +120,3 @@ def test_a_switched_off_stopper_never_stops():
 )
 def test_progress_survives_json(progress: StopperState):
     assert StopperState.from_json(progress.to_json()) == progress
-
-
-@pytest.mark.parametrize("value", [None, [], {}, {"leader": 1, "n_flat": 0}, {"leader": "a"}])
-def test_what_is_no_progress_is_refused(value: object):
-    with pytest.raises(ValueError, match="not a stopper"):
-        StopperState.from_json(value)  # type: ignore[arg-type]

@@ -286,7 +286,7 @@ def test_levels_of_free_numbers_are_refined_around_leaders(numbers: dict[str, Fl
     state = run(own, worth)
     found = own.recommend(state)
     assert found is not None
-    best = worth(state.params_of(found.candidate_id))
+    best = worth(state.search.archive.members[found.candidate_id].candidate.params)
     assert best > 0.85, (best, own.stop_reason(state))
 
 
