@@ -15,10 +15,11 @@ import numpy as np
 
 from benchmarks.machine import describe_machine, options
 from benchmarks.tables import header, row, with_ends
+from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate, Case, Evaluation, Trial, eval_id_of
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import AskRequest
-from convergence_core.search.samplers import make_sampler, make_surrogate
+from convergence_core.search.samplers import make_sampler
 from data.quickstart import metrics, retriever
 from tasks.inputs.loader import Loaded, load
 from tasks.run.opener import with_overrides
@@ -73,7 +74,7 @@ def optimize(loaded: Loaded, algorithm: str, seed: int, n_cells: int) -> Candida
         ]
         state = sampler.tell(state, trials)
     found = recommend(
-        state, rng=np.random.default_rng(draw_stream), surrogate=make_surrogate(loaded.space)
+        state, rng=np.random.default_rng(draw_stream), surrogate=SpaceModel(space=loaded.space)
     )
     assert found is not None
     return state.archive.members[found.candidate_id].candidate

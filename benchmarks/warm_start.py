@@ -90,7 +90,7 @@ def targets(seed: int) -> dict[str, tuple[list[Value], Value]]:
 def night(value: Value, seed: int, start: WarmStart) -> tuple[Archive, list[float]]:
     """Return a night's evidence, and the true value of whom each generation would hand over."""
     problem = CaseProblem(space=SPACE, value=value, n_cases=N_CASES, seed=seed)
-    model = MODEL.with_prior_runs(start.runs)
+    model = replace(MODEL, earlier=start.runs)
     sampler = ThompsonSampler(
         name="mab_evolution", space=SPACE, surrogate=model, exploration_rate=0.1
     )

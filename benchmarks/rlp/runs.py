@@ -9,11 +9,12 @@ import numpy as np
 
 from benchmarks.rlp.landscapes import Landscape
 from benchmarks.rlp.simulated import Inline, Kind, Simulated, Trusting, Way
+from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell, Evaluation, Params, Trial
 from convergence_core.rlp.learner import RlpState
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
-from convergence_core.search.samplers import make_sampler, make_surrogate
+from convergence_core.search.samplers import make_sampler
 from convergence_core.search.study import PlannedGeneration
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
@@ -75,7 +76,7 @@ def generations(
 ) -> Iterator[tuple[list[Trial], Params]]:
     """Yield the trials of each generation, and the setting that is recommended after it."""
     search = setting.sampler.start()
-    surrogate = make_surrogate(setting.space)
+    surrogate = SpaceModel(space=setting.space)
     for generation in range(setting.n_generations):
         state, advice = Generation(search, generation), Advice()
         if learner is not None:

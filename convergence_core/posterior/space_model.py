@@ -117,10 +117,6 @@ class SpaceModel:
         """Encode the space once."""
         object.__setattr__(self, "encoding", Encoding.of(self.space))
 
-    def with_prior_runs(self, earlier: Sequence[EarlierRun]) -> "SpaceModel":
-        """Return the model with these prior runs, weighted by their agreement."""
-        return replace(self, earlier=tuple(earlier))
-
     def warm(self, memory: Mapping[str, Json], *, n_steps: int = 0) -> "SpaceModel":
         """Return the model that starts from the hyper-parameters in a sampler's memory, if any.
 

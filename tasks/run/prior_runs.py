@@ -6,7 +6,7 @@ same past, even if other runs have continued since.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from convergence_core.config import Configuration
 from convergence_core.errors import ResumeError
@@ -14,7 +14,6 @@ from convergence_core.ports import RunRecord
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import LengthPrice
 from convergence_core.search.sampler import SearchState
-from convergence_core.search.samplers import make_surrogate
 from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
 from convergence_core.search.warm_start import WarmStart, warm_start
@@ -155,8 +154,8 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRu
             discount=loaded.configuration.optimization.warm_start.production,
         )
     configuration = loaded.configuration
-    model = make_surrogate(
-        loaded.space,
+    model = SpaceModel(
+        space=loaded.space,
         deterministic=configuration.evaluation.deterministic,
         price=LengthPrice.of(configuration),
     )
@@ -164,7 +163,7 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRu
         model, archives, held_out=frozenset(case.case_id for case in loaded.holdout_cases)
     )
     return PriorRuns(
-        surrogate=model.with_prior_runs(start.runs),
+        surrogate=replace(model, earlier=start.runs),
         start=start,
         production=production,
         case_weights={case.case_id: case.weight for case in loaded.search_cases},

@@ -11,10 +11,10 @@ import pytest
 from convergence.cost_estimate import estimate
 from convergence_core.events import GenerationFinished, ThinkingStopped
 from convergence_core.evidence import Archive
+from convergence_core.posterior import SpaceModel
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of, round_tables
-from convergence_core.search.samplers import make_surrogate
 from tasks.inputs.loader import load
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.sao_section import preference_blocks, preference_lines
@@ -282,7 +282,7 @@ def ranking_of(run: Run, space: Any) -> str:
     }
     search = replace(run.state.search, archive=Archive(members))
     rng = np.random.default_rng(0)
-    found = recommend(search, rng=rng, surrogate=make_surrogate(space))
+    found = recommend(search, rng=rng, surrogate=SpaceModel(space=space))
     assert found is not None
     return canonical_json([[r.candidate_id, r.mean, r.low, r.high] for r in found.ranking])
 

@@ -16,27 +16,7 @@ from convergence_core.space import Space
 RACING = ("thompson", "mab_evolution")
 """Algorithms that race candidates for cells; hypotheses steer only these."""
 
-__all__ = [
-    "RACING",
-    "EvolutionSampler",
-    "RandomSampler",
-    "ThompsonSampler",
-    "make_sampler",
-    "make_surrogate",
-]
-
-
-def make_surrogate(
-    space: Space, *, deterministic: bool = False, price: LengthPrice | None = None
-) -> SpaceModel:
-    """Return the surrogate of a space, the same for every sampler.
-
-    Args:
-        space: Search space of the candidates.
-        deterministic: Value of ``evaluation.deterministic``.
-        price: Price of prompt length, from ``LengthPrice.of``; ``None`` if length is free.
-    """
-    return SpaceModel(space=space, deterministic=deterministic, price=price)
+__all__ = ["RACING", "EvolutionSampler", "RandomSampler", "ThompsonSampler", "make_sampler"]
 
 
 def make_sampler(
@@ -52,10 +32,11 @@ def make_sampler(
         cfg: Configuration of the run.
         space: Search space of the run.
         case_weights: Case → weight in the mean reward; missing cases have weight 1.
-        surrogate: Model of the rewards; ``None`` means ``make_surrogate``.
+        surrogate: Model of the rewards; ``None`` means that of the configuration.
     """
-    deterministic, price = cfg.evaluation.deterministic, LengthPrice.of(cfg)
-    surrogate = surrogate or make_surrogate(space, deterministic=deterministic, price=price)
+    surrogate = surrogate or SpaceModel(
+        space=space, deterministic=cfg.evaluation.deterministic, price=LengthPrice.of(cfg)
+    )
     per_candidate, goals = cfg.evaluation.cases_per_candidate, Goals.of(cfg)
     if cfg.optimization.algorithm == "random":
         return RandomSampler(space=space, cases_per_candidate=per_candidate, goals=goals)

@@ -66,7 +66,7 @@ def past(*archives: Archive) -> WarmStart:
 
 
 def fit(archive: Archive, *earlier: Archive) -> FittedSpaceModel:
-    return MODEL.with_prior_runs(past(*earlier).runs).fit(archive)
+    return replace(MODEL, earlier=past(*earlier).runs).fit(archive)
 
 
 def agreement(archive: Archive, *earlier: Archive) -> tuple[float, ...]:
@@ -233,7 +233,7 @@ def test_only_candidates_of_this_run_are_handed_over():
     sampler = ThompsonSampler(name="mab_evolution", space=SPACE, surrogate=MODEL)
     state = replace(sampler.start(), archive=now)
     found = recommend(
-        state, rng=np.random.default_rng(0), surrogate=MODEL.with_prior_runs(past(then).runs)
+        state, rng=np.random.default_rng(0), surrogate=replace(MODEL, earlier=past(then).runs)
     )
     assert found is not None
     assert {ranked.candidate_id for ranked in found.ranking} == set(now.members)
