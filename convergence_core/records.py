@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from itertools import takewhile
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -29,6 +29,9 @@ FaultName = Literal["candidate", "infrastructure", "evaluator"]
 """Cause of a failed evaluation. ``candidate`` means reward 0; for the others the reward is
 missing."""
 
+Category: TypeAlias = Literal["none", "error", "empty", "format", "partial", "wrong"]
+"""What is wrong with an answer."""
+CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
 Status = Literal["ok", "error", "timeout", "skipped"]
 """Outcome of an evaluation; ``skipped`` means that a budget or a stop prevented it."""
 

@@ -33,7 +33,7 @@ from convergence_core.policy.network import ActorCritic, Floats
 from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS
 from convergence_core.policy.rollout import EnvironmentStep, Offer, choose
 from convergence_core.policy.settings import PPOConfig
-from convergence_core.prompts.failures import CATEGORIES
+from convergence_core.records import CATEGORIES
 
 COPIES: Final = 32
 MAX_STEPS: Final = 5

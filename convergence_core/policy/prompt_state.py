@@ -16,7 +16,7 @@ import numpy as np
 from convergence_core.errors import PolicyRequestError
 from convergence_core.policy.distribution import Bools
 from convergence_core.policy.network import Floats
-from convergence_core.prompts.failures import CATEGORIES, Category
+from convergence_core.records import CATEGORIES, Category
 
 MUTATION_ACTIONS: Final = (
     "try-catch-style",

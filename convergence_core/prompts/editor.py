@@ -17,7 +17,7 @@ from convergence_core.prompts.evidence import (
     merge_partners,
     text_posterior,
 )
-from convergence_core.prompts.failures import Category, Observed, main_category
+from convergence_core.prompts.failures import Observed, main_category
 from convergence_core.prompts.invariants import Invariants, kept_placeholders, placeholders_of
 from convergence_core.prompts.operators import WORDING_VERSION, Shown, WriterAnswer, WriterRequest
 from convergence_core.prompts.policy import (
@@ -36,7 +36,7 @@ from convergence_core.prompts.state import (
     PromptState,
     text_id_of,
 )
-from convergence_core.records import canonical_json, fields_of, sha256_hex
+from convergence_core.records import Category, canonical_json, fields_of, sha256_hex
 
 N_FAILURES: Final = 4
 """Failed answers, or cases, that a request shows for each prompt."""

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final
 
 from convergence_core.judges.texts import normalized
-from convergence_core.records import Json
+from convergence_core.records import CATEGORIES, Category, Json
 
-Category: TypeAlias = Literal["none", "error", "empty", "format", "partial", "wrong"]
-CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
 GOOD: Final = 0.995
 """Reward from which an answer counts as right."""
 LONGEST_KEPT: Final = 600

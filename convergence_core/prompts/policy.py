@@ -17,9 +17,8 @@ from typing import Final
 import numpy as np
 
 from convergence_core.config.prompts import OperatorName
-from convergence_core.prompts.failures import Category
 from convergence_core.prompts.twins import LIKELY
-from convergence_core.records import Params
+from convergence_core.records import Category, Params
 
 PRIOR_MEANS: Final[Mapping[OperatorName, float]] = {
     "reflect": 0.1,

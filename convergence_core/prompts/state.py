@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from convergence_core.config.prompts import OperatorName
-from convergence_core.prompts.failures import Category, Observed, merged
-from convergence_core.records import Json, sha256_hex
+from convergence_core.prompts.failures import Observed, merged
+from convergence_core.records import Category, Json, sha256_hex
 
 MOST_OBSERVED: Final = 16
 """Answers that are remembered of one text."""

@@ -14,11 +14,11 @@ from convergence_core.judges.text_features import HASHED_NGRAMS, hashed_ngrams
 from convergence_core.policy.network import Floats
 from convergence_core.policy.prompt_state import REFLECT, STOP
 from convergence_core.prompts.editor import LEAST_WORDS, Editor
-from convergence_core.prompts.failures import Category, Observed
+from convergence_core.prompts.failures import Observed
 from convergence_core.prompts.invariants import Invariants, held_out_texts
 from convergence_core.prompts.operators import Shown
 from convergence_core.prompts.state import KEPT
-from convergence_core.records import fields_of
+from convergence_core.records import Category, fields_of
 from tasks.calls.model_calls import ask_directly
 from tasks.inputs.environment import Environment
 from tasks.policy.records import Action, MutatedPrompt, PromptFailure

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, StrictBool
 from convergence_core.field_types import Count, Name, Share, StrictNumber
 from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS
 from convergence_core.policy.settings import PPOConfig
-from convergence_core.prompts.failures import Category
+from convergence_core.records import Category
 
 Action = Literal[
     "try-catch-style", "context-reduction", "expansion", "constraint-addition", "task-decomposition",

@@ -14,7 +14,7 @@ from convergence_core.prompts.evidence import (
     merge_partners,
     text_posterior,
 )
-from convergence_core.prompts.failures import CATEGORIES, category_of, main_category
+from convergence_core.prompts.failures import category_of, main_category
 from convergence_core.prompts.policy import (
     LEAST_EXAMPLES,
     Tried,
@@ -26,6 +26,7 @@ from convergence_core.prompts.policy import (
 )
 from convergence_core.prompts.shots import Shot, joined, split
 from convergence_core.prompts.state import KEPT, Mutation, PromptState, text_id_of
+from convergence_core.records import CATEGORIES
 
 tried = st.lists(
     st.builds(
