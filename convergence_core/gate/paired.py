@@ -110,8 +110,11 @@ class PairedGate:
             weights: Positive weights of the cases, (n,), for a weighted mean; ``None`` means equal
                 weights.
             level: Error level of this look (``level_of_look``).
+
+        Raises:
+            ValueError: A difference is not in [-1, 1], or a weight is not positive and finite.
         """
-        given, shares = _arrays(differences, weights)
+        given, shares = _checked(differences, weights)
         sides: tuple[Side, ...] = ("above", "below")
         better, worse = (max(0.0, -_log_p(given, shares, self.min_effect, side)) for side in sides)
         low, high = (_end(given, shares, level, side) for side in sides)
@@ -153,11 +156,15 @@ class PairedGate:
 
         Args:
             differences: Undecided differences, see ``judge``. Fewer than ``LEAST_FORECAST`` have
-                no forecast, so the result is ``None``.
+                no
+                forecast, so the result is ``None``.
             weights: See ``judge``.
             left: Share of ``alpha`` left on these pairs.
+
+        Raises:
+            ValueError: See ``judge``.
         """
-        given, shares = _arrays(differences, weights)
+        given, shares = _checked(differences, weights)
         n = given.size
         if n < LEAST_FORECAST:
             return None
@@ -204,13 +211,26 @@ def _end(given: Floats, shares: Floats, level: float, side: Side) -> float:
     return float(brentq(excess, far, inside, xtol=2e-4))
 
 
-def _arrays(
+def _checked(
     differences: Sequence[float] | ArrayLike, weights: ArrayLike | None
 ) -> tuple[Floats, Floats]:
-    """Return differences, and weights divided by their maximum, (n,) each."""
+    """Return differences and weights, (n,) each.
+
+    Raises:
+        ValueError: See ``PairedGate.judge``.
+    """
     given = np.asarray(differences, dtype=np.float64)
-    shares = np.ones(given.size) if weights is None else np.asarray(weights, dtype=np.float64)
-    return given, np.asarray(shares / shares.max()) if given.size else shares
+    if given.ndim != 1 or not np.all(np.abs(given) <= 1.0):
+        raise ValueError("differences must be a sequence of numbers in [-1, 1]")
+    return given, _checked_weights(weights, given.size)
+
+
+def _checked_weights(weights: ArrayLike | None, n: int) -> Floats:
+    """Return the weights divided by their maximum, (n,)."""
+    checked = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    if checked.shape != (n,) or not np.all((checked > 0.0) & np.isfinite(checked)):
+        raise ValueError("weights must be one positive number per difference")
+    return np.asarray(checked / checked.max()) if n else checked
 
 
 def _probability_better(differences: Floats, shares: Floats, effect: float) -> float | None:

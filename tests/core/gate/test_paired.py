@@ -133,3 +133,13 @@ def test_the_probability_of_being_better_is_students(effect: float):
     assert found == pytest.approx(1.0 - one_sided, abs=1e-12)
     weighted = gate.judge(given, np.full(30, 7.0), level=LEVEL)
     assert weighted.probability_better == found
+
+
+@pytest.mark.parametrize(
+    ("given", "weights", "rule"),
+    [([x], None, "differences") for x in (1.2, float("nan"), [0.1])]
+    + [([0.1, 0.2], w, "weights") for w in ([1.0], [1.0, 0.0], [1.0, float("inf")])],
+)
+def test_what_is_no_difference_or_weight_is_refused(given, weights, rule):
+    with pytest.raises(ValueError, match=rule):
+        GATE.judge(given, weights=weights, level=LEVEL)
