@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def execute(running: "Run", *, verbose: bool) -> "RunResult":
-    """Run the flow to its end and return the result; always closes the run.
+    """Execute the run's flow and return the result; always closes the run.
 
     Args:
-        running: a run that was prepared or resumed.
-        verbose: let Prefect write its logs; has an effect until Prefect is first imported.
+        running: a prepared or resumed run.
+        verbose: let Prefect write its logs; only effective before Prefect is first imported.
 
     Raises:
         RunInterruptedError: a signal or the caller stopped the run.
@@ -36,7 +36,7 @@ def execute(running: "Run", *, verbose: bool) -> "RunResult":
         check_prefect_settings()
         with _prefect_server():
             if running.is_stopping:
-                with running:  # which records how it ended
+                with running:  # exiting records the end
                     running.check_stop()
             from flows.optimize import optimize  # noqa: PLC0415 - imports Prefect
 
@@ -68,7 +68,7 @@ def _prefect_server() -> Iterator[None]:
         with flows_beat_themselves():
             yield
         return
-    from tasks.prefect_support.temporary_server import (  # noqa: PLC0415 - where needed
+    from tasks.prefect_support.temporary_server import (  # noqa: PLC0415 - only if needed
         NO_TRAFFIC,
         TRAFFIC,
         full_disk,
@@ -91,7 +91,8 @@ def _prefect_server() -> Iterator[None]:
         except ConvergenceError:
             raise
         except Exception as error:
-            # A server that cannot write answers with an error of its own, which says nothing of it.
+            # A server that cannot write answers with another error, which does not mention the
+            # disk.
             problem = full_disk()
             if problem is None and isinstance(error, HTTPError):
                 problem = (
@@ -105,13 +106,13 @@ def _prefect_server() -> Iterator[None]:
 
 def _import_run_modules() -> None:
     import flows.optimize  # noqa: F401, PLC0415 - takes seconds
-    from tasks.report.figures import import_matplotlib  # noqa: PLC0415 - only where a run begins
+    from tasks.report.figures import import_matplotlib  # noqa: PLC0415 - only for runs
 
     import_matplotlib()
 
 
 def greet(api_url: str | None) -> None:
-    """Make sure that the server of Prefect's settings answers."""
+    """Raise unless the server of Prefect's settings answers."""
     import httpx  # noqa: PLC0415 - comes with Prefect's client
     from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
 

@@ -1,4 +1,4 @@
-"""Inputs of the Python interface, made into a loaded configuration."""
+"""Inputs of the Python interface, converted to a loaded configuration."""
 
 import copy
 import json
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 ONE_EMPTY_CASE: list[dict[str, Any]] = [{"id": "empty", "input": {}}]
-"""Test case without an input, for configurations without cases: the target gets the parameters alone."""
+"""Test case without an input, for configurations without cases: the target gets only parameters.
+"""
 
 
 def load_config(
@@ -30,7 +31,7 @@ def load_config(
     """Load a configuration whose evaluator, cases or function the caller may replace.
 
     Raises:
-        ConfigurationError: an argument or the configuration is wrong; holds all problems.
+        ConfigurationError: an argument or the configuration is wrong; lists all problems.
     """
     functions: dict[str, object] = {"evaluator": evaluator, "local_function": local_function}
     for name, value in functions.items():
@@ -64,7 +65,8 @@ def _mapping(config: object, *, has_evaluator: bool) -> tuple[dict[str, Any], Pa
             mapping: dict[str, Any] = json.loads(config.to_json())
             return mapping, Path()
         case Mapping():
-            # What is replaced lies in a section; the rest is copied where it is read.
+            # Replacements are keys of a section, so the sections are copied. The reader copies the
+            # rest.
             sections = {
                 key: dict(value) if isinstance(value, Mapping) else value
                 for key, value in config.items()
@@ -148,7 +150,7 @@ def _split(path: str, argument: str) -> tuple[str, str]:
 
 
 def _section(mapping: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a section of the mapping, which it adds if necessary."""
+    """Return a section of the mapping, added if absent."""
     section = mapping.setdefault(name, {})
     if not isinstance(section, dict):
         fix = "Write its keys below it."

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_LOST_CALLS = 10
-"""Most calls of unknown fate to list."""
+"""Maximum calls of unknown fate to list."""
 PLAIN_INTERVAL_S = 30.0
 """Seconds between lines within one generation, outside a terminal."""
 
@@ -39,10 +39,10 @@ class Screen:
     """Screen that shows nothing, for ``--quiet`` and ``--json``; base of the other screens."""
 
     def line(self, text: str, style: str = "") -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
 
     def detail(self, text: str, style: str = "") -> None:
-        """Write a line that the status contains, too."""
+        """Write a line that the status also contains."""
         self.line(text, style)
 
     def status(self, text: str, done: int, total: int) -> None:
@@ -99,7 +99,7 @@ class LiveScreen(Screen):
         self._console.print(clean(text), style=style, markup=False)
 
     def detail(self, text: str, style: str = "") -> None:
-        """Write nothing: the status has it."""
+        """Write nothing: the status contains it."""
 
     def status(self, text: str, done: int, total: int) -> None:
         """Replace the status."""
@@ -111,7 +111,7 @@ class LiveScreen(Screen):
 
 
 class ProgressDisplay:
-    """Turns events into lines and a status; a context manager and the run's listener."""
+    """Listener of a run that turns events into lines and a status; a context manager."""
 
     def __init__(self, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
@@ -129,7 +129,7 @@ class ProgressDisplay:
         self._cost = ""
         self._traffic = ""
         self._notices: set[str] = set()
-        """Notices of traffic so far, without their numbers."""
+        """Traffic notices so far, without their numbers."""
 
     def __enter__(self) -> Self:
         """Show that the run starts."""
@@ -137,7 +137,7 @@ class ProgressDisplay:
         return self
 
     def waiting(self, text: str) -> None:
-        """Show the reason of a wait."""
+        """Show the reason for a wait."""
         self._screen.status(text, 0, 0)
 
     def __exit__(self, *_: object) -> None:
@@ -174,7 +174,7 @@ class ProgressDisplay:
                         "its opponents"
                     )
                 case RunFinished():
-                    # Other ends are exceptions, which state the reason.
+                    # Other statuses raise exceptions that state the reason.
                     if event.status in {"done", "budget"}:
                         self._screen.line(f"{event.status}: {event.reason}")
                     return
@@ -202,7 +202,10 @@ class ProgressDisplay:
                 self._screen.line(line, style="yellow")
 
     def _on_notice(self, event: RunNotice) -> None:
-        """Write a notice; traffic is part of the status, and a line only if more than numbers change."""
+        """Write a notice.
+
+        Traffic appears in the status, and as a line only if its words change.
+        """
         if not isinstance(event, TrafficChanged):
             self._screen.line(event.text, style="yellow")
             return
@@ -231,7 +234,7 @@ class ProgressDisplay:
         self._traffic = ""
         failed = f", {event.n_failed} failed" if event.n_failed else ""
         failed += f", {event.n_skipped} skipped" if event.n_skipped else ""
-        # Lines of learners belong to their generation's.
+        # Learners' lines follow the line of their generation.
         write = self._screen.line if event.learning else self._screen.detail
         write(
             f"generation {event.generation:02d}  "
@@ -265,7 +268,7 @@ class ProgressDisplay:
         return " · ".join(part for part in parts if part)
 
     def _time_left(self) -> str:
-        """Return the estimated time to the planned end, or nothing in the first second."""
+        """Return the estimated time to the planned end; empty in the first second."""
         elapsed = self._clock() - self._began
         if not self._n_done or elapsed < 1:
             return ""

@@ -1,7 +1,8 @@
-"""Parts of the optimizer for your programs.
+"""Public parts of the optimizer for packages and programs.
 
-The names here are for packages that offer targets, metrics and listeners: ``docs/targets.md``,
-``docs/metrics.md`` and ``docs/telemetry.md`` show such packages; ``convergence.testing`` tests them.
+Packages with targets, metrics and listeners import these names. ``docs/targets.md``,
+``docs/metrics.md`` and ``docs/telemetry.md`` show such packages; ``convergence.testing`` tests
+them.
 """
 
 from convergence_core.errors import (

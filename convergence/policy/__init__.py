@@ -1,4 +1,4 @@
-"""Policy of prompt changes: client of its service.
+"""Client of the service whose policy changes prompts.
 
 ::
 

@@ -23,13 +23,13 @@ DEFAULT_TOKEN: Final = "CONVERGENCE_POLICY_TOKEN"  # noqa: S105 - a variable's n
 _STOP: Final = "stop"
 
 Score = Callable[[str], float]
-"""Prompt → its mean score on the same cases each time, in [0, 1]."""
+"""Prompt → its mean score in [0, 1], on the same cases each time."""
 _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeResult:
-    """Episode of one prompt, changed until the policy stopped or the steps ended."""
+    """Episode: changes of a prompt until the policy stops or the steps end."""
 
     start: str
     prompt: str
@@ -41,7 +41,7 @@ class EpisodeResult:
 
     @property
     def gain(self) -> float:
-        """Sum of the rewards: the last score less the first one."""
+        """Sum of the rewards: last score minus first score."""
         return self.scores[-1] - self.scores[0]
 
 
@@ -55,20 +55,20 @@ class PolicyTraining:
 
 
 class PromptStateOptions(TypedDict, total=False):
-    """Options of a question that describe the prompt beside its text."""
+    """Options that describe the state of a prompt."""
 
     history: Sequence[str]
     """Actions of this episode so far."""
     score: float | None
-    """Score of the prompt now, in [0, 1]."""
+    """Score of the current prompt, in [0, 1]."""
     category: str
-    """Kind of most of its failures."""
+    """Most frequent kind of its failures."""
     excluded: Sequence[str]
-    """Actions that cannot be applied."""
+    """Inapplicable actions."""
 
 
 class PolicyClient:
-    """Client of one policy, for one thread; it connects at the first request."""
+    """Client of a policy, for one thread; connects at the first request."""
 
     def __init__(
         self,
@@ -82,11 +82,12 @@ class PolicyClient:
         """Connect to a service.
 
         Args:
-            url: root URL of the policy's paths; of ``convergence serve --policy`` it ends in ``/policy``.
+            url: root URL of the policy's paths; for ``convergence serve --policy`` it ends in
+                ``/policy``.
             token: bearer token.
             token_env: environment variable that holds the token.
-            retries: most repeats of a request after a lost connection, 429 or 503.
-            timeout_s: longest wait for one answer.
+            retries: maximum repeats of a request after a lost connection, 429 or 503.
+            timeout_s: longest wait for one answer, in seconds.
         """
         self._url, self._token, self._token_env = url, token, token_env
         self._settings: dict[str, Any] = {"retries": retries, "timeout_s": timeout_s}
@@ -108,15 +109,15 @@ class PolicyClient:
 
         Args:
             store: folder of the store.
-            options: further options of ``convergence policy serve``.
+            options: options of ``convergence policy serve``.
 
         Raises:
-            ConfigurationError: the service did not start; holds its output.
+            ConfigurationError: the service did not start; the message holds its output.
         """
         self.stop_server()
         token = secrets.token_urlsafe(32)
         command = [sys.executable, "-m", "convergence", "policy", "serve", "--port", "0"]
-        # A pipe that no one reads would fill up and stop the service.
+        # An unread pipe would fill up and block the service.
         with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 [*command, "--token", DEFAULT_TOKEN, "--store", str(store), *options],
@@ -140,7 +141,7 @@ class PolicyClient:
         return match[0]
 
     def stop_server(self) -> None:
-        """Stop the service that this client started, after its answers in progress."""
+        """Let the service that this client started finish its answers, and stop it."""
         self._disconnect()
         server, self._server = self._server, None
         if server is not None:
@@ -156,7 +157,7 @@ class PolicyClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close the connections, and stop the service that this client started."""
         self.close()
 
     # -- the policy
@@ -170,10 +171,10 @@ class PolicyClient:
         deterministic: bool = False,
         **state: Unpack[PromptStateOptions],
     ) -> ChosenAction:
-        """Choose the next change of a prompt. Without an embedding the service makes one.
+        """Choose the next prompt change. Without ``embedding``, the service computes it.
 
         Raises:
-            ServiceRefusedError: it was refused, or there was no answer.
+            ServiceRefusedError: the service refused the request or did not answer.
         """
         body = _state_body(prompt, embedding, state)
         body |= {"episode_id": episode_id, "deterministic": deterministic}
@@ -189,18 +190,19 @@ class PolicyClient:
         failures: Sequence[Mapping[str, str]] = (),
         **state: Unpack[PromptStateOptions],
     ) -> MutatedAction:
-        """Choose the next change of a prompt, and have it written.
+        """Choose the next prompt change, and let the service write it.
 
         Args:
             prompt: current prompt.
-            embedding: embedding of the prompt; by default the service makes one.
+            embedding: embedding of the prompt; by default the service computes it.
             episode_id: the episode; ``None`` means a new one.
-            deterministic: whether to take the most likely action.
-            failures: failed cases: ``input``, ``answer``, and optionally ``expected`` and ``reason``.
+            deterministic: whether to take the most probable action.
+            failures: failed cases: ``input``, ``answer``, and optionally ``expected`` and
+                ``reason``.
             state: see ``PromptStateOptions``.
 
         Raises:
-            ServiceRefusedError: it was refused, or there was no answer.
+            ServiceRefusedError: the service refused the request or did not answer.
         """
         body = _state_body(prompt, embedding, state)
         body |= {"prompt": prompt, "episode_id": episode_id, "deterministic": deterministic}
@@ -221,12 +223,13 @@ class PolicyClient:
         Args:
             chosen: the chosen action.
             reward: gain of the change.
-            terminated: whether the episode ended by itself.
+            terminated: whether the episode terminated.
             truncated: whether the caller cut the episode.
-            final: last prompt of a cut episode: ``prompt`` or ``embedding``, ``history``, ``score``.
+            final: last prompt of a cut episode: ``prompt`` or ``embedding``, ``history``,
+                ``score``.
 
         Raises:
-            ServiceRefusedError: it was refused, or there was no answer.
+            ServiceRefusedError: the service refused the request or did not answer.
         """
         body = {
             "decision_id": chosen.decision_id, "episode_id": chosen.episode_id, "step": chosen.step,
@@ -238,7 +241,7 @@ class PolicyClient:
         """Learn from the ready steps and return diagnostics; ``None`` if too few are ready.
 
         Raises:
-            ServiceRefusedError: an update runs already, or there was no answer.
+            ServiceRefusedError: an update is already running, or the service did not answer.
         """
 
         def statistics(body: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -256,7 +259,7 @@ class PolicyClient:
         """Return the probability of each action, without storing a decision.
 
         Raises:
-            ServiceRefusedError: it was refused, or there was no answer.
+            ServiceRefusedError: the service refused the request or did not answer.
         """
         body = _state_body(prompt, embedding, state)
         return self._post("get_distribution", body, lambda answer: dict(answer["probabilities"]))
@@ -285,17 +288,17 @@ class PolicyClient:
         score: Score,
         number: int = 0,
     ) -> EpisodeResult:
-        """Change one of the prompts until the policy stops or the steps end, and report each step.
+        """Change a prompt until the policy stops or the steps end, and report each step.
 
         Args:
-            prompts: initial prompts; the number of the episode chooses one.
-            max_steps: most changes.
-            score: called for each new text.
+            prompts: initial prompts; the episode's number chooses one.
+            max_steps: maximum number of changes.
+            score: called for each new prompt.
             number: number of the episode.
 
         Raises:
-            ServiceRefusedError: it was refused, or there was no answer.
-            ValueError: no prompt is given.
+            ServiceRefusedError: the service refused the request or did not answer.
+            ValueError: ``prompts`` is empty.
         """
         if not prompts:
             raise ValueError("`prompts` must hold at least one prompt, but is empty")
@@ -314,7 +317,7 @@ class PolicyClient:
             if chosen.action == _STOP:
                 self.store_experience(chosen, 0.0, terminated=True)
                 break
-            # A text that was refused leaves the prompt as it is: the step earned nothing.
+            # A rejected prompt leaves the current one in place: the step earned nothing.
             if chosen.prompt is not None:
                 prompt = chosen.prompt
             scores.append(score(prompt) if chosen.prompt is not None else scores[-1])
@@ -325,7 +328,7 @@ class PolicyClient:
             self.store_experience(
                 chosen,
                 scores[-1] - scores[-2],
-                # The policy sees how many steps are done, so the end of all of them is its own.
+                # The policy sees the number of steps, so reaching their maximum is a real end.
                 terminated=is_last and not is_cut,
                 truncated=is_cut,
                 final=final,
@@ -344,19 +347,19 @@ class PolicyClient:
         score: Score,
         on_episode: Callable[[EpisodeResult], None] | None = None,
     ) -> PolicyTraining:
-        """Play episodes on the prompts in turn, and update the policy after every few of them.
+        """Play episodes on the prompts in turn, and update the policy at an interval.
 
         Args:
             prompts: initial prompts.
             episodes: number of episodes.
-            episode_length: most changes of an episode.
-            update_interval: episodes from one update to the next.
-            score: called for each new text; its cost is the cost of an evaluation.
+            episode_length: maximum changes of an episode.
+            update_interval: number of episodes between updates.
+            score: called for each new prompt; costs an evaluation each time.
             on_episode: called after each episode.
 
         Raises:
-            ServiceRefusedError: it was refused, or there was no answer.
-            ValueError: no prompt is given, or ``update_interval`` is below 1.
+            ServiceRefusedError: the service refused the request or did not answer.
+            ValueError: ``prompts`` is empty, or ``update_interval`` is below 1.
         """
         if update_interval < 1:
             raise ValueError(f"`update_interval` must be 1 or more, but got {update_interval}")

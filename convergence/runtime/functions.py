@@ -1,9 +1,9 @@
 """Python interface at run time: selections, rewards and arms.
 
-``configure_runtime`` sets what a system offers, ``runtime_select`` chooses an arm for a request and
-``runtime_update`` learns from its reward. Each function exists twice: awaitable, and blocking with
-the suffix ``_sync``. A call returns after its effect is on disk. Any number of processes may share
-the folder; each picks up changed arms and settings with its next request.
+``configure_runtime`` sets the arms of a system, ``runtime_select`` chooses an arm for a request,
+and ``runtime_update`` learns from its reward. Each function has an awaitable form and a blocking
+one with the suffix ``_sync``. A call returns after its effect is on disk. Any number of processes
+may share the folder; each uses changed arms and settings from its next request.
 """
 
 import asyncio
@@ -69,17 +69,17 @@ UserId: TypeAlias = str | int | UUID
 
 DEFAULT_STORAGE = "./convergence-data"
 _systems: dict[str, Systems] = {}
-"""System → store that ``configure_runtime`` opened for it."""
+"""System → open store, set by ``configure_runtime``."""
 _stores: dict[Path, Systems] = {}
 _mutex = threading.Lock()
 _NAME: Final = TypeAdapter[str](Name)
 
 
 def _identifier(value: object, name: str = "user_id") -> str:
-    """Return the id of a user or a decision as it is stored: a database's integer or UUID is its text.
+    """Return the stored form of a user's or decision's id; an integer or UUID becomes its text.
 
     Raises:
-        ValueError: it is neither text, nor an integer, nor a UUID, or none that HTTP takes.
+        ValueError: it is neither text, nor an integer, nor a UUID, or HTTP does not accept it.
     """
     if isinstance(value, bool) or not isinstance(value, str | Integral | UUID):
         rule = "must be a string, an integer or a UUID"
@@ -94,7 +94,7 @@ def _identifier(value: object, name: str = "user_id") -> str:
 def _twins(
     function: Callable[P, T],
 ) -> tuple[Callable[P, Coroutine[Any, Any, T]], Callable[P, T]]:
-    """Return an awaitable function that works in a thread, and a blocking one."""
+    """Return a function's awaitable form, which uses a thread, and its blocking form."""
 
     @functools.wraps(function)
     async def awaited(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -144,7 +144,7 @@ def _checked_settings(
 
 
 def _problem(defect: ErrorDetails) -> Problem:
-    """Return one fault of the settings."""
+    """Return one problem of the settings."""
     path, kind = defect["loc"], defect["type"]
     parts: dict[str, type[BaseModel]] = {
         "default_arms": RuntimeArm,
@@ -168,22 +168,21 @@ def _configure_runtime(
     config: RuntimeConfig | ConvergenceConfig | Mapping[str, Any] | None = None,
     storage: str | Path | None = None,
 ) -> RuntimeConfig:
-    """Set what a system offers and how it serves; call again to change it.
+    """Set a system's arms and settings; call again to change them.
 
-    The store keeps the settings, and every process that serves the system follows them.
+    The store keeps the settings for every process that serves the system.
 
     Args:
         system: name of the optimized system.
-        config: its settings; by default those in the store. For a ``ConvergenceConfig``, the
-            system
-            offers the best candidates of the latest run, or points of the search space before the
-            first run; what such a call offered before is retired, unless it is champion or on a
+        config: its settings; by default those in the store. For a ``ConvergenceConfig``, the arms
+            are the best candidates of the latest run, or points of the search space before the
+            first run. The arms of an earlier such call retire, unless they are champion or on a
             ramp.
         storage: folder of the store, shared by all processes of this machine; by default
             ``./convergence-data``.
 
     Returns:
-        The checked settings.
+        The validated settings.
 
     Raises:
         ConfigurationError: a setting is wrong.
@@ -210,10 +209,10 @@ def _configure_runtime(
 
 
 def _plain(**values: Any) -> dict[str, Any]:
-    """Return values as JSON: numbers of numpy and decimals become plain ones.
+    """Return values as JSON: NumPy numbers and decimals become plain ones.
 
     Raises:
-        ValueError: one has no JSON form; the message names it.
+        ValueError: a value has no JSON form; the message names it.
     """
     try:
         return cast("dict[str, Any]", to_json(values))
@@ -230,13 +229,13 @@ def _runtime_select(
 ) -> RuntimeSelection:
     """Choose an arm for a request and store the decision before returning.
 
-    If the store holds no active arm, the first default arm that was not retired serves
-    with ``decision_id=None``.
+    If the store holds no active arm, the first default arm that was not retired serves with
+    ``decision_id=None``.
 
     Args:
         system: name of the optimized system.
         user_id: user whom the request serves; an integer or a UUID counts as its text.
-        agent_type: kind of agent; by default that of the settings.
+        agent_type: kind of agent; by default the settings' kind.
         context: features of the request, for linear arms and sticky sessions.
 
     Returns:
@@ -244,7 +243,7 @@ def _runtime_select(
 
     Raises:
         LookupError: the system has neither an active arm nor a default that was not retired.
-        ValueError: the context has no JSON form, or the user's id is none.
+        ValueError: the context has no JSON form, or the user's id is invalid.
         StoreError: the decision could not be stored.
 
     Example:
@@ -303,7 +302,7 @@ def _runtime_update(
     )  # fmt: skip
     numbers = {name: x for name, x in plain.items() if name not in ("signals", "metadata")}
     for name, number in (numbers | (plain["signals"] or {})).items():
-        is_truth = name == "cost" and isinstance(number, bool)  # as a reward it is 0 or 1
+        is_truth = name == "cost" and isinstance(number, bool)  # a reward may be a boolean
         if is_truth or not isinstance(number, int | float | None):
             raise ValueError(f"`{name}` must be a number, but got {shown(number)}")
         if number is not None and abs(number) > sys.float_info.max:
@@ -319,7 +318,7 @@ def _runtime_update(
 def _runtime_get_decision(
     system: str, *, user_id: UserId, decision_id: str | UUID
 ) -> dict[str, Any] | None:
-    """Return a decision with its reward, or ``None`` if this user has no decision of that id.
+    """Return a decision with its reward, or ``None`` if this user has no decision with that id.
 
     Example:
         >>> runtime_get_decision_sync("my_api", user_id="u1", decision_id=selection.decision_id)
@@ -332,14 +331,14 @@ def _runtime_get_decision(
 def _runtime_evidence(system: str, *, agent_type: str | None = None) -> dict[str, Any]:
     """Return the regret so far and the evidence for a winner.
 
-    You may check at any time: the named winner is wrong with probability ``alpha`` at most.
+    You may check at any time: the winner is wrong with probability at most ``alpha``.
 
     Returns:
         ``regret`` in rewards, ``log_e`` (evidence, nats), ``winner`` (``None`` while undecided)
         and more.
 
     Raises:
-        LookupError: there are no two arms to compare.
+        LookupError: the system has fewer than two arms.
 
     Example:
         >>> runtime_evidence_sync("my_api")["winner"]
@@ -412,12 +411,12 @@ def _runtime_evolve_arms(
 
     Args:
         system: name of the optimized system.
-        agent_type: kind of agent; by default that of the settings.
+        agent_type: kind of agent; by default the settings' kind.
         top_n: number of parents, chosen by highest posterior mean; 1 or more.
         search_space: as in ``optimization.yaml``; by default the range of the active arms.
         evolution_config: as ``optimization.evolution``: ``mutation_rate``, ``crossover_rate``,
             ``selection``; ``population_size`` is the number of new arms, by default ``top_n``.
-        storage: folder of the store; by default that of ``configure_runtime``.
+        storage: folder of the store; by default the one of ``configure_runtime``.
 
     Raises:
         ConfigurationError: the space or the evolution is wrong, or no arm lies in the space.
@@ -455,7 +454,7 @@ runtime_evolve_arms, runtime_evolve_arms_sync = _twins(_runtime_evolve_arms)
 
 
 def systems_of(system: str) -> Systems:
-    """Return the store that serves a system: the configured one, or the default."""
+    """Return the systems of a store: the configured one, or the default."""
     with _mutex:
         systems = _systems.get(system)
     return _opened(Path(DEFAULT_STORAGE)) if systems is None else systems
@@ -471,16 +470,16 @@ def _opened(path: Path) -> Systems:
 
 
 N_ARMS: Final = 4
-"""Arms that are offered."""
+"""Number of arms derived from an optimization."""
 
 
 def runtime_config(system: str, config: ConvergenceConfig, folder: Path) -> RuntimeConfig:
-    """Return settings whose arms are those of an optimization.
+    """Return settings whose arms come from an optimization.
 
     Args:
         system: name of the system at run time.
-        config: what was optimized, or will be.
-        folder: of the store that holds its runs.
+        config: configuration of the optimization, run or not.
+        folder: folder of the store that holds its runs.
 
     Raises:
         ConfigurationError: the configuration is wrong.
@@ -493,7 +492,7 @@ def runtime_config(system: str, config: ConvergenceConfig, folder: Path) -> Runt
 
 
 def _of_runs(name: str, folder: Path) -> list[dict[str, Any]]:
-    """Return the best candidates of the latest finished run; empty: there is none."""
+    """Return the best candidates of the latest finished run; empty if there is none."""
     if not store_root(folder).is_dir():
         return []
     store = ParquetStore(folder)
@@ -508,7 +507,7 @@ def _of_runs(name: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def _of_space(config: ConvergenceConfig) -> list[dict[str, Any]]:
-    """Return different points of the search space, the same for the same space."""
+    """Return distinct points of the search space, always the same for a space."""
     mapping = config.to_mapping()
     mapping["evaluation"]["test_cases"] = {"inline": [{"input": {}}]}
     space = load_mapping(mapping, Path(), allow_callable=True).space

@@ -1,7 +1,7 @@
 """Contract suites for targets and metrics, and simulated APIs and services.
 
-The suites are plain classes of tests: pytest finds them by name, and nothing of pytest is imported here.
-A subclass says which plugin is meant and what it is asked; every ``test_…`` method is inherited::
+The suites are plain test classes: pytest finds them by name, but this package does not import
+pytest. A subclass names the plugin and its inputs, and inherits every ``test_…`` method::
 
     from convergence.testing import TargetContract
 

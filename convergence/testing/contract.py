@@ -9,8 +9,8 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 _UNKNOWN = "no_such_option_of_anyone"
-SECRET = "canary-4f9a1c77d2e84b06"  # noqa: S105 - made up, to be looked for
-"""Key of the plugin under test; it must appear nowhere."""
+SECRET = "canary-4f9a1c77d2e84b06"  # noqa: S105 - a made-up value to search for
+"""Key of the plugin under test; no output may contain it."""
 
 HOSTILE_TEXTS: tuple[str, ...] = (
     "",
@@ -20,11 +20,11 @@ HOSTILE_TEXTS: tuple[str, ...] = (
     "{input} {{x}} %s ${HOME} `id` <script>alert(1)</script> ' OR 1=1 --",
     "x" * 200_000,
 )
-"""Texts that a plugin may meet in a case or an answer: empty, huge, meant to inject."""
+"""Hostile texts for a case or an answer: empty, huge, or with injected instructions."""
 
 
 def brief(value: object) -> str:
-    """Return the beginning of a value as a message shows it."""
+    """Return the start of a value, for a message."""
     return one_line(ascii(value), 60, redacted_text)
 
 
@@ -32,14 +32,14 @@ def require(condition: object, message: str) -> None:
     """Fail a test unless the condition holds.
 
     Raises:
-        AssertionError: it does not; its message is ``message``.
+        AssertionError: the condition does not hold.
     """
     if not condition:
         raise AssertionError(message)
 
 
 class PluginContract:
-    """Tests of any plugin; a suite is not a test, its subclasses in packages are."""
+    """Tests of any plugin. Pytest collects a package's subclasses, not the suite itself."""
 
     __test__ = False
 
@@ -53,7 +53,7 @@ class PluginContract:
         cls.__test__ = bool(vars(cls).get("__test__", True))
 
     def test_an_unknown_option_is_refused(self) -> None:
-        """A misspelt option is a ``ConfigurationError``, never ignored."""
+        """A misspelt option raises a ``ConfigurationError`` and is never ignored."""
         try:
             self._made({**self.options, _UNKNOWN: 1})
         except ConfigurationError as error:
@@ -63,5 +63,5 @@ class PluginContract:
         raise AssertionError("an unknown option was accepted silently")
 
     def _made(self, options: Mapping[str, Json] | None = None) -> Any:
-        """Return what a run makes of the plugin; ``None``: with ``options`` of the class."""
+        """Return the object that a run builds; ``options`` ``None`` means those of the class."""
         raise NotImplementedError

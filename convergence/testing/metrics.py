@@ -1,4 +1,4 @@
-"""Contract of a metric that a package offers."""
+"""Contract of a package's metric."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ _ANSWERS: tuple[Json, ...] = (
 
 
 class MetricContract(PluginContract):
-    """Every metric must pass these tests; subclass it in a test module of the package.
+    """Tests that every metric must pass; subclass it in a test module of the package.
 
-    ``plugin`` is in the group ``convergence.metrics``.
+    ``plugin`` belongs to the group ``convergence.metrics``.
     """
 
     __test__ = False
@@ -38,14 +38,14 @@ class MetricContract(PluginContract):
     worse_result: ClassVar[Json] = None
     """A worse answer."""
     expected: ClassVar[Json] = None
-    """What the case expects."""
+    """Expected answer of the case."""
     params: ClassVar[Params] = {}
     """Parameters of the candidate."""
     lower_is_better: ClassVar[bool] = False
     """Whether a good answer has the lower value."""
 
     def test_a_good_answer_is_worth_more_than_a_worse_one(self) -> None:
-        """The value says what the metric is for."""
+        """The value of a good answer is better."""
         good, worse = self._measured(self.result), self._measured(self.worse_result)
         require(isinstance(good, float), f"the good answer scores {good!r}")
         require(isinstance(worse, float), f"the worse answer scores {worse!r}")
@@ -53,12 +53,12 @@ class MetricContract(PluginContract):
         require(is_ordered, f"the good answer scores {good}, the worse one {worse}")
 
     def test_the_same_answer_has_the_same_value(self) -> None:
-        """A metric reads nothing but its arguments."""
+        """A metric reads only its arguments."""
         values = {self._measured(self.result) for _ in range(3)}
         require(len(values) == 1, f"one answer has the values {sorted(map(str, values))}")
 
     def test_any_answer_has_a_finite_value_none_or_a_fault(self) -> None:
-        """Answers come from anywhere; an exception is a fault with a message."""
+        """Any answer is possible; an exception becomes a fault with a message."""
         for answer in _ANSWERS:
             value = self._measured(answer)
             if isinstance(value, EvaluatorFault):

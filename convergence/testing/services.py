@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class HostileAnswer:
-    """One answer of a service that is broken, overloaded or hostile."""
+    """Answer of a broken, overloaded or hostile service."""
 
     name: str
     body: bytes
@@ -47,10 +47,10 @@ HOSTILE_ANSWERS: tuple[HostileAnswer, ...] = (
 
 
 class LoopbackService:
-    """HTTP server on 127.0.0.1, for a ``with`` block; records its requests.
+    """HTTP server on 127.0.0.1 that records its requests; use it in a ``with`` block.
 
     Args:
-        answer: given path and body of a request, returns its answer.
+        answer: function of a request's path and body that returns the answer.
     """
 
     def __init__(self, answer: Callable[[str, bytes], HostileAnswer]) -> None:
@@ -83,11 +83,11 @@ class LoopbackService:
 
 
 MOST_TOKENS: Final = 1_000
-"""States that a simulated service keeps; it drops the oldest."""
+"""Maximum states of a simulated service, which drops the oldest."""
 
 
 class RefusedError(Exception):
-    """A refusal of a simulated service: status and JSON body."""
+    """Refusal of a simulated service: status and JSON body."""
 
     def __init__(self, status: int, body: Any) -> None:
         super().__init__(status, body)
@@ -96,7 +96,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRequest:
-    """One request to a simulated service."""
+    """Request to a simulated service."""
 
     token: str
     query: Mapping[str, str]
@@ -107,17 +107,17 @@ class SimulatedRequest:
         """Members of a JSON body, or fields of a form.
 
         Raises:
-            ValueError: it is neither.
+            ValueError: the body is neither.
         """
         if self.body[:1] == b"{":
             return dict(json.loads(self.body))
         return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
 
     def limit(self, name: str, default: int, most: int) -> int:
-        """Return how many entries the query asks for, from 1 to ``most``.
+        """Return the number of entries that the query requests, from 1 to ``most``.
 
         Raises:
-            ValueError: it is no number.
+            ValueError: the parameter is not a number.
         """
         return max(1, min(most, int(self.query.get(name, default))))
 
@@ -127,11 +127,11 @@ Route: TypeAlias = Callable[..., Any]
 
 
 class SimulatedService:
-    r"""HTTP API on 127.0.0.1 in place of a real one, with a state for each token; for several threads.
+    r"""Simulation of an HTTP API on 127.0.0.1, with a state for each token. Thread-safe.
 
-    It starts with its first use. What a route does not find (``LookupError``) gets status 404, as a path
-    without a route; a request that it cannot read (``ValueError``, ``TypeError``,
-    ``AttributeError``, ``RecursionError``) gets 400::
+    It starts at its first use. A ``LookupError`` of a route means status 404, as for a path
+    without a route. A malformed request (``ValueError``, ``TypeError``, ``AttributeError``,
+    ``RecursionError``) gets 400::
 
         service = SimulatedService(
             first_state=dict,
@@ -142,13 +142,13 @@ class SimulatedService:
         )
 
     Args:
-        first_state: makes the state of a new token.
-        reads: method and pattern of a path → its route.
-        writes: the same, of routes that change something.
+        first_state: function that returns the state of a new token.
+        reads: method and path pattern → route.
+        writes: likewise, for routes that change the state.
         unauthorized: body of status 401, for an unknown token.
         not_found: body of status 404.
         malformed: body of status 400.
-        root: beginning of all paths.
+        root: prefix of all paths.
     """
 
     def __init__(
@@ -177,7 +177,8 @@ class SimulatedService:
         """Address of the API; the first call starts the server."""
         with self._lock:
             if self._server is None:
-                # Clients that agents leave behind would keep their connections until they are collected.
+                # Otherwise abandoned clients of agents would hold their connections until they are
+                # collected.
                 self._server = _server(self._serve, keep_alive=False)
                 threading.Thread(
                     target=self._server.serve_forever, args=(0.05,), daemon=True
@@ -196,7 +197,7 @@ class SimulatedService:
     def answer(
         self, method: str, path: str, authorization: str, raw: bytes = b""
     ) -> tuple[int, Any]:
-        """Return status and body for a request."""
+        """Return the status and body that answer a request."""
         parts = urlsplit(path)
         token = _token_of(authorization)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
@@ -231,7 +232,7 @@ class SimulatedService:
 
 
 def _token_of(authorization: str) -> str:
-    """Return the token of a header; of `Basic` the user name."""
+    """Return the token of a header; for `Basic`, the user name."""
     scheme, _, token = authorization.partition(" ")
     if scheme != "Basic":
         return token
@@ -242,14 +243,14 @@ def _token_of(authorization: str) -> str:
 
 
 def serve_json(function: Callable[..., Any], *, port: int, path: str) -> None:
-    """Serve a function on this machine until Ctrl-C: JSON objects of its arguments, answered as JSON.
+    """Serve a function as JSON over HTTP on this machine until Ctrl-C.
 
     A malformed request gets status 400 and the reason.
 
     Args:
-        function: takes the members of a request's body by name.
-        port: where to listen, unless the program's first argument is another.
-        path: shown as the address.
+        function: gets the members of the request's JSON object as keyword arguments.
+        port: port, unless the program's first argument names another.
+        path: path in the printed address.
     """
 
     def answer(_method: str, _path: str, _headers: Message, body: bytes) -> HostileAnswer:
@@ -267,7 +268,7 @@ def serve_json(function: Callable[..., Any], *, port: int, path: str) -> None:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # agents call tools at once
+    request_queue_size = 128  # agents call tools concurrently
 
 
 _Answering: TypeAlias = Callable[[str, str, Message, bytes], HostileAnswer]

@@ -1,4 +1,4 @@
-"""Contract of a target that a package offers."""
+"""Contract of a package's target."""
 
 import asyncio
 import copy
@@ -21,9 +21,9 @@ _N_AT_ONCE = 8
 
 
 class TargetContract(PluginContract):
-    """Every target must pass these tests; subclass it in a test module of the package.
+    """Tests that every target must pass; subclass it in a test module of the package.
 
-    ``plugin`` is in the group ``convergence.targets``.
+    ``plugin`` belongs to the group ``convergence.targets``.
     """
 
     __test__ = False
@@ -33,7 +33,7 @@ class TargetContract(PluginContract):
     params: ClassVar[Params] = {}
     """Parameters of a candidate that gets an answer."""
     other_params: ClassVar[Params | None] = None
-    """Parameters that make another request; ``None`` if nothing is tuned in this test."""
+    """Parameters that produce another request; ``None`` if this test tunes nothing."""
     case_input: ClassVar[Json] = None
     """Input of a case that gets an answer."""
     slow_input: ClassVar[Json] = None
@@ -43,14 +43,14 @@ class TargetContract(PluginContract):
 
     def answering(
         self,
-        answer: HostileAnswer,  # noqa: ARG002 - for who overrides it
+        answer: HostileAnswer,  # noqa: ARG002 - for overrides
     ) -> AbstractContextManager[Mapping[str, Json]]:
         """Let the service behind the plugin give one answer, and return the options that reach it.
 
-        Override it with a ``LoopbackService``; without it hostile answers are not tested.
+        Override it with a ``LoopbackService``; otherwise hostile answers are not tested.
 
         Raises:
-            SkipTest: it is not overridden.
+            SkipTest: no override.
         """
         raise unittest.SkipTest(
             "no service behind it: override `answering` to test hostile answers"
@@ -59,12 +59,12 @@ class TargetContract(PluginContract):
     # -- the entry point
 
     def test_the_entry_point_is_found_once_and_makes_a_target(self) -> None:
-        """The environment has one plugin of the name, whose factory makes a whole target."""
+        """The environment has one plugin of the name, whose factory builds a complete target."""
         target = self._made()
         require(isinstance(target, Target), f"{target!r} lacks a method of `Target`")
         self._closed(target)
 
-    # -- what is asked
+    # -- requests
 
     def test_a_request_is_json_and_always_the_same(self) -> None:
         """``request`` is pure: the journal finds stored answers by its hash."""
@@ -77,7 +77,7 @@ class TargetContract(PluginContract):
         require((params, case) == before, "`request` changed its arguments")
 
     def test_other_parameters_make_another_request(self) -> None:
-        """Tuned parameters are in the request; otherwise stored answers would be mixed up."""
+        """The request holds tuned parameters; otherwise the journal would mix up stored answers."""
         if self.other_params is None:
             raise unittest.SkipTest("`other_params` is None")
         target = self._made()
@@ -88,7 +88,7 @@ class TargetContract(PluginContract):
         require(requests[0] != requests[1], f"both made the request {requests[0]}")
 
     def test_a_call_costs_no_more_than_its_worst_case(self) -> None:
-        """Budgets reserve ``worst_case`` before a call."""
+        """A call costs at most ``worst_case``, which budgets reserve."""
         target = self._made()
         bound = target.worst_case(self.params, self._case())
         require(isinstance(bound, WorstCase), f"worst_case() returned {bound!r}")
@@ -100,23 +100,23 @@ class TargetContract(PluginContract):
             is_kept = most is None or used is None or used <= most
             require(is_kept, f"the call cost {used} {name}, more than its worst case of {most}")
 
-    # -- what is answered
+    # -- answers
 
     def test_a_reply_is_json_with_numbers_that_are_some(self) -> None:
-        """The value has a form in JSON; cost and tokens are 0 or more, or unknown."""
+        """The value has a JSON form; cost and tokens are 0 or more, or unknown."""
         reply = self._call(self._made(), self._case())
         canonical_json(reply.value)
         require(reply.latency_ms > 0, f"latency_ms is {reply.latency_ms}")
 
     def test_the_same_question_gets_the_same_answer(self) -> None:
-        """If it is promised; also with another instance."""
+        """Holds across instances, unless ``is_deterministic`` is false."""
         if not self.is_deterministic:
             raise unittest.SkipTest("`is_deterministic` is False")
         values = [self._call(self._made(), self._case()).value for _ in range(2)]
         require(values[0] == values[1], f"the answers differ: {values}")
 
     def test_calls_at_once_do_not_mix(self) -> None:
-        """A target is shared by all calls in flight."""
+        """All calls in flight share a target."""
         target = self._made()
 
         async def go() -> list[Reply]:
@@ -153,7 +153,7 @@ class TargetContract(PluginContract):
     # -- secrets, time-outs, ends
 
     def test_its_key_is_in_no_request_or_reply(self) -> None:
-        """A key is read when a request is sent, and appears nowhere."""
+        """The plugin reads a key when it sends a request, and no output contains it."""
         target = self._made()
         require(
             SECRET not in canonical_json(target.request(self.params, self._case())),
@@ -164,7 +164,7 @@ class TargetContract(PluginContract):
         require(SECRET not in canonical_json(reply.value), _SHOWN.format("reply"))
 
     def test_its_key_is_in_no_fault(self) -> None:
-        """Also if the service refuses the key."""
+        """Holds even if the service rejects the key."""
         unauthorized = next(a for a in HOSTILE_ANSWERS if a.status == 401)
         with self.answering(unauthorized) as options:
             outcome = self._answered_or_refused(self._made(options), self._case(), "401")
@@ -172,7 +172,7 @@ class TargetContract(PluginContract):
         require(SECRET not in shown, _SHOWN.format("fault"))
 
     def test_a_call_that_is_given_up_ends_and_the_next_one_works(self) -> None:
-        """A cancelled call ends soon and blocks no loop; the target stays usable."""
+        """A cancelled call ends soon without blocking the loop; the target stays usable."""
         if self.slow_input is None:
             raise unittest.SkipTest("`slow_input` is None")
         target = self._raw()
@@ -205,7 +205,7 @@ class TargetContract(PluginContract):
 
         asyncio.run(go())
 
-    # -- how the tests ask
+    # -- helpers
 
     def _context(self, options: Mapping[str, Json] | None = None) -> PluginContext:
         return PluginContext(
@@ -217,12 +217,12 @@ class TargetContract(PluginContract):
         )
 
     def _made(self, options: Mapping[str, Json] | None = None) -> PluginTarget:
-        """Return the target as a run makes it, with the checks that a run has."""
+        """Return the target that a run builds, with a run's checks."""
         api = ApiConfig(name="contract", kind="plugin", plugin=self.plugin)
         return make_plugin_target(api, self._context(options))
 
     def _raw(self) -> Target:
-        """Return what the factory makes, without our checks."""
+        """Return the factory's target, without a run's checks."""
         context = self._context()
         target: Target = find_plugin("convergence.targets", context).make(context)
         return target

@@ -1,1 +1,1 @@
-"""Web application over one results store, on this machine."""
+"""Web application of a results store, on this machine."""

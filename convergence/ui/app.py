@@ -1,4 +1,4 @@
-"""ASGI application of the pages: files of the page, data as JSON and CSV, events."""
+"""ASGI application of the pages: static files, data as JSON and CSV, events."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -36,20 +36,20 @@ from tasks.version import code_version
 STATIC = Path(__file__).parent / "static"
 _INDEX = "index.html"
 _AT_ONCE = 2
-"""Pages whose data are read at the same time."""
+"""Maximum concurrent reads of pages' data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedChat:
-    """The chat that the same server answers below ``/v1``."""
+    """Chat that the same server offers below ``/v1``."""
 
     roles: tuple[str, ...]
     user: str
-    """Who asks, unless another name is given."""
+    """Default user of a question."""
     note: str | None = None
-    """What is to be known of its answers. ``None``: nothing."""
+    """Notice about its answers; ``None`` if there is none."""
     labels: tuple[str, ...] = tuple(LABELS.values())
-    """The scale of ratings in words, worst first."""
+    """Rating scale in words, worst first."""
 
 
 def make_app(
@@ -59,13 +59,13 @@ def make_app(
     chat: ServedChat | None = None,
     ends: Callable[[], bool] = lambda: False,
 ) -> Starlette:
-    """Return the application, to be put behind a ``UiGuard``.
+    """Return the application, which belongs behind a ``UiGuard``.
 
     Args:
-        source: the store.
+        source: pages of the store.
         can_write: whether any token may write.
-        chat: what the chat page talks to; ``None`` if no chat is served.
-        ends: whether the server is about to end, and streams of events with it.
+        chat: chat behind the chat page; ``None`` if there is none.
+        ends: returns whether the server shuts down, which ends event streams.
     """
     watch = StoreWatch(source.store.path, ends)
     handlers = _Handlers(source, watch, can_write=can_write, chat=chat)
@@ -105,7 +105,7 @@ def make_app(
 
 
 class _Handlers:
-    """Handlers of the routes."""
+    """Route handlers."""
 
     def __init__(
         self, source: PageSource, watch: StoreWatch, *, can_write: bool, chat: ServedChat | None
@@ -137,7 +137,7 @@ class _Handlers:
         return StreamingResponse(self._watch.events(), media_type="text/event-stream")
 
     def read(self, work: Callable[[PageSource, Request], Any]) -> Callable[[Request], Any]:
-        """Return the handler of a page's data, or of a file."""
+        """Return the handler of a page's data or of a file."""
 
         async def handle(request: Request) -> Response:
             async with self._slots:
@@ -148,7 +148,7 @@ class _Handlers:
     def write(
         self, work: Callable[[PageSource, Request, Mapping[str, Any]], str]
     ) -> Callable[[Request], Any]:
-        """Return the handler of a request that changes something."""
+        """Return the handler of a request that writes."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -164,14 +164,14 @@ class _Handlers:
         return handle
 
     async def file(self, request: Request) -> Response:
-        """Answer a file by its name in a fixed list, so that no name leads out of the folder."""
+        """Serve a file by its name in a fixed list, so that no name leaves the folder."""
         content = self._files.get(request.path_params["name"])
         if content is None:
             return ProblemResponse(404, "There is no such file.")
         return FileResponse(content, headers={"Cache-Control": "no-cache"})
 
     async def index(self, request: Request) -> Response:
-        """Answer the page itself: it reads from its address what to show."""
+        """Serve the page itself, which decides by its address what to show."""
         content = self._files.get(_INDEX)
         if content is None or "." in request.path_params["rest"].partition("/")[0]:
             return ProblemResponse(404, "There is no such file.")

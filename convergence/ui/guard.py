@@ -1,9 +1,9 @@
 """Guard of the web application: hosts, origins, sessions and response headers.
 
-A page of another site can make a browser send requests to this machine, and can make its own name
-resolve to it (DNS rebinding). So the name in ``Host`` must be one that this server listens at, an
-``Origin`` must be of such a name, and everything but the files of the page needs the cookie of a
-session, which no other site's request carries (``SameSite=Strict``).
+A page of another site can make a browser send requests to this machine, and can make its domain
+resolve to it (DNS rebinding). So ``Host`` must name this server, and an ``Origin`` must be one of
+its names. Everything except the page's files needs a session cookie, which no other site's request
+carries (``SameSite=Strict``).
 """
 
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from convergence.ui.sessions import BrowserSession, BrowserSessions, is_same
 ROOT = "/ui"
 API = f"{ROOT}/api/"
 SESSION = "convergence.session"
-"""Key of the scope: the session, ``None`` where a bearer token is given instead."""
+"""Key of the scope: the session; ``None`` if the request has a bearer token instead."""
 CSRF_HEADER = "X-Convergence-CSRF"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -43,7 +43,7 @@ NO_WRITES = (
 
 
 class UiGuard:
-    """The layer before the application."""
+    """ASGI layer in front of the application."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class UiGuard:
         """Guard an application.
 
         Args:
-            app: what is guarded.
-            sessions: of browsers.
-            tokens: those that may write; ``None`` if no one may.
-            hosts: values of ``Host`` that are answered.
-            cookie: name of the session's cookie.
+            app: the application.
+            sessions: browser sessions.
+            tokens: tokens that may write; ``None`` forbids writing.
+            hosts: accepted values of ``Host``.
+            cookie: name of the session cookie.
         """
         self._app, self._sessions, self._tokens = app, sessions, tokens
         self._hosts, self._cookie = hosts, cookie
@@ -85,7 +85,7 @@ class UiGuard:
         await (self._app if answer is None else answer)(scope, receive, secured)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """Return what is answered at once; ``None`` if the application answers."""
+        """Return the guard's answer; ``None`` if the application answers."""
         request = Request(scope)
         refusal = site_refusal(
             dict(scope["headers"]), self._hosts, "Behind a proxy, name it with --allow-host."
@@ -99,7 +99,7 @@ class UiGuard:
         return None if scope["method"] in ("GET", "HEAD") else ProblemResponse(405, "Only read.")
 
     def _data_refusal(self, request: Request) -> Response | None:
-        """Return what is answered at once to a request for data; ``None``: the application answers."""
+        """Return the guard's answer to a request for data; ``None`` if the application answers."""
         scope = request.scope
         session = self._sessions.of(request.cookies.get(self._cookie))
         headers = dict(scope["headers"])
@@ -115,7 +115,7 @@ class UiGuard:
         return self._write_refusal(request, session, token)
 
     def _login(self, path: str, token: str) -> Response:
-        """Exchange the one-time token of an address for a cookie, and show its page."""
+        """Exchange the one-time token of an address for a cookie, and redirect to its page."""
         cookie = self._sessions.exchange(token)
         if cookie is None:
             return ProblemResponse(403, f"This login link was used, or is invalid. {_BEGIN}")
@@ -130,7 +130,7 @@ class UiGuard:
     def _write_refusal(
         self, request: Request, session: BrowserSession | None, token: Token | None
     ) -> Response | None:
-        """Return why a request may not write; ``None`` if it may."""
+        """Return the refusal of a write; ``None`` if the request may write."""
         if self._tokens is None:
             return ProblemResponse(403, NO_WRITES)
         if token is None:

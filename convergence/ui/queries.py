@@ -1,4 +1,4 @@
-"""Addresses of the pages' data, and what each reads."""
+"""Addresses of the pages' data and their handlers."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,15 +29,15 @@ from tasks.pages import (
 from tasks.pages.source import Page, PageFile, PageSource
 
 MOST_PAGE = 200
-"""Cases, or candidates, of one page of the matrix."""
+"""Cases, or candidates, on one page of the matrix."""
 _NAME = re.compile(r"[^\w.-]+")
 
 
 def _text(request: Request, name: str, default: str | None = None) -> str:
-    """Return a parameter of the address.
+    """Return a query parameter.
 
     Raises:
-        RequestRefusedError: it is not given.
+        RequestRefusedError: it is missing.
     """
     value = request.query_params.get(name, default)
     if value is None:
@@ -46,10 +46,10 @@ def _text(request: Request, name: str, default: str | None = None) -> str:
 
 
 def _number(request: Request, name: str, default: int, low: int, high: int) -> int:
-    """Return a whole number of the address.
+    """Return a query parameter as a whole number.
 
     Raises:
-        RequestRefusedError: it is none, or out of its range.
+        RequestRefusedError: it is not a whole number, or out of range.
     """
     text = request.query_params.get(name, "").strip() or str(default)
     if not text.isdecimal() or len(text) > 12 or not low <= int(text) <= high:
@@ -58,12 +58,12 @@ def _number(request: Request, name: str, default: int, low: int, high: int) -> i
 
 
 def _placed(work: Callable[..., Any], **queries: str | None) -> Callable[..., Any]:
-    """Return a handler that gives ``work`` the store, the address and the query as arguments.
+    """Return a handler that passes the store, path and query to ``work``.
 
     Args:
-        work: takes the source, the names in the path (a run as its record), then texts of the query, and the
-            body of a request that writes.
-        queries: parameter of the query → default; ``None`` means that it must be given.
+        work: gets the source, the names in the path (a run as its record), texts of the query, and
+            the body of a writing request.
+        queries: query parameter → default; ``None`` means required.
     """
 
     def handle(source: PageSource, request: Request, *body: Mapping[str, Any]) -> Any:
@@ -91,7 +91,7 @@ def _matrix(source: PageSource, request: Request) -> Page:
 
 
 def _runs(source: PageSource, run: str) -> Page:
-    """Return the rows of all runs, or of the one that is named."""
+    """Return the rows of all runs, or of the named one."""
     return {"runs": overview.run_rows(source, [source.run(run)] if run else None)}
 
 
@@ -103,12 +103,12 @@ def _sql(source: PageSource, request: Request) -> Page:
 def _table_csv(source: PageSource, record: RunRecord, table: str) -> PageFile:
     if table not in free_sql.RUN_TABLES:
         raise QueryError(f"`of` must be one of {', '.join(free_sql.RUN_TABLES)}.")
-    sql = f"SELECT * FROM {table} WHERE run_id = '{record.run_id}'"  # noqa: S608 - one of our names
+    sql = f"SELECT * FROM {table} WHERE run_id = '{record.run_id}'"  # noqa: S608 - a fixed table name
     return free_sql.free_sql_csv(source, sql, f"{_NAME.sub('-', record.label)}-{table}.csv")
 
 
 def _release(flow_run_id: str) -> None:
-    from deployments.nightly.services import release  # noqa: PLC0415 - only where one may wait
+    from deployments.nightly.services import release  # noqa: PLC0415 - only if one may wait
 
     release(flow_run_id)
 
@@ -136,7 +136,7 @@ READS: Mapping[str, Callable[[PageSource, Request], Any]] = {
     "sql.csv": _placed(free_sql.free_sql_csv, q=None),
     "sql/questions": _placed(free_sql.questions),
 }
-"""Address below ``/ui/api/`` → what is answered, as JSON or as a file."""
+"""Address below ``/ui/api/`` → function that returns JSON or a file."""
 
 WRITES: Mapping[str, Callable[[PageSource, Request, Mapping[str, Any]], str]] = {
     "production/{system}/promote": _placed(partial(writes.promote, release=_release)),
@@ -148,4 +148,4 @@ WRITES: Mapping[str, Callable[[PageSource, Request, Mapping[str, Any]], str]] = 
     "runs/{run}/stop": _placed(writes.stop),
     "runs/{run}/resume": _placed(writes.resume),
 }
-"""Address → what changes something, and says so in a sentence."""
+"""Address → function that changes something and returns a sentence about it."""

@@ -1,4 +1,4 @@
-"""Server process of the web application, on loopback unless told otherwise."""
+"""Server process of the web application, by default on loopback."""
 
 from collections.abc import Callable, Collection
 
@@ -27,13 +27,14 @@ def guarded(
     """Return the web application with its guard.
 
     Args:
-        source: the store.
-        sessions: of browsers.
-        tokens: those that may write; ``None`` if no one may.
-        hosts: values of ``Host`` that are answered.
-        port: that is listened at; browsers send cookies of one host to all of its ports.
-        ends: whether the server is about to end, and streams of events with it.
-        chat: what the same server answers below ``/v1``; ``None`` if it serves no chat.
+        source: pages of the store.
+        sessions: browser sessions.
+        tokens: tokens that may write; ``None`` forbids writing.
+        hosts: accepted values of ``Host``.
+        port: listening port, part of the cookie's name, because browsers share cookies between a
+            host's ports.
+        ends: returns whether the server shuts down, which ends event streams.
+        chat: chat that the same server offers below ``/v1``; ``None`` if there is none.
     """
     return UiGuard(
         make_app(source, can_write=tokens is not None, chat=chat, ends=ends),
@@ -45,7 +46,7 @@ def guarded(
 
 
 class UiServer(SocketServer):
-    """The web application of one store, in this thread (``run``) or in one of its own (``with``)."""
+    """Web application of a store, in this thread (``run``) or in a new one (``with``)."""
 
     def __init__(
         self,
@@ -56,17 +57,17 @@ class UiServer(SocketServer):
         port: int = PORT,
         allowed: Collection[str] = (),
     ) -> None:
-        """Listen; serve from ``run`` or ``with`` on.
+        """Listen; ``run`` or ``with`` starts to serve.
 
         Args:
-            source: the store.
-            tokens: those that may write; ``None`` if no one may.
-            host: address to listen at.
-            port: its port; 0: any free one.
-            allowed: further names that it answers to, behind a proxy.
+            source: pages of the store.
+            tokens: tokens that may write; ``None`` forbids writing.
+            host: address to listen on.
+            port: port; 0 means any free one.
+            allowed: further values of ``Host``, as a proxy sends them.
 
         Raises:
-            ServiceError: the address cannot be listened on.
+            ServiceError: the server cannot listen on the address.
         """
         self.host, self.sessions = host, BrowserSessions()
         listening = listening_socket(host, port)
@@ -90,7 +91,7 @@ class UiServer(SocketServer):
         )
 
     def address(self, page: str = "") -> str:
-        """Return a one-time login link to a page, as ``runs/NAME/answers``."""
+        """Return a one-time login link to a page such as ``runs/NAME/answers``."""
         return f"{self.url}{ROOT}/{page}?token={self.sessions.one_time_token()}"
 
 

@@ -1,4 +1,4 @@
-"""Sessions of browsers: one-time tokens, cookies, tokens against forged requests."""
+"""Browser sessions: one-time tokens, cookies, tokens against forged requests."""
 
 import hashlib
 import hmac
@@ -22,19 +22,19 @@ class BrowserSession:
     """Session of one browser."""
 
     csrf: str
-    """To be repeated in the header of every request that writes."""
+    """CSRF token that the header of every writing request must repeat."""
     used_s: float
 
 
 class BrowserSessions:
-    """Sessions of one server, in its memory: they end with it. Thread-safe."""
+    """Sessions of a server, in its memory, which end with it. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without any."""
+        """Start without sessions."""
         self._clock = clock
         self._mutex = threading.Lock()
         self.on_exchange: Callable[[], None] | None = None
-        """Called after a one-time token was exchanged."""
+        """Callback after the exchange of a one-time token."""
         self._once: set[bytes] = set()
         self._sessions: dict[bytes, BrowserSession] = {}
 
@@ -47,7 +47,7 @@ class BrowserSessions:
         return token
 
     def exchange(self, token: str) -> str | None:
-        """Return the cookie of a new session; ``None`` if the token is unknown or was used."""
+        """Return the cookie of a new session; ``None`` if the token is unknown or used."""
         with self._mutex:
             if _digest(token) not in self._once:
                 return None
@@ -69,7 +69,7 @@ class BrowserSessions:
         return cookie
 
     def of(self, cookie: str | None) -> BrowserSession | None:
-        """Return the session of a cookie; ``None`` if there is none, or it has ended."""
+        """Return the session of a cookie; ``None`` if it is unknown or has expired."""
         if cookie is None:
             return None
         key, now_s = _digest(cookie), self._clock()
@@ -85,7 +85,7 @@ class BrowserSessions:
 
 
 def is_same(given: str | None, known: str) -> bool:
-    """Return whether a secret is the known one, in a time that does not tell how much of it fits."""
+    """Return whether a secret is the known one, in a time that does not depend on it."""
     return given is not None and hmac.compare_digest(given.encode(), known.encode())
 
 

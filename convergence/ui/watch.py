@@ -12,20 +12,20 @@ from tasks.pages.changes import StoreChange, StoreMark
 
 _EVERY_S = 1.0
 _CELLS_S = 3.0
-"""Seconds from one event on settled cells to the next: a run settles some all the time."""
+"""Seconds between events on settled cells, which a running run settles all the time."""
 _BEAT_S = 15.0
-"""Seconds after which a silent stream says that it lives, so that proxies keep it open."""
+"""Seconds of silence before a stream sends a heartbeat, so that proxies keep it open."""
 
 
 class StoreWatch:
-    """Looks at a store, once for however many viewers."""
+    """Watcher of a store, which polls once for all viewers."""
 
     def __init__(self, root: Path, ends: Callable[[], bool] = lambda: False) -> None:
-        """Watch a store, from the first request on.
+        """Watch a store from the first request.
 
         Args:
-            root: of the store.
-            ends: whether the server is about to end, and streams with it.
+            root: folder of the store.
+            ends: returns whether the server shuts down, which ends event streams.
         """
         self._root, self._ends = root, ends
         self._mark: StoreMark | None = None
@@ -35,7 +35,7 @@ class StoreWatch:
         self._poller: asyncio.Task[None] | None = None
 
     async def _look(self) -> None:
-        """Look whether the store has changed, and tell viewers."""
+        """Check whether the store has changed, and notify viewers."""
         async with self._looking:
             now, looked_s = await asyncio.to_thread(StoreMark.of, self._root), time.monotonic()
             if self._mark is not None and looked_s - self._cells_s < _CELLS_S:
@@ -48,7 +48,7 @@ class StoreWatch:
             self._mark = now
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Give changes as server-sent events, until the viewer leaves."""
+        """Yield changes as server-sent events until the viewer disconnects."""
         await self._look()
         queue: asyncio.Queue[str | None] = asyncio.Queue(maxsize=100)
         self._viewers.add(queue)
@@ -77,6 +77,6 @@ class StoreWatch:
 
 
 def _offer(queue: asyncio.Queue[str | None], change: StoreChange) -> None:
-    """Tell a viewer; one who does not read misses changes, and sees the next."""
+    """Notify a viewer. A viewer that does not read misses changes, but sees the next."""
     with contextlib.suppress(asyncio.QueueFull):
         queue.put_nowait(json.dumps({"run_id": change.run_id, "kind": change.kind}))

@@ -1,1 +1,1 @@
-"""Learning from outcomes, outside of a run."""
+"""Learning from outcomes outside a run."""

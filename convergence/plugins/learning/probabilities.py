@@ -8,19 +8,20 @@ from convergence_core.ports import Completion
 from tasks.calls.model_calls import UnreadableAnswerError
 
 TOP: Final = 20
-"""Most log-probabilities that a chat answers with."""
+"""Maximum log-probabilities in a chat's answer."""
 _NUMBER: Final = r"(\d+(?:[.,]\d+)?|[.,]\d+)"
 _CHANCE: Final = re.compile(
     rf"(?<![\w.,=-]){_NUMBER}\s*(%|per\s?cent|(?:/|in|out\s+of)\s*(\d+)\b)?", re.IGNORECASE
 )
-"""A number, and what it is a share of."""
+"""A number and its unit or denominator."""
 
 
 def first_token_probability(done: Completion, n: int) -> float:
-    """Return the probability of the answer ``1`` among ``1`` to ``n``, by the first token's log-probabilities.
+    """Return the first token's probability of the answer ``1`` among ``1`` to ``n``.
 
     Raises:
-        UnreadableAnswerError: the server sent none, or none of these answers is among the likeliest tokens.
+        UnreadableAnswerError: the server sent no log-probabilities, or none of these answers is
+            among the most probable tokens.
     """
     raw: Any = done.raw
     try:
@@ -35,12 +36,13 @@ def first_token_probability(done: Completion, n: int) -> float:
 
 
 def probability_of(text: str) -> float:
-    """Return the only probability that a model's prose states: ``about 80 %``, ``0.8``, ``8 out of 10``.
+    """Return the only probability in a model's prose: ``about 80 %``, ``0.8``, ``8 out of 10``.
 
-    A last line of a number alone counts before the rest; then what follows the word *probability*.
+    A last line that holds only a number takes precedence, then the first share after the word
+    *probability*.
 
     Raises:
-        UnreadableAnswerError: it states none, or several.
+        UnreadableAnswerError: the prose states none, or several.
     """
     text = text.lower().rstrip(" .*\n")
     alone = _CHANCE.fullmatch(text.rpartition("\n")[2].strip(" *"))
@@ -56,7 +58,7 @@ def probability_of(text: str) -> float:
 
 
 def _stated(text: str) -> list[float]:
-    """Return the probabilities in a text: shares with their unit, or else decimal numbers up to 1."""
+    """Return the probabilities in a text: shares with their unit, otherwise decimals below 1."""
     numbers = [
         (float(number.replace(",", ".")), unit, float(n or 100))
         for number, unit, n in _CHANCE.findall(text)

@@ -1,10 +1,11 @@
-"""The caller's chat model behind the protocol that RLP and SAO call.
+"""Adapter of the caller's chat model to the protocol of RLP and SAO.
 
-Any object with ``complete`` will do, awaitable or plain. It gets a list of messages, or one text if its first
-parameter is annotated ``str`` or named ``prompt``, ``text``, ``question`` or ``query``; and those of ``model``,
-``temperature``, ``max_tokens`` and further options that its signature takes. It returns a text, a ``Completion``,
-a mapping or an object with ``text`` or ``content``, or an answer in OpenAI's form
-(``choices[0].message.content``). Thinking at the start of the text (``<think>…</think>``) is left out.
+Any object with a ``complete`` method works, awaitable or plain. It gets a list of messages, or one
+string if its first parameter is annotated ``str`` or named ``prompt``, ``text``, ``question`` or
+``query``. It also gets those of ``model``, ``temperature``, ``max_tokens`` and further options
+that its signature accepts. It returns a string, a ``Completion``, a mapping or an object with
+``text`` or ``content``, or an answer in OpenAI's form (``choices[0].message.content``). Thinking
+at the start of the text (``<think>…</think>``) is removed.
 """
 
 import asyncio
@@ -34,10 +35,10 @@ class Completer(Protocol):
 
 
 def as_llm(provider: LLM | Completer) -> LLM:
-    """Return a caller's model as an ``LLM``; an object with a ``provider`` and an address is one.
+    """Return a caller's model as an ``LLM``; an object that already is one stays as it is.
 
     Raises:
-        TypeError: it has no ``complete`` that can be called.
+        TypeError: the model has no callable ``complete``.
     """
     if isinstance(provider, LLM):
         return provider
@@ -50,7 +51,7 @@ def as_llm(provider: LLM | Completer) -> LLM:
 
 
 class _OwnModel:
-    """A caller's ``complete`` behind the protocol."""
+    """Adapter of a caller's ``complete`` to the protocol."""
 
     provider = "own"
     base_url = "own"
@@ -75,7 +76,7 @@ class _OwnModel:
     async def complete(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, **options: Json
     ) -> Completion:
-        """Ask once; a plain function is called in a thread."""
+        """Call the model once; a plain function runs in a thread."""
         given: Any = [dict(message) for message in messages]
         if self._takes_text:
             given = "\n\n".join(str(message["content"]) for message in messages)
@@ -101,15 +102,15 @@ class _OwnModel:
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         return [*inspect.signature(function).parameters.values()]
-    except (TypeError, ValueError):  # of an extension: it says nothing of its parameters
+    except (TypeError, ValueError):  # an extension function without a signature
         return []
 
 
 def _completion(answer: Any, latency_ms: float) -> Completion:
-    """Return an answer of any known form.
+    """Return a model's answer as a ``Completion``.
 
     Raises:
-        TypeError: it is of none.
+        TypeError: the answer has no known form.
     """
     if isinstance(answer, Completion):
         split = split_thinking(answer.text)
@@ -117,7 +118,7 @@ def _completion(answer: Any, latency_ms: float) -> Completion:
     text = answer if isinstance(answer, str) else _text_of(answer)
     if text is None:
         raise TypeError(f"`complete` of the provider {_FORM}, but got {type(answer).__name__}")
-    # A text alone says nothing of its end, and is taken for whole.
+    # Plain text has no finish reason, so it counts as complete.
     ended = _part(_first(answer), "finish_reason") or _part(answer, "finish_reason") or "stop"
     split = split_thinking(text)
     return Completion(
@@ -140,7 +141,7 @@ def _text_of(answer: Any) -> str | None:
 
 
 def _first(first_choice: Any) -> Any:
-    """Return the first choice of an answer of OpenAI's shape; ``None`` if it is of another one."""
+    """Return the first choice of an answer in OpenAI's form; ``None`` for another form."""
     choices = _part(first_choice, "choices")
     return choices[0] if isinstance(choices, Sequence) and choices else None
 

@@ -1,14 +1,15 @@
 """SAO for programs: preferences that a model writes and judges, with audits.
 
-Needs no Prefect, no store and no run, but any object with ``complete`` (see
+Needs no Prefect, store or run, only an object with ``complete`` (see
 ``convergence.plugins.learning.providers``)::
 
     sao = SAOMixin(config=SAOConfig(n_personas=100), llm_provider=provider)
     rows = await sao.generate_synthetic_dataset(n_samples=10)
     sao.export_dataset("training_data.jsonl", format="jsonl")
 
-Each call is one round: prompts in persona, answers, filters, both orders of every pair. ``grounded`` items
-(a prompt, a right and a wrong answer) audit the judge as in runs. Without them the export warns.
+Each call is one round: prompts in persona, answers, filters, both orders of every pair.
+``grounded`` items (a prompt, a right and a wrong answer) audit the judge as in runs. Without them,
+the export warns.
 """
 
 import warnings
@@ -50,25 +51,25 @@ class SAOConfig:
     """Settings of the mixin; names shared with ``society.sao`` mean the same."""
 
     model_name: str = ""
-    """The provider's name of the model."""
+    """Provider's name of the model."""
     n_personas: int = 100
-    """Personas drawn for all rounds together."""
+    """Number of personas for all rounds together."""
     temperature: float | None = 0.6
-    """Temperature of answers; ``None`` is not sent."""
+    """Temperature of answers; ``None`` omits it."""
     response_pairs: int = 2
-    """Answers to each prompt; above 2 all pairs are judged."""
+    """Answers per prompt; above 2, the model judges all pairs."""
     quality_filter: bool = True
     iterative_rounds: int = 3
-    """Most rounds; each call is one."""
+    """Maximum rounds; each call is one."""
     batch_size: int = N_AT_ONCE
-    """Requests in flight."""
+    """Concurrent requests."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Validate the fields.
 
         Raises:
-            ValueError: a number is out of its range.
+            ValueError: a number is out of range.
         """
         self.section()
 
@@ -87,23 +88,24 @@ class SyntheticDataset:
     pairs: tuple[JudgedPair, ...]
     """All judged pairs, dropped ones included."""
     round_number: int | None = None
-    """Number of the round, from 0; ``None`` if none was played."""
+    """Number of the round, from 0; ``None`` if no round was played."""
     why_aborted: str | None = None
-    """Why the judge is not trusted and no pair of this round is kept; ``None`` if it is.
-    Another round may follow."""
+    """Why the judge is not trusted, so that the round keeps no pair; ``None`` if it is trusted.
+    Another round may follow.
+    """
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """Filter → pairs that it dropped."""
+    """Filter → number of pairs that it dropped."""
     errors: Mapping[str, int] = field(default_factory=dict)
     audit: Audit | None = None
     stop_reason: str | None = None
-    """Why no further call will write anything; ``None`` if allowed."""
+    """Why no further call writes anything; ``None`` if one may."""
 
     @property
     def kept(self) -> tuple[JudgedPair, ...]:
         """Pairs that passed all filters."""
         return tuple(pair for pair in self.pairs if pair.dropped_by is None)
 
-    # The rows themselves: a dataset can be counted, listed and walked through.
+    # The dataset is a sequence of its rows.
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -122,7 +124,7 @@ class SyntheticDataset:
 
     @property
     def empty_reason(self) -> str | None:
-        """Why there is no row; ``None`` if there is one."""
+        """Why the dataset is empty; ``None`` if it has a row."""
         if self.kept:
             return None
         counts = self.errors or {
@@ -194,7 +196,7 @@ class SAOMixin:
 
     @property
     def n_rounds(self) -> int:
-        """Rounds so far, one for each call."""
+        """Number of rounds so far, one per call."""
         return self._state.n_rounds
 
     @property
@@ -207,15 +209,15 @@ class SAOMixin:
     ) -> SyntheticDataset:
         """Play one round and return its result; ``stop_reason`` tells when to stop.
 
-        Errors of the model are counted by reason; failed answers are not replaced. A
-        ``UserWarning`` says why a round has no row.
+        Counts the model's errors by reason; failed answers are not replaced. A ``UserWarning``
+        explains a round without rows.
 
         Args:
-            n_samples: prompts to be written.
-            n: the same by a shorter name.
+            n_samples: number of prompts to write.
+            n: short name of ``n_samples``.
 
         Raises:
-            ValueError: fewer than one.
+            ValueError: ``n_samples`` is below 1.
         """
         n_samples = n_samples if n is None else n
         if n_samples < 1:
@@ -229,7 +231,7 @@ class SAOMixin:
         return played
 
     async def _play(self, n_samples: int) -> SyntheticDataset:
-        """Play one round if another one may be played."""
+        """Play one round unless the mixin must stop."""
         if self._state.stop_reason is not None:
             return SyntheticDataset(pairs=(), stop_reason=self._state.stop_reason)
         ask_model = bounded(ask_directly, self.config.batch_size)
@@ -258,12 +260,13 @@ class SAOMixin:
     ) -> dict[str, Path]:
         """Write the kept pairs of the training split; return name → file.
 
-        Warns (``UserWarning``) until the audit trusts the judge: the rows are not fit to train on yet.
+        Warns (``UserWarning``) until the audit trusts the judge: the rows are not fit to train on
+        yet.
 
         Args:
-            path: of the rows.
-            format: ``jsonl`` and ``json`` are TRL's rows, as lines or as one array; ``openai`` rows fit
-                preference tuning, as lines.
+            path: file of the rows.
+            format: ``jsonl`` and ``json`` are TRL's rows, as lines or as one array; ``openai``
+                rows fit preference tuning, as lines.
 
         Raises:
             ValueError: no pair was kept.
@@ -300,7 +303,7 @@ class SAOMixin:
 
 
 class _Answering:
-    """A chat model as the system that answers."""
+    """Chat model as the answering system."""
 
     def __init__(self, llm: LLM, model: str, options: Mapping[str, Json]) -> None:
         self._llm, self._model, self._options = llm, model, options
@@ -309,10 +312,10 @@ class _Answering:
     def provider(self) -> str:
         return self._llm.provider
 
-    def request(self, params: Params, case: Case) -> Json:  # noqa: ARG002 - it has none
+    def request(self, params: Params, case: Case) -> Json:  # noqa: ARG002 - the model has no parameters
         return {"model": self._model, "messages": [_message(case)], "options": {**self._options}}
 
-    def worst_case(self, params: Params, case: Case) -> WorstCase:  # noqa: ARG002 - nobody asks
+    def worst_case(self, params: Params, case: Case) -> WorstCase:  # noqa: ARG002 - never read here
         return WorstCase()
 
     async def call(self, params: Params, case: Case) -> Reply:  # noqa: ARG002 - as above
@@ -324,7 +327,7 @@ class _Answering:
         )
 
     async def aclose(self) -> None:
-        """The program's own model stays open."""
+        """Leave the caller's model open."""
 
 
 def _row(pair: JudgedPair) -> dict[str, Json]:
