@@ -1,4 +1,4 @@
-"""``/v1/chat/completions``: whole and streamed."""
+"""Mock of ``/v1/chat/completions``, whole and streamed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -31,7 +31,7 @@ def chat(engine: Engine, attempt: Attempt) -> Payload:
     """Answer a chat.
 
     Raises:
-        ApiError: the request is wrong, or wants log-probabilities.
+        ApiError: the request is invalid, or asks for log-probabilities.
     """
     body = _read(attempt.body)
     request, n = _request(body), body.n or 1
@@ -180,7 +180,7 @@ def _form(body: _ChatBody) -> tuple[Form, Mapping[str, Any]]:
 
 
 def _forced_tool(body: _ChatBody) -> Tool | None:
-    """Return the tool that must be called; ``None`` if the answer is free to be a text."""
+    """Return the required tool; ``None`` if the answer may be text."""
     choice = body.tool_choice
     if choice in (None, "auto", "none"):
         return None
@@ -194,7 +194,7 @@ def _forced_tool(body: _ChatBody) -> Tool | None:
 
 
 class _Choice:
-    """One choice in OpenAI's shape."""
+    """Choice in OpenAI's form."""
 
     def __init__(self, request: ModelRequest, written: Written, index: int) -> None:
         self._tool = request.tool
@@ -210,7 +210,7 @@ class _Choice:
             self._finish = "tool_calls" if is_call else "stop"
 
     def whole(self) -> _Json:
-        """Return the choice of an answer that is sent at once."""
+        """Return the choice of an unstreamed answer."""
         message: _Json = {"role": "assistant", "content": self._text, "refusal": None}
         if self._tool is not None:
             message |= {"content": None, "tool_calls": [self._call(self._text)]}

@@ -1,6 +1,6 @@
 """Counts of a mock server: requests, faults, tokens.
 
-Equal requests have equal hashes: method, path, query and canonical body.
+Equal requests have equal hashes of method, path, query and canonical body.
 """
 
 import threading
@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeAlias, get_args
 from tasks.mock.protocol import TokenUsage
 
 Group: TypeAlias = Literal["calls", "abandoned", "attempt", "status", "fate"]
-"""Subject of a count: requests, clients that left early, tries of a request, statuses, fates."""
+"""Subject of a count: requests, disconnected clients, attempts at a request, statuses, fates."""
 
 
 class RequestCounts:
-    """The server's own account; safe to read and write from several threads."""
+    """Counters of a server. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class RequestCounts:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything but the requests in flight."""
+        """Clear everything but the requests in flight."""
         with self._lock:
             self._groups: dict[Group, Counter[str]] = {
                 group: Counter() for group in get_args(Group)
@@ -32,36 +32,36 @@ class RequestCounts:
             self._unreadable: dict[str, Counter[str]] = {}
 
     def arrive(self) -> None:
-        """Count a request in."""
+        """Count an incoming request."""
         with self._lock:
             self._groups["calls"][""] += 1
             self._in_flight += 1
 
     def leave(self) -> None:
-        """Count a request out."""
+        """Count a finished request."""
         with self._lock:
             self._in_flight -= 1
 
     def count(self, group: Group, name: str = "") -> int:
-        """Count one more of a name in a group; return how many there are."""
+        """Increment a name's count in a group, and return it."""
         with self._lock:
             self._groups[group][name] += 1
             return self._groups[group][name]
 
     def answered(self, model: str, tokens: TokenUsage, *, readable: bool) -> None:
-        """Count the tokens that an answer is billed for.
+        """Count the billed tokens of an answer.
 
         Args:
-            model: the model's name.
-            tokens: of the answer.
-            readable: whether the client can read them: not so in a stream without usage.
+            model: Model name.
+            tokens: Tokens of the answer.
+            readable: Whether the client can read them, unlike in a stream without usage.
         """
         with self._lock:
             account = self._readable if readable else self._unreadable
             account.setdefault(model, Counter()).update({"answers": 1, **tokens.to_json()})
 
     def to_json(self) -> dict[str, Any]:
-        """Return all numbers; ``docs/offline.md`` explains them."""
+        """Return all counts; ``docs/offline.md`` explains them."""
         with self._lock:
             return {
                 "calls": self._groups["calls"].total(),

@@ -1,7 +1,7 @@
-"""``/v1/embeddings``: hashed words.
+"""Mock of ``/v1/embeddings``, with hashed words.
 
-Each word adds ±1 to a place that the CRC-32 of the word names; texts that share words lie close,
-and the same text has the same vector.
+Each word adds ±1 at an index from its CRC-32. Texts that share words are close, and equal texts
+have equal vectors.
 """
 
 import base64
@@ -22,13 +22,13 @@ MOST_DIMENSIONS = 4096
 
 
 def embed(content: str, dimensions: int) -> list[float]:
-    """Return the vector of a text, (dimensions,), of length 1."""
+    """Return the unit vector of a text, (dimensions,)."""
     vector = [0.0] * dimensions
     for word in words(content) or [content]:
         code = zlib.crc32(word.encode("utf-8", "surrogatepass"))
         vector[(code >> 1) % dimensions] += 1.0 if code & 1 else -1.0
     length = math.sqrt(sum(x * x for x in vector))
-    if length == 0.0:  # words cancelled each other
+    if length == 0.0:  # words cancelled each other out
         vector[zlib.crc32(content.encode("utf-8", "surrogatepass")) % dimensions] = length = 1.0
     return [x / length for x in vector]
 
@@ -44,7 +44,7 @@ def embeddings(engine: Engine, attempt: Attempt) -> Payload:  # noqa: ARG001 - o
     """Embed one or more texts.
 
     Raises:
-        ApiError: the request is wrong.
+        ApiError: the request is invalid.
     """
     body = _EmbeddingsBody.read(attempt.body)
     inputs = [body.input] if isinstance(body.input, str) else body.input

@@ -1,14 +1,15 @@
 """Thoughts of the mock: notes, forecasts and settings of a tuned system.
 
-It reads the tables of a prompt (``tasks.rlp.prompts``). The forecast of a setting is a normal distribution around
-the mean of the trials that it shows, weighted by how many parameters they share with it:
+It reads the tables of a prompt (``tasks.rlp.prompts``). The forecast of settings is a normal
+distribution around the weighted mean of the shown trials; the weights rise with the share of equal
+parameters:
 
     w_i  = exp(4 s_i - 4)             s_i, share of the parameters that agree with the setting
     mean = (1/4 + sum w_i r_i) / (1/2 + sum w_i)
     sd^2 = .05^2 + (sum w_i (r_i - mean)^2 + .2^2) / (1 + sum w_i)
 
-Its own setting is the best trial with the second best's value of one parameter. It knows nothing of the system
-beyond these lines, and forecasts as well as they do.
+Its proposed settings are the best trial's with one parameter of the second best. The mock knows
+nothing else about the system.
 """
 
 import json
@@ -26,16 +27,16 @@ _Z: Final = 1.2816
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A line of a table."""
+    """Row of a table."""
 
     name: str
     params: Mapping[str, str]
     reward: float | None
-    """``None``: not evaluated yet."""
+    """Mean score; ``None`` means not evaluated yet."""
 
 
 def thought(user: str) -> str | None:
-    """Return the reply to a thinking prompt, as JSON; ``None`` if it is none."""
+    """Return the reply to a thinking prompt as JSON; ``None`` for other prompts."""
     if _SETTINGS_WANTED not in user:
         return None
     lines = _trials(user)
@@ -59,7 +60,7 @@ def thought(user: str) -> str | None:
 
 
 def notes(system: str) -> str | None:
-    """Return notes that say nothing; ``None`` if the request wants no notes."""
+    """Return uninformative notes; ``None`` if the request asks for no notes."""
     if _NOTES_WANTED not in system.lower():
         return None
     return "Nothing was measured: expect the middle of what was seen before."
@@ -78,7 +79,7 @@ def _quantiles(params: Mapping[str, str], seen: Sequence[_Trial]) -> list[float]
 
 
 def _agreement(params: Mapping[str, str], other: Mapping[str, str]) -> float:
-    """Return how alike two settings are, in [0, 1]: the mean over the parameters of the other."""
+    """Return the similarity of two settings in [0, 1]: the mean over the other's parameters."""
     if not other:
         return 0.0
     return sum(_alike(params.get(name), value) for name, value in other.items()) / len(other)
@@ -102,7 +103,7 @@ def _value(text: str) -> float | str:
 
 
 def _tables(text: str) -> list[list[list[str]]]:
-    """Return the tables of a prompt: rows of fields, the header first."""
+    """Return the tables of a prompt as rows of fields, the header first."""
     tables: list[list[list[str]]] = []
     is_inside = False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The mock in a thread of this process, on a port of loopback."""
+"""Mock server in a thread of this process, on a loopback port."""
 
 import asyncio
 import contextlib
@@ -24,9 +24,9 @@ from tasks.mock.responder import Engine
 from tasks.mock.service import Answering, ErrorBody, MockService
 
 MODELS = ("mock-small", "mock-large")
-"""Names that ``/v1/models`` lists; any other name is answered as well."""
+"""Names in ``/v1/models``; the server answers any other name too."""
 PREFIXES = ("/v1", "/openai/v1", "/v1beta/openai")
-"""Where OpenAI's paths lie: its own, Groq's and Azure's newer one, Gemini's compatible one."""
+"""Prefixes of OpenAI's paths: its own, Groq's and Azure's undated one, Gemini's compatible one."""
 _ENDPOINTS: Mapping[str, Answering] = {
     "chat/completions": chat,
     "embeddings": embeddings,
@@ -35,12 +35,12 @@ _ENDPOINTS: Mapping[str, Answering] = {
 
 @dataclass(frozen=True, slots=True)
 class MockEndpoint:
-    """One path of the mock as an ASGI application: faults, limits and counts hold for it."""
+    """ASGI application of one path, with the server's faults, limits and counts."""
 
     service: MockService
     answering: Answering
     error_body: ErrorBody | None = None
-    """Shape of errors; ``None`` means OpenAI's."""
+    """Function that forms errors; ``None`` means OpenAI's form."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -49,7 +49,7 @@ class MockEndpoint:
 
 
 MoreRoutes: TypeAlias = Callable[[MockService], Sequence[BaseRoute]]
-"""Further routes of a server, such as another provider's wire form."""
+"""Factory of further routes, such as another provider's protocol."""
 
 
 def _make_app(service: MockService, more_routes: MoreRoutes) -> Starlette:
@@ -74,7 +74,7 @@ def _make_app(service: MockService, more_routes: MoreRoutes) -> Starlette:
 
 
 def _of_azure(answering: Answering) -> Answering:
-    """Return an endpoint whose model is the deployment of the path."""
+    """Return an endpoint whose model is the deployment in the path."""
 
     def answer(engine: Engine, attempt: Attempt) -> Payload:
         if "api-version" not in attempt.query:
@@ -107,7 +107,7 @@ async def _unknown_path(request: Request, _error: Exception) -> JSONResponse:
 HOST = "127.0.0.1"
 _START_S = 30.0
 _CLOSE_S = 5.0
-"""Seconds that answers on their way get when the server closes."""
+"""Seconds for answers in flight when the server closes."""
 _BACKLOG = 2048
 
 
@@ -116,7 +116,7 @@ class MockError(ConvergenceError):
 
 
 class _Server(uvicorn.Server):
-    """Tells when it listens, and in which loop."""
+    """Server that signals when it listens, and in which loop."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -130,7 +130,7 @@ class _Server(uvicorn.Server):
 
 
 class MockServer:
-    """A server that runs while the context is entered; ``url`` is known from the start.
+    """Mock server that runs within its context; ``url`` is known from the start.
 
     ::
 
@@ -138,7 +138,7 @@ class MockServer:
             client = AsyncOpenAI(base_url=server.url + "/v1", api_key="none")
 
     Raises:
-        MockError: the address is taken, or the server did not start.
+        MockError: the address is in use, or the server did not start.
     """
 
     def __init__(
@@ -154,7 +154,8 @@ class MockServer:
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-            # An answer's second write must not wait for word of the first: accepted sockets inherit.
+            # An answer's second write must not wait for the first's acknowledgement; accepted
+            # sockets inherit this.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             self._service.close()
@@ -164,14 +165,14 @@ class MockServer:
             ) from error
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
-        """Root of all paths, without a slash at its end; OpenAI's are below ``/v1``."""
+        """Root of all paths without a trailing slash; OpenAI's are below ``/v1``."""
         config = uvicorn.Config(
             _make_app(self._service, more_routes),
             http="h11",
             loop="asyncio",
             lifespan="off",
             log_config=None,
-            # Answers are cut on purpose, which uvicorn would report as errors of the application.
+            # The mock cuts answers on purpose, which uvicorn would report as application errors.
             log_level="critical",
             access_log=False,
             timeout_keep_alive=75,
@@ -183,11 +184,11 @@ class MockServer:
         self._failure: BaseException | None = None
 
     def stats(self) -> dict[str, Any]:
-        """Return the server's own counts, as ``GET /mock/stats`` does."""
+        """Return the server's counts, like ``GET /mock/stats``."""
         return self._service.counts.to_json()
 
     def reset(self) -> None:
-        """Forget counts and attempts, as ``POST /mock/reset`` does."""
+        """Clear counts and attempts, like ``POST /mock/reset``."""
         self._service.counts.reset()
 
     def __enter__(self) -> Self:
@@ -201,10 +202,10 @@ class MockServer:
         self.close()
 
     def close(self) -> None:
-        """Let answers on their way go out, end those that hang, and stop; safe to call twice."""
+        """Finish answers in flight, end those that hang, and stop; safe to call twice."""
         loop = self._server.in_loop
         if loop is not None and self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # the loop has just ended by itself
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
                 loop.call_soon_threadsafe(self._service.closing.set)
         self._server.should_exit = True
         if self._thread.ident is not None:

@@ -8,36 +8,37 @@ from convergence_core.errors import ConfigurationError
 from tasks.mock.prompt_text import uniform
 
 FaultKind = Literal["429", "500", "hang", "cut", "invalid", "answer"]
-"""``answer``: none."""
+"""Kind of fault; ``answer`` means none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MockOptions:
-    """Settings of one server; without any it answers everything, at once.
+    """Settings of a mock server; the defaults answer everything immediately.
 
     Raises:
         ConfigurationError: the shares add up to more than 1.
     """
 
     seed: int = 0
-    """Of the faults: with the same seed the k-th attempt at a request meets the same fault."""
+    """Seed of the faults: with the same seed, the k-th attempt at a request has the same fault."""
     varies: bool = False
-    """Whether a chat above temperature 0 and without a seed is answered anew each time that it is asked, as
-    real models do; else the same request gets the same answer."""
+    """Whether repeated chats above temperature 0 without a seed get different answers, as from
+    real models; otherwise equal requests get equal answers.
+    """
     rate_429: float = 0.0
     retry_after_s: float = 1.0
-    """Seconds that a 429 asks the client to wait."""
+    """Seconds of ``retry-after`` in a 429."""
     rate_500: float = 0.0
     rate_hang: float = 0.0
     """Share of attempts answered ``hang_s`` late."""
     hang_s: float = 60.0
     rate_cut: float = 0.0
-    """Share of attempts whose answer ends midway, with the connection closed."""
+    """Share of attempts whose answer is cut midway by closing the connection."""
     rate_invalid: float = 0.0
-    """Share of attempts answered 200 with a body that is no JSON."""
+    """Share of attempts answered 200 with a body that is not JSON."""
     latency_ms: float = 0.0
     log: Path | None = None
-    """File that gets one JSON line per request, on disk before the answer is sent."""
+    """File for one JSON line per request, written to disk before the answer is sent."""
 
     def __post_init__(self) -> None:
         total = round(sum(self.rates.values()), 6)
@@ -47,7 +48,7 @@ class MockOptions:
 
     @property
     def rates(self) -> dict[FaultKind, float]:
-        """Fault → share of the attempts that meet it."""
+        """Fault → share of the attempts with it."""
         return {kind: getattr(self, f"rate_{kind}") for kind in get_args(FaultKind)[:-1]}
 
     def fault_of(self, digest: str, attempt: int) -> FaultKind:

@@ -1,8 +1,8 @@
-"""Texts of prompts: words, sentences, named sections, and pieces as tokens.
+"""Parts of prompts: words, sentences, named sections, and pieces as tokens.
 
 A piece is up to six letters or digits of one word, or one other visible character, with the white
-space before it: ``tokenizer, please`` is ``tokeni|zer|,| please``. A chat message costs its
-pieces and four more; a chat request two more for the answer's start.
+space before it: ``tokenizer, please`` is ``tokeni|zer|,| please``. A chat message costs its pieces
+and four more; a chat request costs two more for the start of the answer.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def words(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words that are not grammar alone."""
+    """Return the words except function words."""
     return [word for word in words(text) if word not in _STOP_WORDS]
 
 
@@ -53,7 +53,7 @@ def sentences(text: str) -> list[str]:
 
 
 def question_of(text: str) -> str:
-    """Return the last sentence that asks, else the last sentence."""
+    """Return the last question, else the last sentence."""
     lines = sentences(text)
     asking = [sentence for sentence in lines if sentence.endswith("?")]
     return (asking or lines or [""])[-1]
@@ -62,8 +62,8 @@ def question_of(text: str) -> str:
 def sections(text: str) -> Mapping[str, str]:
     """Return the named parts of a text by name in lower case.
 
-    Known are ``[[BEGIN NAME …]]`` blocks, XML-like elements, and lines that begin with ``Name:``;
-    the first of these that occurs is taken, and within it the first part of each name.
+    The forms are ``[[BEGIN NAME …]]`` blocks, XML-like elements, and lines that begin with
+    ``Name:``. The first form that occurs is used, with the first part of each name.
     """
     for pattern in _SECTIONS:
         named: dict[str, str] = {}
@@ -79,17 +79,17 @@ def sections(text: str) -> Mapping[str, str]:
 
 
 def pieces(text: str) -> list[str]:
-    """Return the pieces of a text; joined they are the text, but for white space at its end."""
+    """Return the pieces of a text; joined, they are the text without trailing white space."""
     return _PIECE.findall(text)
 
 
 def count_pieces(text: str) -> int:
-    """Return how many tokens a text has."""
+    """Return the number of tokens of a text."""
     return len(_PIECE.findall(text))
 
 
 def cut(text: str, limit: int | None) -> Written:
-    """Cut a text after ``limit`` tokens; ``None`` is no limit."""
+    """Cut a text after ``limit`` tokens; ``None`` means no limit."""
     parts = pieces(text)
     if limit is None or len(parts) <= limit:
         return Written(text=text, n_tokens=len(parts))
@@ -97,13 +97,13 @@ def cut(text: str, limit: int | None) -> Written:
 
 
 def uniform(*parts: object) -> float:
-    """Return a number in (0, 1) that depends on the texts of all parts, and on nothing else."""
+    """Return a number in (0, 1), a hash of all parts' strings."""
     text = "\x1f".join(str(part) for part in parts)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return (int.from_bytes(digest[:6], "big") + 0.5) / 2.0**48
 
 
 def logistic(*parts: object) -> float:
-    """Return a draw from the standard logistic distribution."""
+    """Sample deterministically from the standard logistic distribution."""
     u = uniform(*parts)
     return math.log(u / (1.0 - u))

@@ -1,4 +1,4 @@
-"""Shapes of OpenAI's API: request bodies, answers, usage and errors."""
+"""Forms of OpenAI's API: request bodies, answers, usage and errors."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,87 +10,87 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 Form = Literal["text", "json", "schema"]
 
 EFFORT_TO_TOKENS: Mapping[str, int] = {"low": 32, "medium": 128, "high": 512}
-"""Tokens of reasoning by ``reasoning_effort``; other words, and none, stand for no reasoning."""
+"""Reasoning tokens by ``reasoning_effort``; all other values mean no reasoning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of a conversation; parts that are no text are left out."""
+    """Message of a conversation, with its text parts only."""
 
     role: str
     text: str
     calls: tuple[str, ...] = ()
-    """Names of the tools that it calls."""
+    """Names of the called tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A function that the answer must or may call."""
+    """Function that the answer must or may call."""
 
     name: str
     description: str = ""
     schema: Mapping[str, Any]
     by_name: bool
-    """Whether the request named it, rather than asking for any call."""
+    """Whether the request named it, rather than requiring any call."""
     arguments: Mapping[str, Any] | None = None
-    """Those of the call; ``None`` if they are filled by the schema."""
+    """Arguments of the call; ``None`` fills them by the schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A question to a model."""
+    """Request to a model."""
 
     model: str
     messages: tuple[Message, ...]
     temperature: float = 1.0
     limit: int | None = None
-    """Most tokens of the answer, reasoning included; ``None`` means no limit."""
+    """Maximum tokens of the answer, reasoning included; ``None`` means no limit."""
     seed: int | None = None
     effort: str = ""
     stop: tuple[str, ...] = ()
-    """The answer ends before the first of these."""
+    """Strings before which the answer ends."""
     form: Form = "text"
     schema: Mapping[str, Any] = field(default_factory=dict)
-    """JSON Schema of the answer, where ``form`` is ``schema``."""
+    """JSON Schema of the answer if ``form`` is ``schema``."""
     tool: Tool | None = None
-    """The one that must be called."""
+    """Tool that must be called."""
     offered: tuple[Tool, ...] = ()
-    """Those that may be called."""
+    """Tools that may be called."""
 
     @property
     def system(self) -> str:
-        """Texts of the system's and the developer's messages."""
+        """Texts of the system and developer messages."""
         return "\n".join(m.text for m in self.messages if m.role in ("system", "developer"))
 
     @property
     def user(self) -> str:
-        """Text of the last message that is not the system's."""
+        """Text of the last message that is not a system message."""
         others = [m.text for m in self.messages if m.role not in ("system", "developer")]
         return others[-1] if others else ""
 
     @property
     def text(self) -> str:
-        """All texts, joined by blanks."""
+        """All texts, joined by spaces."""
         return " ".join(m.text for m in self.messages)
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """All that the answer depends on."""
+        """Everything that the answer depends on."""
         messages = tuple((m.role, m.text) for m in self.messages)
         return (self.model, messages, self.temperature, self.limit, self.seed, self.effort)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """One answer to a question."""
+    """Answer to a request."""
 
     text: str
-    """The answer, or the arguments of the tool's call as JSON."""
+    """Answer, or the arguments of the tool call as JSON."""
     n_tokens: int
-    """Tokens of the text alone."""
+    """Tokens of the text only."""
     n_reasoning: int = 0
     complete: bool = True
-    """Whether the answer came to its end, rather than to the limit."""
+    """Whether the answer ended before the limit."""
 
 
 MOST_CHOICES = 128
@@ -98,7 +98,7 @@ MOST_TOKENS = 1_000_000
 
 
 class ApiError(Exception):
-    """A request that is answered with an error."""
+    """Request that is answered with an error."""
 
     def __init__(
         self,
@@ -124,13 +124,13 @@ _ERROR_TYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt at a request."""
+    """Attempt at a request."""
 
     body: Mapping[str, Any]
     digest: str
-    """Hash of the request; equal requests have equal ones."""
+    """Hash of the request; equal requests have equal hashes."""
     number: int
-    """How often the request has come, this time included."""
+    """Number of this attempt at the request, from 1."""
     path_params: Mapping[str, str] = field(default_factory=dict)
     """Parts of the path that the route names."""
     query: Mapping[str, str] = field(default_factory=dict)
@@ -138,15 +138,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenUsage:
-    """Tokens that an answer is billed for."""
+    """Billed tokens of an answer."""
 
     prompt: int = 0
     completion: int = 0
-    """The whole answer, reasoning included."""
+    """Tokens of the whole answer, reasoning included."""
     reasoning: int = 0
 
     def to_json(self) -> dict[str, int]:
-        """Return the numbers by the names of ``convergence_core.records.Usage``."""
+        """Return the numbers under the names of ``convergence_core.records.Usage``."""
         return {
             "prompt_tokens": self.prompt,
             "cached_tokens": 0,
@@ -172,11 +172,11 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """An answer that is ready to be sent."""
+    """Answer that is ready to be sent."""
 
     body: Mapping[str, Any] = field(default_factory=dict)
     events: Sequence[Mapping[str, Any]] = ()
-    """Server-sent events in place of the body; empty: the body is sent."""
+    """Server-sent events; if empty, the body is sent."""
     ends_with_done: bool = True
     """Whether the events end with OpenAI's ``[DONE]``."""
     model: str
@@ -189,13 +189,13 @@ class Payload:
 
 
 class RequestBody(BaseModel):
-    """Body of a request; fields that are not known are left out."""
+    """Body of a request, which ignores unknown fields."""
 
     model_config = ConfigDict(strict=True)
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
-        """Return a checked body.
+        """Return a validated body.
 
         Raises:
             ApiError: a field breaks its rule.
@@ -217,7 +217,7 @@ Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 def texts_of(content: Any) -> str:
-    """Return the text of a message's content; parts that are no text are left out."""
+    """Return the text of a message's content, ignoring other parts."""
     if isinstance(content, str):
         return content
     parts = (

@@ -1,12 +1,13 @@
 """Responder to any prompt, whose quality depends on the parameters.
 
-It understands nothing. It can do sums, pick one of the options that a prompt lists, say yes or no,
-repeat, fill JSON schemas and quote the sentences of its prompt. Whether it does so well is decided by
+It does not understand prompts. It can do sums, choose among the options in a prompt, answer yes or
+no, repeat, fill JSON schemas and quote sentences of its prompt. The quality of an answer follows
+from
 
     ability    = 1 + 1.5 (2 h - 1) + 2 g + .3 e - 2 (T - .3)^2
     good answer  if  ability > difficulty + .7 T noise
 
-    h           hash of the model's name, even in (0, 1)
+    h           hash of the model's name, uniform in (0, 1)
     g           share of four instructive words that the system prompt has: ``exactly``, ``only``,
                 ``format``, ``example`` and their like; 1 for four or more
     e           0 to 3 for ``reasoning_effort`` none, low, medium, high
@@ -15,8 +16,8 @@ repeat, fill JSON schemas and quote the sentences of its prompt. Whether it does
     noise       standard logistic by a hash of the whole request and the number of the choice
 
 So at temperature 0 the share of good answers over many cases is the logistic function of the
-ability. The answer is a function of messages, model, temperature, limit, seed and effort.
-Nothing here says anything about a real model.
+ability. The answer is a function of messages, model, temperature, limit, seed and effort. None of
+this describes real models.
 """
 
 import json
@@ -82,7 +83,7 @@ _FIELD: Final = re.compile(r"<(input|answer|expected|reason)>(.*?)</\1>", re.DOT
 
 
 def ability(request: ModelRequest) -> float:
-    """Return how able the request makes the mock, in logits."""
+    """Return the mock's ability for a request, in logits."""
     h = uniform("model", request.model)
     g = min(1.0, len(set(words(request.system)) & INSTRUCTIVE) / ENOUGH_INSTRUCTION)
     efforts = ["", *EFFORT_TO_TOKENS]
@@ -92,14 +93,14 @@ def ability(request: ModelRequest) -> float:
 
 
 def is_good(request: ModelRequest, index: int) -> bool:
-    """Whether the answer with this number is a good one."""
+    """Return whether the answer with this index is good."""
     difficulty = logistic("difficulty", request.user)
     noise = logistic("noise", request.identity, index)
     return ability(request) > difficulty + 0.7 * request.temperature * noise
 
 
 def respond(request: ModelRequest, index: int = 0) -> Written:
-    """Write the answer with this number."""
+    """Write the answer with this index."""
     limit, n_reasoning = request.limit, EFFORT_TO_TOKENS.get(request.effort, 0)
     if limit is not None:
         n_reasoning = min(n_reasoning, limit)
@@ -111,7 +112,7 @@ def respond(request: ModelRequest, index: int = 0) -> Written:
 
 
 def with_tool(request: ModelRequest, index: int = 0) -> ModelRequest:
-    """Return a request with the tool that the answer with this number calls, of those that are offered."""
+    """Return a request with the offered tool that the answer with this index calls, if any."""
     if not request.offered or request.tool is not None:
         return request
     wants_tool = tool_use.asks(request)
@@ -139,7 +140,7 @@ def _whole(request: ModelRequest, index: int) -> str:
 
 
 def _wanted_schema(request: ModelRequest) -> dict[str, object] | None:
-    """Return the schema of the answer; ``None`` where text is asked for."""
+    """Return the schema of the answer; ``None`` for text."""
     if request.tool is not None:
         return dict(request.tool.schema)
     if request.form == "schema":
@@ -147,7 +148,7 @@ def _wanted_schema(request: ModelRequest) -> dict[str, object] | None:
     shown = schemas.shown_in(request.text)
     if request.form == "json":
         return shown or {"type": "object", "properties": {"answer": {"type": "string"}}}
-    # A judge may ask for its JSON in words alone.
+    # A judge's prompt may request JSON in words only.
     return shown if shown is not None and verdicts.is_verdict(shown) else None
 
 
@@ -185,7 +186,7 @@ def _answer(request: ModelRequest, good: bool, index: int) -> str:
 
 
 def _is_true(user: str, question: str) -> bool:
-    """Whether a yes-no question is affirmed: by the text before it, else by its hash."""
+    """Return whether a yes-no question is affirmed: by the text before it, else by its hash."""
     known = set(content_words(user.replace(question, "")))
     if known:
         return set(content_words(_YES_NO.sub("", question, count=1))) <= known
@@ -193,7 +194,7 @@ def _is_true(user: str, question: str) -> bool:
 
 
 def _sum(text: str, slip: int) -> str | None:
-    """Return the value of a sum, ``slip`` too much; ``None`` means division by zero."""
+    """Return the value of a sum plus ``slip``; ``None`` for division by zero."""
     terms: list[float] = []
     for operator, number in _TERM.findall(text):
         value = float(number)
@@ -210,7 +211,7 @@ def _sum(text: str, slip: int) -> str | None:
 
 
 def _quote(user: str, question: str, good: bool) -> str:
-    """Answer with sentences of the prompt: those that share most words with the question."""
+    """Answer with the prompt's sentences that share most words with the question."""
     others = [sentence for sentence in sentences(user) if sentence != question]
     wanted = set(content_words(question))
     topic = ", ".join(dict.fromkeys(content_words(question or user))) or "this"
@@ -223,7 +224,7 @@ def _quote(user: str, question: str, good: bool) -> str:
 
 
 def _edit(system: str, user: str) -> str | None:
-    """Return the edit that a request asks for; ``None`` if none is asked for."""
+    """Return the edit that a request asks for; ``None`` for other requests."""
     operator = _OPERATOR.match(user)
     if system != ROLE or operator is None or operator[1] not in get_args(OperatorName):
         return None
@@ -253,17 +254,17 @@ def _edit(system: str, user: str) -> str | None:
 
 
 class Engine:
-    """Answers questions; safe to use from several threads.
+    """Writer of answers. Thread-safe.
 
     Args:
-        varies: whether answers above temperature 0 and without a seed differ each time.
+        varies: Whether repeated answers above temperature 0 without a seed differ.
     """
 
     def __init__(self, *, varies: bool = False) -> None:
         self._varies = varies
 
     def first(self, request: ModelRequest, n: int, attempt: int) -> int:
-        """Return the number of the first of ``n`` answers at this attempt."""
+        """Return the index of the first of ``n`` answers of this attempt."""
         again = self._varies and request.temperature > 0 and request.seed is None
         return n * (attempt - 1) if again else 0
 
@@ -273,11 +274,11 @@ class Engine:
         return [respond(request, first + index) for index in range(n)]
 
     def tokens(self, request: ModelRequest, choices: Sequence[Written]) -> TokenUsage:
-        """Return what an answer is billed for."""
+        """Return the billed tokens of an answer."""
         prompt = [piece for m in request.messages for piece in (m.role, *pieces(m.text))]
         reasoning = sum(choice.n_reasoning for choice in choices)
         return TokenUsage(
-            # The role is one of the four tokens that a message costs beside its text.
+            # The role is one of the four tokens that a message costs besides its text.
             prompt=len(prompt) + (PER_MESSAGE - 1) * len(request.messages) + PER_REQUEST,
             completion=sum(choice.n_tokens for choice in choices) + reasoning,
             reasoning=reasoning,

@@ -1,8 +1,8 @@
-"""JSON values that fit a JSON Schema, filled from a prompt's own words.
+"""JSON values for a JSON Schema, filled from the words of a prompt.
 
-A property is looked for in the prompt: after its name (``name: value``, ``name is value``), or by
-its look (an address, a date, a number). What is not found is a word of the answer, a small number,
-the first entry of an enumeration. A bad answer looks in the wrong place.
+A property's value comes from the prompt: after its name (``name: value``, ``name is value``), or
+by its pattern (an address, a date, a number). Otherwise it is the answer's text, a small number,
+or the first entry of an enumeration. A bad answer searches in the wrong place.
 """
 
 import re
@@ -14,7 +14,7 @@ from tasks.json_values import mapping
 from tasks.mock.prompt_text import content_words, uniform
 
 DEEPEST = 8
-"""Below this depth optional properties and lists stay empty, so recursive schemas end."""
+"""Depth below which optional properties and lists stay empty, so that recursive schemas end."""
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -31,19 +31,19 @@ _LOOKS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSource:
-    """Where values come from."""
+    """Source of the values."""
 
     text: str
     answer: str
     good: bool
     draw: str
-    """Names the draws of a bad answer."""
+    """Seed of a bad answer's random choices."""
     fixed: Callable[[str, Schema], Any] = lambda _name, _kind: None
-    """Values of properties by name and schema, before any other; ``None`` to search for one."""
+    """Function of name and schema that is tried first; ``None`` searches for a value."""
 
 
 def shown_in(text: str) -> dict[str, Any] | None:
-    """Return the schema of a JSON object that a text shows as an example; ``None``: it has none."""
+    """Return the schema of a JSON object that a text shows; ``None`` if there is none."""
     if "json" not in text.casefold():
         return None
     properties: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def _kind_of(name: str, value: str) -> dict[str, Any]:
 
 
 def fill(schema: Schema, source: ValueSource) -> Any:
-    """Return a value of the schema."""
+    """Return a value that fits the schema."""
     return _Filler(schema, source).value(schema, "", 0)
 
 
@@ -95,7 +95,7 @@ class _Filler:
         return makers.get(str(wanted).lower(), lambda: self._text(kind, name))()
 
     def _resolved(self, schema: Any) -> Schema:
-        """Follow references and take the first alternative that is not null."""
+        """Follow references, and take the first alternative that is not null."""
         kind: Schema = mapping(schema)
         for _ in range(DEEPEST):
             reference = kind.get("$ref")
@@ -170,7 +170,7 @@ class _Filler:
         return source.answer
 
     def _after_name(self, name: str) -> str:
-        """Return what the prompt says after a property's name, up to the end of the clause."""
+        """Return the prompt's text after a property's name, up to the end of the clause."""
         spoken = re.escape(name.replace("_", " ")).replace(r"\ ", r"[ _-]")
         pattern = (
             rf"\b{spoken}\b[\"'*]*\s*(?::|=|\bis\b)\s*[\"']?([^\n,;\"']+?)(?=\.\s|[\n,;\"']|$)"

@@ -1,7 +1,7 @@
-"""Service behind the routes: requests counted, read, answered.
+"""Service behind the routes: counts, reads and answers requests.
 
-A request that waits (latency, a hang) holds up no other, and stops waiting when its client goes
-away or the server closes.
+A request that waits (latency, a hang) delays no other, and ends early if its client disconnects or
+the server closes.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from tasks.mock.responder import Engine
 
 Answering: TypeAlias = Callable[[Engine, Attempt], Payload]
 ErrorBody: TypeAlias = Callable[[int, str], Mapping[str, Any]]
-"""Shape of an error, by status and message."""
+"""Function that forms an error from status and message."""
 
 
 class MockService:
-    """The state behind the routes of one server."""
+    """State behind the routes of one server."""
 
     def __init__(self, options: MockOptions) -> None:
         self.options = options
@@ -41,7 +41,7 @@ class MockService:
             self._log.close()
 
     def _write(self, attempt: Attempt, fate: str, status: int, payload: Payload | None) -> None:
-        """Append a line to the log, and wait until the disk has it."""
+        """Append a line to the log and flush it to disk."""
         if self._log is None:
             return
         used = TokenUsage() if payload is None else payload.tokens
@@ -97,7 +97,7 @@ class MockService:
         )
 
     def _answer(self, answering: Answering, attempt: Attempt) -> tuple[FaultKind, Payload]:
-        """Return the fault of an attempt and its answer, once they are counted."""
+        """Count an attempt, and return its fault and answer."""
         fault = self.options.fault_of(attempt.digest, attempt.number)
         try:
             if fault == "429":
@@ -119,7 +119,7 @@ class MockService:
 
         Raises:
             ApiError: the server closes.
-            ClientDisconnect: the client went away.
+            ClientDisconnect: the client disconnected.
         """
         seconds = self.options.latency_ms / 1000.0 + (self.options.hang_s if hangs else 0.0)
         if seconds <= 0.0:
@@ -182,14 +182,14 @@ async def _disconnected(receive: Receive) -> None:
 async def _send_payload(
     send: Send, payload: Payload, fault: FaultKind, headers: Mapping[str, str]
 ) -> None:
-    """Send an answer whole, as a stream, cut midway, or as something that is no JSON."""
+    """Send an answer whole, as a stream, cut midway, or as invalid JSON."""
     if payload.events:
         await _send_stream(send, payload, fault, headers)
         return
     data = _encoded(payload.body)
     half = data[: len(data) // 2]
     if fault == "cut":
-        # The length that is announced never comes; the server closes the connection.
+        # The announced length never arrives; the server closes the connection.
         await _start(send, 200, {**headers, "content-length": str(len(data))})
         await _part(send, half, more=True)
     else:

@@ -1,11 +1,11 @@
-"""Choice of a tool, and of its arguments, by the words of a request.
+"""Choice of a tool and its arguments by the words of a request.
 
-The last message of the user is cut into steps, at the ends of sentences and at *then*. The tool whose
-name and description share most words with a step is called for it. An argument ``…_id`` that no text
-holds is looked for in earlier results, in the object that bears the name which the step says; where no
-result does, a tool that lists or reads such objects is called first. Whether all this is done well is
-decided as every answer is, once for a message: a bad turn calls nothing, calls another tool, or takes
-wrong arguments.
+The user's last message is split into steps, at the ends of sentences and at *then*. For each step
+the mock calls the tool whose name and description share most words with it. If no text holds an
+argument ``…_id``, it searches earlier results for the object with the name in the step; without
+one, it first calls a tool that lists or reads such objects. A turn is good or bad as a whole, by
+the same rule as other answers. A bad turn calls nothing, calls another tool, or uses wrong
+arguments.
 """
 
 import json
@@ -20,11 +20,13 @@ from tasks.mock.protocol import Message, ModelRequest, Tool
 from tasks.mock.schemas import ValueSource, fill
 
 LEAST_FIT: Final = 4
-"""Points from which on a tool is called: 3 for a word of its name, 5 for the first, 1 for one of its description."""
+"""Minimum points for a call: 3 for a word of the tool's name, 5 for the first, 1 for one of its
+description.
+"""
 _STEM: Final = 5
-"""Letters by which forms of a word are the same."""
+"""Number of letters that identify the forms of a word."""
 _DEEPEST: Final = 3
-"""Most tools that one step looks for identifiers with."""
+"""Maximum tools that one step calls to find identifiers."""
 _THEN: Final = re.compile(r"[,;]?\s+(?:and\s+)?then\s+", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"[\"“]([^\"”]+)[\"”]")
 _MASK: Final = re.compile("\ue000(\\d+)\ue001")
@@ -37,26 +39,26 @@ _WRONG: Final = "wrong arguments"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """What was said since the user's last message."""
+    """Messages since the user's last one."""
 
     question: str
     steps: Sequence[str]
     called: Sequence[str]
-    """Names of the tools that were called, in order."""
+    """Names of the called tools, in order."""
     objects: Sequence[Mapping[str, Any]]
-    """Objects of the results."""
+    """Objects in the results."""
     system: str
-    """The system's texts."""
+    """System prompt."""
 
 
 def asks(request: ModelRequest) -> ModelRequest:
-    """Return the request up to the user's last message: what decides whether a turn is a good one."""
+    """Return the request up to the user's last message, which decides whether a turn is good."""
     last = _last_user(request.messages)
     return replace(request, messages=request.messages[: last + 1])
 
 
 def choose(request: ModelRequest, *, good: bool) -> Tool | None:
-    """Return the tool that a turn calls next, with its arguments; ``None`` if it answers in words."""
+    """Return the next tool of a turn, with its arguments; ``None`` for an answer in words."""
     turn = _turn(request)
     if good:
         return _next(turn, request.offered)
@@ -81,7 +83,7 @@ def choose(request: ModelRequest, *, good: bool) -> Tool | None:
 
 
 def answer(request: ModelRequest) -> str | None:
-    """Return the arguments of a call, or what the results of a turn say; ``None``: neither is to be had."""
+    """Return a call's arguments, or the relevant results of a turn; ``None`` without either."""
     if request.tool is not None:
         arguments = request.tool.arguments
         return None if arguments is None else json.dumps(arguments, ensure_ascii=False)
@@ -124,7 +126,7 @@ def _turn(request: ModelRequest) -> _Turn:
 
 
 def _steps(question: str) -> list[str]:
-    """Cut a text at the ends of sentences and at *then*, but in quotation marks."""
+    """Split a text at the ends of sentences and at *then*, except in quotation marks."""
     quoted = _QUOTED.findall(question)
     numbers = iter(range(len(quoted)))
     masked = _QUOTED.sub(lambda _: f'"\ue000{next(numbers)}\ue001"', question)
@@ -152,7 +154,7 @@ def _next(turn: _Turn, offered: Sequence[Tool]) -> Tool | None:
 def _lookup(
     tool: Tool, step: str, turn: _Turn, known: Sequence[Tool], *, depth: int
 ) -> Tool | None:
-    """Return a call that may tell an identifier which a tool needs; ``None`` if none is needed."""
+    """Return a call that may find an identifier that a tool needs; ``None`` if none is needed."""
     for name in _required(tool):
         if depth >= _DEEPEST or not name.endswith("_id") or _identifier(name, step, turn):
             continue
@@ -199,7 +201,7 @@ def _arguments(tool: Tool, step: str, turn: _Turn) -> dict[str, Any]:
 
 
 def _value(name: str, kind: Mapping[str, Any], step: str, turn: _Turn, *, is_needed: bool) -> Any:
-    """Return an argument; one that is not needed only where the step says its name, or a number."""
+    """Return an argument; an optional one only if the step contains its name, or a number."""
     types = {kind.get("type"), *(variant.get("type") for variant in kind.get("anyOf", ()))}
     if name.endswith("_id"):
         return _identifier(name, step, turn)
@@ -220,7 +222,7 @@ def _value(name: str, kind: Mapping[str, Any], step: str, turn: _Turn, *, is_nee
 
 
 def _is_named(quoted: str, step: str, turn: _Turn) -> bool:
-    """Whether a quoted text names an object of the results, and is none to be passed on."""
+    """Return whether a quoted text names an object of the results rather than an argument."""
     return len(_QUOTED.findall(step)) > 1 and any(
         quoted in map(str, entry.values()) for entry in turn.objects
     )
@@ -245,7 +247,7 @@ def _identifier(name: str, step: str, turn: _Turn) -> str | None:
 
 
 def _is_kind(name: str, value: Mapping[str, Any]) -> bool:
-    """Whether an object may be of the kind that an identifier names: messages have a content, channels a name."""
+    """Return whether an object may have the type of an identifier, judged by its content."""
     is_text = not value.keys().isdisjoint({"content", "body", "selftext"})
     return is_text == (name in ("message_id", "comment_id", "post_id", "email_id"))
 
@@ -267,7 +269,7 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _lines(text: str) -> list[str]:
-    """Return a line for each entry of a result, or its sentences where it is no JSON."""
+    """Return a line for each entry of a result, or its sentences if it is not JSON."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -281,7 +283,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _nodes(value: Any) -> Iterator[Any]:
-    """Yield a value of JSON and all within it, level by level."""
+    """Yield a JSON value and all values within it, level by level."""
     waiting = [value]
     while waiting:
         node = waiting.pop(0)

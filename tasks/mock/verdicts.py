@@ -1,11 +1,11 @@
-"""Verdicts of the mock when it is asked as a judge.
+"""Verdicts of the mock as a judge.
 
 It reads the named parts of the prompt (``ANSWER``, ``REFERENCE``, ``INPUT``…) and measures shared
-words: with a reference, F1 of the two bags of words, 1 if they are the same and at least .9 if
-the answer contains it; without one, half how much of the question's words the answer takes up and
-half its length up to twenty words. Verdicts depend on the texts alone. Where one letter is asked for, two
-answers that are as good are told apart by the words of the request that speak for them, as for options,
-else by a hash: the same answer wins in either order.
+words. With a reference, the score is the F1 of the two bags of words: 1 if they are equal, and at
+least .9 if the answer contains the reference. Without one, half the score is the share of the
+question's words in the answer, and half its length up to twenty words. Verdicts depend only on the
+texts. If a prompt asks for one letter, ties are broken by the words that fit the request, as for
+options, and then by a hash, so that the same answer wins in either order.
 """
 
 import re
@@ -48,11 +48,11 @@ _SENSES: Sequence[tuple[frozenset[str], frozenset[str]]] = tuple(
 )
 
 WORDS_PER_POINT = 12
-"""Words of a text in which one point of fit still says what it is about."""
+"""Words of a text per point of fit that is needed to identify its topic."""
 
 
 def options(text: str) -> Mapping[str, str]:
-    """Return the options that a text lists, with what it says about each; empty if it lists none.
+    """Return the options in a text with their meanings; empty if there are none.
 
     Options are lines ``- name: meaning``, or a list ``a, b or c`` after words like *one of*.
     """
@@ -78,7 +78,7 @@ def choose(listed: Mapping[str, str], text: str, *, good: bool, draw: Sequence[o
 
 
 def is_known(listed: Mapping[str, str], text: str) -> bool:
-    """Whether enough of a text speaks for one of the options: a point for each dozen of its words."""
+    """Return whether enough words of a text fit one option: a point for each dozen words."""
     answer_words = words(text)
     used = set(answer_words)
     best = max(_fit(name, meaning, used) for name, meaning in listed.items())
@@ -86,13 +86,13 @@ def is_known(listed: Mapping[str, str], text: str) -> bool:
 
 
 def guess(listed: Mapping[str, str], *, draw: Sequence[object], index: int) -> str:
-    """Return an option for a text that speaks for none, another one with the next index."""
+    """Return an option for a text that fits none; the next index gives another one."""
     names = sorted(listed)
     return names[(int(len(names) * uniform("guess", *draw)) + index) % len(names)]
 
 
 def fit(name: str, text: str) -> int:
-    """Return how many words of a text speak for an option by its name alone."""
+    """Return the number of words of a text that fit an option's name."""
     return _fit(name, "", set(words(text)))
 
 
@@ -117,7 +117,7 @@ _ENOUGH_WORDS = 20
 
 
 def is_verdict(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema asks for a judge's verdict."""
+    """Return whether a schema is that of a judge's verdict."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return False
@@ -150,15 +150,15 @@ def verdict(schema: Mapping[str, Any], text: str) -> Any:
 
 
 def letter(text: str) -> str | None:
-    """Return the letter of the better of two answers; ``None``: a text asks for no such letter."""
+    """Return the letter of the better of two answers; ``None`` if the text asks for none."""
     parts = sections(text)
     a, b = (_first(parts, _ANSWERS, suffix) for suffix in (" a", " b"))
     if a is None or b is None or _LETTER.search(text) is None:
         return None
     lead = _quality(a, parts) - _quality(b, parts)
     if abs(lead) <= _TIE_WITHIN and a != b:
-        # As good by their words: by what speaks for them in the request, else by a taste of its own,
-        # which is the same in either order.
+        # A tie in words: broken by fit to the request, else by a hash that is the same in either
+        # order.
         question = _first(parts, ("request", "question", "input")) or ""
         lead = fit(a, question) - fit(b, question) or (
             uniform("taste", question, a) - uniform("taste", question, b)
@@ -194,7 +194,7 @@ def _numbers(kind: Mapping[str, Any]) -> list[float]:
 
 
 def _named(listed: list[Any], quality: float, lead: float | None) -> Any:
-    """Return the entry of an enumeration that says it: a winner, else from bad to good."""
+    """Return the matching entry of an enumeration: the winner, else from bad to good."""
     by_name = {str(entry).casefold().removeprefix("answer ").strip(): entry for entry in listed}
     tie, good, bad = (_first(by_name, names) for names in (_TIES, _GOOD, _BAD))
     if {"a", "b"} <= by_name.keys():
@@ -207,7 +207,7 @@ def _named(listed: list[Any], quality: float, lead: float | None) -> Any:
 
 
 def _quality(answer: str, parts: Mapping[str, str]) -> float:
-    """Return how good an answer looks, in [0, 1]."""
+    """Return an answer's quality in [0, 1]."""
     reference = _first(parts, _REFERENCES)
     if not answer.strip():
         return 0.0

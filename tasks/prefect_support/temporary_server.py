@@ -1,10 +1,10 @@
-"""Prefect's server for the length of one process, which does not outlive it.
+"""Prefect server for the lifetime of one process, which never outlives it.
 
-Prefect would start the same one by itself, but only after importing the server's code into our
-process (three seconds), and would wait for it before anything else. Ours starts while we import the
-flows, and it ends if this process is killed: otherwise it would keep its port, its memory and our
-standard output. At its start a server brings its database up to date and registers what it ships, so
-those of one home start one after the other: together they would each create the same tables.
+Prefect would start the same server, but only after importing the server's code into our process
+(three seconds), and would wait for it before anything else. Ours starts while we import the flows,
+and ends even if this process is killed, instead of holding its port, memory and our standard
+output. A starting server migrates its database and registers its built-ins. Servers of one home
+start one at a time, since together each would create the same tables.
 """
 
 import atexit
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 LOCK_FILE: Final = "convergence-server.lock"
-"""In Prefect's home. The kernel frees the lock of a process that is killed."""
+"""Lock file in Prefect's home; the kernel releases a killed process's lock."""
 
 
 def create_app() -> "FastAPI":
-    """Return Prefect's application; its start waits for those of other processes of this home."""
+    """Return Prefect's application, which starts after those of other processes of this home."""
     from prefect.server.api.server import create_app as create  # noqa: PLC0415 - takes seconds
     from prefect.settings import PREFECT_HOME  # noqa: PLC0415 - as above
 
@@ -43,7 +43,7 @@ def create_app() -> "FastAPI":
     @contextlib.asynccontextmanager
     async def lifespan(served: Any) -> AsyncIterator[Any]:
         async with contextlib.AsyncExitStack() as stack:
-            # It may block: until it has started, this process has nothing else to do.
+            # It may block: until the start, this process has nothing else to do.
             with alone(Path(PREFECT_HOME.value())):
                 state = await stack.enter_async_context(started(served))
             yield state
@@ -54,7 +54,7 @@ def create_app() -> "FastAPI":
 
 @contextlib.contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """Wait until no other process of this home is in such a block."""
+    """Hold the lock of this home, after waiting for other processes."""
     home.mkdir(parents=True, exist_ok=True)
     with locked(home / LOCK_FILE):
         yield
@@ -66,7 +66,9 @@ _OF_A_TEMPORARY_SERVER = {
     "PREFECT__SERVER_FINAL": "1",
     "PREFECT_PROFILES_PATH": os.devnull,
 }
-"""What Prefect itself sets for its own temporary server; it reads no profile besides our settings."""
+"""Variables that Prefect sets for its own temporary server; it reads no profile besides our
+settings.
+"""
 TRAFFIC: Final[Any] = frozenset(
     """
     api.auth_string api.enable_http2 api.key api.request_timeout api.tls_insecure_skip_verify
@@ -77,25 +79,26 @@ TRAFFIC: Final[Any] = frozenset(
     tasks.scheduling.default_storage_block
     """.split()  # noqa: SIM905 - as a literal it would be twenty lines
 )
-"""Settings between this process and its own server, where those for other servers do not hold: they
-have Prefect's defaults."""
+"""Settings between this process and its server that must keep Prefect's defaults, because the
+user's values are meant for other servers.
+"""
 NO_TRAFFIC: Final[dict[Any, Any]] = {"api.ssl_cert_file": None, "client.custom_headers": {}}
 """Settings of that kind whose default is a function, which Prefect does not restore."""
 ROOM: Final = 16 * 2**20
-"""Bytes that must be free for Prefect's database: a new one takes a few megabytes."""
+"""Minimum free bytes for Prefect's database; a new one takes a few megabytes."""
 _STOP_S = 5.0
-"""What the server has to end by itself, before it is killed."""
+"""Seconds for the server to end before it is killed."""
 
 
 def full_disk() -> str | None:
-    """Return what to do where the disk under Prefect's home is full; ``None`` if it is not."""
+    """Return the fix if the disk under Prefect's home is full; ``None`` if it is not."""
     from prefect.settings import PREFECT_HOME  # noqa: PLC0415 - takes a second
 
     home = Path(PREFECT_HOME.value())
     try:
         free = shutil.disk_usage(home).free
     except OSError:
-        return None  # there is no such folder, which is told by whoever needs it
+        return None  # there is no such folder, which its users report
     if free >= ROOM:
         return None
     return (
@@ -107,15 +110,15 @@ def full_disk() -> str | None:
 
 
 class TemporaryServer:
-    """A Prefect server on a free port of loopback, in a process of its own."""
+    """Prefect server on a free loopback port, in a separate process."""
 
     def __init__(self) -> None:
-        """Start it; ``wait`` returns when it answers.
+        """Start the server; ``wait`` returns when it answers.
 
-        It is handed a listening socket: no other process can take the port between our choice and
-        its start, and a request waits in the socket's queue until the server is there. It has a
-        session of its own: signals to the whole group, as of Ctrl-C in a terminal or of ``timeout``,
-        would end it before the run, which needs it to end cleanly.
+        The server gets a listening socket, so no other process can take the port before its start,
+        and early requests wait in the socket's queue. It has its own session: signals to the whole
+        group, such as Ctrl-C in a terminal or ``timeout``, would end it before the run, which
+        needs it for a clean end.
         """
         from prefect.settings import get_current_settings  # noqa: PLC0415 - takes a second
 
@@ -123,8 +126,9 @@ class TemporaryServer:
         variables = settings.to_environment_variables(exclude_unset=True)
         inherited = {name: os.environ[name] for name in os.environ if name[:8] != "PREFECT_"}
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            # Answers go out in two writes; the second must not wait for word of the first. asyncio
-            # sees to that on sockets it opens, and those accepted here inherit it.
+            # Answers leave in two writes, and the second must not wait for the first's
+            # acknowledgement. asyncio sets this on sockets that it opens, and accepted ones
+            # inherit it from this one.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             descriptor = listener.fileno()
             address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -145,7 +149,7 @@ class TemporaryServer:
         atexit.register(self.stop)
 
     def wait(self) -> None:
-        """Return when the server answers.
+        """Wait until the server answers.
 
         Raises:
             PrefectServerError: it ended, or did not answer in
@@ -180,7 +184,7 @@ class TemporaryServer:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End the server; does nothing the second time."""
+        """Stop the server; safe to call twice."""
         atexit.unregister(self.stop)
         if self.is_running:
             self._process.terminate()
@@ -193,7 +197,7 @@ class TemporaryServer:
 
 _LOCK = threading.Lock()
 _servers: list[TemporaryServer] = []
-"""The one of this process, once it is needed."""
+"""Server of this process, once needed."""
 
 
 def temporary_server() -> TemporaryServer:
@@ -207,6 +211,6 @@ def temporary_server() -> TemporaryServer:
 
 
 def stop_server() -> None:
-    """End this process's temporary server, if there is one."""
+    """Stop this process's temporary server, if there is one."""
     for server in _servers:
         server.stop()

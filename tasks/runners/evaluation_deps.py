@@ -1,4 +1,4 @@
-"""Dependencies of evaluation: target, metrics, and a session on them."""
+"""Dependencies of evaluation: target, metrics and their session."""
 
 import contextlib
 import re
@@ -39,14 +39,14 @@ _PORT: Final = re.compile(r"\b[1-9]\d{3,4}\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationDeps:
-    """What is asked, and how answers are measured."""
+    """Target, metrics and environment of a run."""
 
     loaded: Loaded
     environment: Environment
     target: Target
     metrics: Sequence[Metric | PaidMetric]
     redact: Redactor
-    """Keeps secrets out of what is stored, sent or shown."""
+    """Redactor of everything that is stored, sent or shown."""
 
     @classmethod
     def of(
@@ -57,13 +57,13 @@ class EvaluationDeps:
         local_function: Callable[..., Any] | None = None,
         evaluator: Callable[..., Any] | None = None,
     ) -> Self:
-        """Return what a configuration describes.
+        """Return the dependencies of a configuration.
 
         Args:
-            loaded: the configuration and its files.
-            environment: keys and prices.
-            local_function: the target, in place of ``api.function``.
-            evaluator: the user's evaluator.
+            loaded: Configuration and its files.
+            environment: Keys and prices.
+            local_function: Function that replaces ``api.function``.
+            evaluator: User's evaluator.
 
         Raises:
             ConfigurationError: something that it names cannot be used.
@@ -78,7 +78,7 @@ class EvaluationDeps:
 
     @property
     def telemetry(self) -> TelemetryConfig:
-        """Who hears of the run: offline this machine alone."""
+        """Telemetry of the run; offline only its local receivers."""
         telemetry = self.loaded.configuration.telemetry
         return telemetry if self.environment.mock_url is None else local_telemetry(telemetry)
 
@@ -93,14 +93,14 @@ def open_session(
     on_cell: Callable[[Evaluation], None] | None = None,
     on_notice: Callable[[BudgetWarned | TrafficChanged], None] | None = None,
 ) -> EvaluationSession:
-    """Return a session of a run, in its own process or in one of those that share its limits.
+    """Return a session of a run, in its process or in one of several that share its limits.
 
     Args:
-        deps: closed with the session.
-        spec: of the run.
-        journal: of the run; not closed with the session.
-        budget: what may be spent.
-        n_sessions: among which the calls in flight are divided.
+        deps: Dependencies, closed with the session.
+        spec: Specification of the run.
+        journal: Call log of the run; not closed with the session.
+        budget: Budget of the session.
+        n_sessions: Number of sessions that share the calls in flight.
         on_cell: see ``EvaluationSession``.
         on_notice: see ``EvaluationSession``.
 
@@ -151,7 +151,7 @@ def open_session(
 
 
 def _spans_of(deps: EvaluationDeps) -> CallListener | None:
-    """Return what sends spans of the calls; ``None`` if no one asked for them.
+    """Return the exporter of the calls' spans; ``None`` without an endpoint.
 
     Raises:
         ConfigurationError: the extra ``otel`` is missing.
@@ -171,7 +171,7 @@ def _spans_of(deps: EvaluationDeps) -> CallListener | None:
 
 
 def _judge_workers(configuration: Configuration) -> int:
-    """Return the most calls of judges in flight."""
+    """Return the maximum judge calls in flight."""
     model_to_workers = {
         llm.model_dump_json(): llm.parallel_workers
         for metric in configuration.evaluation.judges.values()
@@ -181,7 +181,7 @@ def _judge_workers(configuration: Configuration) -> int:
 
 
 def _address_check(loaded: Loaded, endpoint: str) -> AddressCheck:
-    """Return the check of an endpoint's address: which candidates could be asked of it."""
+    """Return the check of an endpoint's address, with the number of possible candidates."""
     models = loaded.configuration.api.models
     model = loaded.space.parameters.get("model")
     n_models = len(model.choices) if isinstance(model, Choice) else 1
@@ -197,10 +197,10 @@ def _address_check(loaded: Loaded, endpoint: str) -> AddressCheck:
 
 
 def _service_commands(folder: Path) -> dict[str, str]:
-    """Return each port that a server beside the configuration names, and the command that starts it."""
+    """Return the ports in servers next to the configuration, with the commands that start them."""
     commands: dict[str, str] = {}
     for path in sorted(folder.glob("*.py")):
-        with contextlib.suppress(OSError):  # a hint alone depends on it
+        with contextlib.suppress(OSError):  # only a hint depends on it
             text = path.read_text("utf-8", errors="replace")
             if _SERVES.search(text):
                 commands |= dict.fromkeys(_PORT.findall(text), f"python {path.name}")

@@ -1,4 +1,4 @@
-"""Runner ``ray``: actors of a Ray cluster, running or started for the run."""
+"""Runner ``ray``: actors of a Ray cluster, existing or started for the run."""
 
 import os
 import queue
@@ -15,13 +15,13 @@ _QUIET = {
 
 
 class RayRunner:
-    """Actors of two threads each, so that a stop comes through."""
+    """Actors with two threads each, so that they can receive a stop."""
 
     def __init__(self, n_workers: int, address: str | None) -> None:
-        """Connect to a cluster, or start one on this machine, and start the actors.
+        """Connect to a cluster or start a local one, and start the actors.
 
         Raises:
-            ConfigurationError: the cluster cannot be reached.
+            ConfigurationError: the cluster is unreachable.
         """
         os.environ.update(_QUIET)  # before the import: no telemetry
         import ray  # noqa: PLC0415 - an extra
@@ -42,7 +42,7 @@ class RayRunner:
             fix = "Start it (`ray start --head`), or remove the key."
             key = "optimization.execution.cluster"
             raise ConfigurationError.of(key, rule, fix, value=str(address)) from error
-        # A work item is executed by one thread of the actor, a stop by the other.
+        # One thread of the actor executes a work item, the other a stop.
         self._actor_class: Any = ray.remote(num_cpus=1, max_concurrency=2, max_restarts=0)(Worker)
         self._actors = [self._actor_class.remote() for _ in range(n_workers)]
         self._free: queue.LifoQueue[Any] = queue.LifoQueue()
@@ -51,7 +51,7 @@ class RayRunner:
         self._closed = False
 
     def run(self, item: bytes) -> bytes:
-        """Have a work item executed by a free actor; see ``Runner``."""
+        """Execute a work item on a free actor; see ``Runner``."""
         actor = self._free.get()
         try:
             result: bytes = self._ray.get(actor.execute.remote(item))
@@ -65,11 +65,11 @@ class RayRunner:
         return result
 
     def stop(self, session_id: str) -> None:
-        """Tell all actors to start no further call."""
+        """Tell all actors to start no further calls."""
         self._ray.get([actor.stop.remote(session_id) for actor in self._actors])
 
     def close(self) -> None:
-        """Let the actors go, and the cluster that was started for them; safe to call twice."""
+        """Stop the actors, and the cluster if the run started it; safe to call twice."""
         if self._closed:
             return
         self._closed = True

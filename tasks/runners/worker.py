@@ -1,7 +1,7 @@
-"""Worker: a session for each run, kept from one work item to the next.
+"""Worker: a session for each run, reused between work items.
 
-The session is the same as in the process of the run, with an equal part of its limits, on the same
-journal. Work items of one process are executed one after the other.
+It equals the session of the run's process, with an equal part of its limits and the same call log.
+A process executes its work items one at a time.
 """
 
 import json
@@ -27,17 +27,17 @@ from tasks.store.journal.sqlite_journal import open_journal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenSession:
-    """A session of a run in this process."""
+    """Session of a run in this process."""
 
     spec: RunSpec
     budget: Budget
     session: EvaluationSession
     held: ExitStack
-    """Frees session and journal."""
+    """Exit stack that closes session and call log."""
 
 
 class Worker:
-    """Executes work items of one run after the other."""
+    """Executor of work items, for one run at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,25 +45,25 @@ class Worker:
         self._stopped: set[str] = set()
 
     def execute(self, data: bytes) -> bytes:
-        """Evaluate the candidate of a packed work item; return the packed result, errors in it."""
+        """Evaluate the candidate of a packed work item; return the packed result or error."""
         item = unpacked(data)
         assert isinstance(item, WorkItem)  # noqa: S101 - nothing else is sent here
         with self._lock:
             try:
                 with redacted_errors():
                     return packed(self._execute(item))
-            except BaseException as error:  # noqa: BLE001 - it is raised where the item came from
+            except BaseException as error:  # noqa: BLE001 - raised in the item's process
                 return packed(WorkResult(trial=None, used=self._used(item), error=portable(error)))
 
     def stop(self, session_id: str) -> None:
-        """Let no further call of a session start; those in flight have a few seconds to end."""
+        """Start no further call of a session; those in flight get a few seconds to end."""
         self._stopped.add(session_id)
         current = self._open
         if current is not None and current.spec.session_id == session_id:
             current.session.stop()
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open session."""
         with self._lock:
             self._close()
 
@@ -116,10 +116,10 @@ class Worker:
 
 
 def _loaded(record: RunRecord) -> Loaded:
-    """Read the files of a run, which must be the very ones.
+    """Load the files of a run, which must be identical to the run's.
 
     Raises:
-        ResumeError: they are others here.
+        ResumeError: they differ.
     """
     loaded = load_mapping(json.loads(record.config_json), Path(record.base_dir))
     same_space = canonical_json(loaded.space.to_json()) == record.search_space_json

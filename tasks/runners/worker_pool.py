@@ -1,9 +1,9 @@
-"""Pool of a run's workers, on any runner, under the limits of the run.
+"""Pool of a run's workers, on any runner, under the run's limits.
 
-As many work items are in flight at once as there are workers. Each takes an equal part of what is
-left of the budget with it; where that was too little for all of its cells, those that were not asked
-are sent again when nothing else is in flight, with all that is left. So the limits hold over all
-workers together, and nothing that another one left over stays unused.
+At most one work item per worker is in flight. Each takes an equal part of the remaining budget. If
+that is too little for all its cells, the remaining cells are sent again when nothing else is in
+flight, with the whole remaining budget. So the limits apply to all workers together, and no budget
+stays unused.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ from tasks.store.journal.sql_journal import Journal
 from tasks.version import install_command
 
 _PATIENCE_S: Final = 15.0
-"""What a worker process has to end by itself: its calls in flight, and its journal."""
+"""Seconds for a worker process to finish its calls in flight and its call log."""
 _KEY = "optimization.execution.runner"
 
 
 class Runner(Protocol):
-    """Carries packed work items to workers and brings their results. Thread-safe."""
+    """Transport of packed work items to workers. Thread-safe."""
 
     def run(self, item: bytes) -> bytes:
-        """Have a work item executed; blocks.
+        """Execute a work item; blocks.
 
         Raises:
             WorkerLostError: the worker ended meanwhile.
@@ -45,18 +45,18 @@ class Runner(Protocol):
         """Tell all workers to start no further call of a session; see ``RunSpec``."""
 
     def close(self) -> None:
-        """Free the workers; safe to call twice."""
+        """Stop the workers; safe to call twice."""
 
 
 def check_runner(configuration: Configuration, *, is_by_name: bool) -> None:
-    """Refuse a runner that cannot work here, before anything else is done.
+    """Reject a runner that cannot work here, before anything else.
 
     Args:
-        configuration: with its runner.
-        is_by_name: whether target and evaluator can be imported by another process.
+        configuration: Configuration with its runner.
+        is_by_name: Whether another process can import target and evaluator.
 
     Raises:
-        ConfigurationError: its package is missing, or a callable cannot travel.
+        ConfigurationError: its package is missing, or a callable cannot be sent.
     """
     execution = configuration.optimization.execution
     if execution.runner == "ray" and importlib.util.find_spec("ray") is None:
@@ -69,17 +69,17 @@ def check_runner(configuration: Configuration, *, is_by_name: bool) -> None:
 
 
 def n_workers_of(execution: ExecutionConfig) -> int:
-    """Return how many candidates are evaluated at the same time in processes of their own."""
+    """Return the number of worker processes, each with one candidate at a time."""
     if execution.processes is not None:
         return execution.processes
     return min(os.cpu_count() or 1, execution.parallel_workers)
 
 
 def make_runner(execution: ExecutionConfig) -> Runner | None:
-    """Return the runner that a configuration names, its workers starting; ``None`` means threads.
+    """Return a configuration's runner and start its workers; ``None`` means threads.
 
     Raises:
-        ConfigurationError: the cluster cannot be reached.
+        ConfigurationError: the cluster is unreachable.
     """
     n_workers = n_workers_of(execution)
     match execution.runner:
@@ -94,7 +94,7 @@ def make_runner(execution: ExecutionConfig) -> Runner | None:
 
 
 class ProcessRunner:
-    """Worker processes of this machine, started at once; see ``Runner``."""
+    """Local worker processes, started immediately; see ``Runner``."""
 
     def __init__(self, n_workers: int) -> None:
         self._pool = ProcessPool("tasks.runners.worker_pool")
@@ -102,11 +102,11 @@ class ProcessRunner:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Numbers of the worker processes."""
+        """Process ids of the workers."""
         return self._pool.pids
 
     def run(self, item: bytes) -> bytes:
-        """Have a work item executed by an idle worker."""
+        """Execute a work item on an idle worker."""
         try:
             result: bytes = self._pool.call(item)
         except ChildEndedError as error:
@@ -117,7 +117,7 @@ class ProcessRunner:
         return result
 
     def stop(self, session_id: str) -> None:
-        """Tell all workers to start no further call."""
+        """Tell all workers to start no further calls."""
         self._pool.notify(session_id)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class ProcessRunner:
 
 
 def main() -> None:
-    """Execute work items in a child until its parent sends no more."""
+    """Execute work items in a child until its parent closes the pipe."""
     parent = Parent()
     from tasks.runners.worker import Worker  # noqa: PLC0415 - the parent may die meanwhile
 
@@ -136,33 +136,33 @@ def main() -> None:
 
 
 MOST_LOSSES = 3
-"""Workers that may end under one candidate before the run ends: it may be what ends them."""
+"""Maximum workers lost with one candidate before the run ends, since it may be the cause."""
 
 
 @dataclass(slots=True, eq=False)
 class WorkerPool:
-    """The workers of one run. Thread-safe."""
+    """Workers of one run. Thread-safe."""
 
     runner: Runner
-    """Carries work items; not closed with this."""
+    """Transport of work items; not closed with this object."""
     spec: RunSpec
     budget: Budget
-    """Of the run, over all workers."""
+    """Budget of the run, over all workers."""
     journal: Journal
-    """Knows what a lost worker has spent."""
+    """Call log, which holds a lost worker's spending."""
     before: Spent = field(default_factory=Spent)
-    """What finished runs have spent that this one continues from."""
+    """Spending of earlier runs that this one continues."""
     on_cell: Callable[[Evaluation], None] | None = None
-    """Called with each evaluation, one at a time, once its candidate is done."""
+    """Callback for each evaluation, one at a time, after its candidate is done."""
     on_warning: Callable[[BudgetWarned], None] | None = None
-    """Called when a limit of the budget comes near."""
+    """Callback for warnings about the budget's limits."""
     _slots: threading.Condition = field(default_factory=threading.Condition, init=False)
     _n_under_way: int = field(default=0, init=False)
     _is_alone: bool = field(default=False, init=False)
     _listener_lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
-        """Evaluate a candidate's cells and return its trial; as ``EvaluationSession.evaluate``."""
+        """Evaluate a candidate like ``EvaluationSession.evaluate``, and return its trial."""
         trial, had_all = self._evaluate(assignment, generation)
         left = {e.cell for e in trial.evaluations if e.error_type == "budget"}
         if left and not had_all:
@@ -178,14 +178,15 @@ class WorkerPool:
         return trial
 
     def stop(self) -> None:
-        """Start no further call; cells not asked end as ``skipped``."""
+        """Start no further calls; cells without a call end as ``skipped``."""
         self.runner.stop(self.spec.session_id)
 
     def _evaluate(self, assignment: Assignment, generation: int | None) -> tuple[Trial, bool]:
-        """Return the trial, and whether its item had all that was left of the budget."""
+        """Return the trial, and whether its item had the whole remaining budget."""
         for n_lost in range(MOST_LOSSES - 1):
             with contextlib.suppress(WorkerLostError):
-                # After a loss the journal is the account, once nothing else is in flight.
+                # After a loss, only the call log knows the spending, once nothing else is in
+                # flight.
                 alone = n_lost > 0
                 return self._execute(assignment, generation, alone=alone), alone
         return self._execute(assignment, generation, alone=True), True
@@ -222,15 +223,15 @@ class WorkerPool:
                     self.on_warning(BudgetWarned(text=text, share=share))
 
     def _recount(self) -> None:
-        """Take what is spent from the journal: a lost worker has not reported it."""
-        self.journal.abandon(self.spec.record.run_id)  # nobody else is at a call of this run
+        """Read the spending from the call log, since a lost worker has not reported it."""
+        self.journal.abandon(self.spec.record.run_id)  # no other process makes calls of this run
         spent = self.before + Spent.of(self.journal.totals(self.spec.record.run_id))
         seconds = self.budget.spent.seconds
         self.budget.restart(replace(spent, seconds=seconds), time.time())
 
     @contextlib.contextmanager
     def _slot(self, *, alone: bool) -> Iterator[None]:
-        """Wait for a free slot, or until all are free and take all of them."""
+        """Wait for a free slot, or until all slots are free and take them all."""
         n_most = 1 if alone else self.spec.n_workers
         with self._slots:
             self._slots.wait_for(lambda: not self._is_alone and self._n_under_way < n_most)

@@ -1,16 +1,16 @@
 r"""Fragments of secrets in texts: runs of their characters, in any spelling.
 
-A piece of a secret is written where somebody cut a text, or wrapped it, or shows only the ends of
-a key. Eight characters in a row are taken for a piece: fewer are found in other texts by chance.
+A text may hold a piece of a secret if it was cut or wrapped, or shows only the ends of a key.
+Eight consecutive characters count as a piece; shorter runs occur in other texts by chance.
 Encoded, eight bytes are at least ten characters of Base64, sixteen of hexadecimal, and twenty-four
-where each byte is written ``%61``. Runs of fewer than four different characters say nothing
-(``--------``, ``00000000``). Letters of either case count as equal.
+if each byte is written ``%61``. Runs of fewer than four different characters are ignored
+(``--------``, ``00000000``). The search is case-insensitive.
 
-Texts are looked through once, whatever the number of secrets: a short one by its windows of six
-characters, a long one by eight characters at a time as one number of 64 bits.
+It scans each text once, whatever the number of secrets: a short text by windows of six characters,
+a long one by eight characters at a time as one 64-bit number.
 
-Servers choose which characters they escape (``\u002B``, ``&#43;``, ``%252B``): each escape in a token
-would end its runs. So a text with such is looked through once more as it reads without, see ``Escapes``.
+Servers choose which characters they escape (``\u002B``, ``&#43;``, ``%252B``), and each escape in
+a token would end its runs. So a text with escapes is scanned again without them; see ``Escapes``.
 """
 
 import re
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     import numpy as np
 
 LEAST_RUN: Final = 8
-"""Characters in a row of a secret that are taken for a piece of it."""
+"""Minimum consecutive characters of a secret that count as a piece."""
 LEAST_BASE64: Final = 10
 LEAST_HEX: Final = 16
 LEAST_PERCENT: Final = 24
 _LEAST_DIFFERENT: Final = 4
 _PROBE: Final = 6
-"""Length of the windows that tell whether a short text may hold a piece at all."""
+"""Length of the windows that tell whether a short text may hold a piece."""
 _SHORT: Final = 200
-"""Longer texts are looked through by numbers at once."""
+"""Maximum length for the scan by windows; longer texts are scanned by numbers."""
 _BITS: Final = 16
 _CHUNK: Final = 1 << 14
 _MIXER: Final = 0x9E3779B97F4A7C15
-"""Spreads windows over a table of 2**16 places (Fibonacci hashing)."""
+"""Multiplier that spreads windows over a table of 2**16 slots (Fibonacci hashing)."""
 
 
 def folded(text: str) -> str:
-    """Return a text in lower case, each character at its place."""
+    """Return a text in lower case, with the same length."""
     lower = text.lower()
     # One letter's lower case is two characters.
     return lower if len(lower) == len(text) else text.replace("\u0130", "I").lower()
@@ -48,13 +48,13 @@ def folded(text: str) -> str:
 
 @dataclass(frozen=True)
 class Fragments:
-    """Finds pieces of given spellings."""
+    """Finder of pieces of given spellings."""
 
     least_to_spellings: Mapping[int, frozenset[str]]
-    """Shortest run that counts → folded spellings."""
+    """Minimum run → case-folded spellings."""
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return where a folded text holds pieces: begin and end of each."""
+        """Return begin and end of each piece in a case-folded text."""
         if len(text) < LEAST_RUN or not self._probes:
             return []
         if len(text) <= _SHORT and self._probes.isdisjoint(
@@ -65,7 +65,7 @@ class Fragments:
 
     @cached_property
     def _probes(self) -> frozenset[str]:
-        """Windows of which each run that counts holds one."""
+        """Windows such that each counted run contains at least one."""
         return frozenset(
             spelling[i : i + _PROBE]
             for least, spellings in self.least_to_spellings.items()
@@ -79,7 +79,7 @@ class Fragments:
 
     @cached_property
     def _windows(self) -> "tuple[np.ndarray, dict[int, np.ndarray]]":
-        """Sorted windows of eight characters as numbers, and which are of each kind."""
+        """Sorted windows of eight characters as numbers, and masks of them by minimum run."""
         import numpy as np  # noqa: PLC0415 - most commands look at short texts only
 
         least_to_raw = {
@@ -106,7 +106,7 @@ class Fragments:
         windows, least_to_is_one = self._windows
         if not windows.size:
             return
-        # What Latin-1 lacks is a `?` here, on both sides: such a character equals any other.
+        # A character outside Latin-1 becomes `?` on both sides, so all such characters are equal.
         data = text.encode("latin-1", "replace")
         n = len(data) - LEAST_RUN + 1
         words = np.ndarray((n,), "<u8", data, strides=(1,))  # each begins one character later
@@ -122,7 +122,7 @@ class Fragments:
 
 
 def _telling(spellings: Iterable[str], least: int) -> Iterator[str]:
-    """Yield the windows of spellings that are no repeated character."""
+    """Yield the windows of spellings with enough different characters."""
     for spelling in spellings:
         if len(spelling) >= least:
             for i in range(len(spelling) - LEAST_RUN + 1):
@@ -138,7 +138,7 @@ def _slots(words: "np.ndarray") -> "np.ndarray":
 
 
 def _runs(begins: "np.ndarray", least: int) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each run of neighbouring windows that is long enough."""
+    """Yield begin and end of each sufficiently long run of adjacent windows."""
     import numpy as np  # noqa: PLC0415 - as above
 
     if not begins.size:
@@ -152,17 +152,18 @@ def _runs(begins: "np.ndarray", least: int) -> Iterator[tuple[int, int]]:
 
 _NAMED: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
 _NUMBER: Final = 7
-"""Group of the pattern below that holds a character's number in tens."""
+"""Group of the pattern below with a character's decimal number."""
 
 
 class Escapes:
-    r"""Escapes of the characters that are no letters and digits, in folded texts.
+    r"""Escapes of punctuation and symbols in case-folded texts.
 
-    As JSON and Python (``\u002b``, ``\x2b``), HTML (``&#43;``, ``&#x2b;``, ``&amp;``), URLs (``%2B``)
-    and shells (``\+``) write them, up to four times over. Letters and digits no one escapes.
+    These are the escapes of JSON and Python (``\u002b``, ``\x2b``), HTML (``&#43;``, ``&#x2b;``,
+    ``&amp;``), URLs (``%2B``) and shells (``\+``), nested up to four times. Letters and digits are
+    never escaped.
 
     Args:
-        characters: to look for; others need no look.
+        characters: Characters to search for; others are skipped.
     """
 
     def __init__(self, characters: Iterable[str]) -> None:
@@ -181,14 +182,14 @@ class Escapes:
                 ordered,
             )
         )
-        # Repetitions are bounded: texts of nothing but backslashes would take hours.
+        # Repetitions are bounded, because texts of only backslashes would take hours.
         self._pattern = re.compile(
             rf"(?<!\\)\\{{1,8}}(?:u00({codes})|x({codes})|({signs}))|%(?:25){{0,3}}({codes})"
             rf"|&(?:amp;){{0,3}}(?:#x0{{0,4}}({codes})|({words})|#0{{0,4}}({numbers}));"
         )
 
     def undone(self, text: str) -> "Unescaped | None":
-        """Return a folded text as it reads without these escapes; ``None`` if it has none."""
+        """Return a case-folded text without these escapes; ``None`` if it has none."""
         parts: list[str] = []
         plain, raw, n = [0], [0], 0
         for match in self._pattern.finditer(text):
@@ -202,22 +203,22 @@ class Escapes:
 
 @dataclass(frozen=True, slots=True)
 class Unescaped:
-    """A text as it reads without its escapes, and where its characters stood."""
+    """Unescaped text, with the original positions of its characters."""
 
     text: str
     _plain: list[int]
-    """Positions behind an escape in ``text``, and 0."""
+    """Positions after an escape in ``text``, and 0."""
     _raw: list[int]
-    """The same in the text that it was made of."""
+    """Same positions in the original text."""
 
     def raw(self, position: int) -> int:
-        """Return where a position of ``text`` lies in the text that it was made of."""
+        """Return the position in the original text for a position in ``text``."""
         i = bisect_right(self._plain, position) - 1
         return self._raw[i] + position - self._plain[i]
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return spans in order, those that touch as one."""
+    """Return spans in order, with touching spans merged."""
     joined: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if joined and begin <= joined[-1][1]:

@@ -1,8 +1,8 @@
-"""Listeners to the events of a run, each in a thread of its own.
+"""Listeners to the events of a run, each in a separate thread.
 
-A listener is made, told and closed in its thread, so that one that fails, hangs or is missing harms
-no run: what goes wrong is told once, in a sentence, and the run goes on. Events are redacted before
-a listener sees them.
+A listener is created, called and closed in its thread, so that one that fails, hangs or is missing
+cannot harm a run: its first problem is logged in one sentence, and the run continues. Events are
+redacted before a listener gets them.
 """
 
 import logging
@@ -31,12 +31,12 @@ from tasks.secrets.redaction import Redactor, one_line
 
 _LOGGER: Final = logging.getLogger(__name__)
 MAX_WAITING: Final = 1_000
-"""Events that wait for one listener; further ones are dropped."""
+"""Maximum events in a listener's queue; further ones are dropped."""
 LAST_S: Final = 10.0
-"""How long a run's end waits for its listeners, all together."""
+"""Maximum seconds that a run waits at its end for all its listeners."""
 _MAX_REASON: Final = 300
 SECRETS: Final = ("WANDB_API_KEY", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
-"""Variables from which the shipped listeners read what must not be shown."""
+"""Environment variables with secrets of the built-in listeners."""
 
 E = TypeVar("E", bound=Event)
 
@@ -44,10 +44,10 @@ Make: TypeAlias = Callable[[], RunListener]
 
 
 def make_listener(name: str, options: Mapping[str, Json], base_dir: Path) -> RunListener:
-    """Return a listener, which has connected to nothing yet.
+    """Return a listener, not connected yet.
 
     Raises:
-        ConfigurationError: it is not installed, cannot be loaded, or refuses its options.
+        ConfigurationError: it is not installed, cannot be loaded, or rejects its options.
     """
     key = f"telemetry.listeners.{name}"
     context = PluginContext(name=name, options=options, key=key, name_key="", base_dir=base_dir)
@@ -66,7 +66,7 @@ def make_listener(name: str, options: Mapping[str, Json], base_dir: Path) -> Run
 
 
 def remote_exports(telemetry: TelemetryConfig) -> tuple[str, ...]:
-    """Return the keys under which other machines hear of a run; a listener of a package is the user's code."""
+    """Return the keys that send data to other machines, without plugin listeners' keys."""
     options: dict[str, dict[str, JsonValue]] = {"mlflow": {}, "wandb": {}} | telemetry.listeners
     uri = str(options["mlflow"].get("tracking_uri") or os.environ.get("MLFLOW_TRACKING_URI", ""))
     is_local = {
@@ -88,7 +88,7 @@ def _is_local(uri: str) -> bool:
 
 
 def local_telemetry(telemetry: TelemetryConfig) -> TelemetryConfig:
-    """Return what of it no other machine hears."""
+    """Return the telemetry without data to other machines."""
     keys = remote_exports(telemetry)
     listeners = {
         name: options
@@ -100,10 +100,10 @@ def local_telemetry(telemetry: TelemetryConfig) -> TelemetryConfig:
 
 
 def check_listeners(configuration: Configuration, base_dir: Path) -> None:
-    """Make each listener of a configuration and let it go again.
+    """Create and close each listener of a configuration.
 
     Raises:
-        ConfigurationError: one of them cannot be made.
+        ConfigurationError: a listener cannot be created.
     """
 
     def check(name: str, options: Mapping[str, Json]) -> None:
@@ -116,7 +116,7 @@ def check_listeners(configuration: Configuration, base_dir: Path) -> None:
 def open_listeners(
     telemetry: TelemetryConfig, base_dir: Path, *, redact: Redactor
 ) -> "ListenerThreads":
-    """Return the listeners of a run; those that cannot be made are told in their threads."""
+    """Return the listeners of a run; failures to create them are logged in their threads."""
     redactor = redact.joined(Redactor(SECRETS))
     hide(redactor)
     makes = {
@@ -130,8 +130,8 @@ class ListenerThreads:
     """Listeners of one run.
 
     Args:
-        makes: name → what makes the listener.
-        redact: takes secrets out of a text.
+        makes: Name → factory of the listener.
+        redact: Function that removes secrets from a text.
     """
 
     def __init__(self, makes: Mapping[str, Make], *, redact: Callable[[str], str]) -> None:
@@ -139,7 +139,7 @@ class ListenerThreads:
         self._threads = [_ListenerThread(name, make, redact) for name, make in makes.items()]
 
     def __call__(self, event: Event) -> None:
-        """Tell all of them; neither raises nor blocks."""
+        """Pass an event to all listeners; neither raises nor blocks."""
         if isinstance(event, CellEvaluated):
             return
         try:
@@ -151,7 +151,7 @@ class ListenerThreads:
             thread.put(redacted)
 
     def beside(self, listener: Callable[[E], None] | None) -> Callable[[E], None]:
-        """Return a listener that tells another one first, and then these."""
+        """Return a listener that calls another one first, and then these."""
 
         def tell(event: E) -> None:
             if listener is not None:
@@ -161,7 +161,7 @@ class ListenerThreads:
         return tell
 
     def close(self) -> None:
-        """Let them end, for ``LAST_S`` at most; safe to call twice."""
+        """Wait at most ``LAST_S`` for the listeners to end; safe to call twice."""
         deadline = time.monotonic() + LAST_S
         for thread in self._threads:
             thread.end(deadline)
@@ -170,7 +170,7 @@ class ListenerThreads:
 
 
 class _ListenerThread:
-    """Thread of one listener, and the events that wait for it."""
+    """Thread of one listener, with its queue of events."""
 
     def __init__(self, name: str, make: Make, redact: Callable[[str], str]) -> None:
         self._name = name
@@ -182,7 +182,7 @@ class _ListenerThread:
         self._thread = threading.Thread(target=self._work, name=f"listener-{name}", daemon=True)
 
     def put(self, event: Event) -> None:
-        """Let an event wait; one too many is dropped."""
+        """Queue an event; a full queue drops it."""
         if self._is_ended:
             return
         if self._thread.ident is None:
@@ -195,7 +195,7 @@ class _ListenerThread:
             )
 
     def end(self, deadline: float) -> None:
-        """Say that no event follows."""
+        """Announce the end of the events."""
         if self._is_ended or self._thread.ident is None:
             self._is_ended = True
             return
@@ -206,7 +206,7 @@ class _ListenerThread:
             return
 
     def join(self, deadline: float) -> None:
-        """Wait for the end."""
+        """Wait for the thread's end."""
         if self._thread.ident is None:
             return
         self._thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,9 +1,9 @@
-"""OpenTelemetry spans of calls, by its semantic conventions of generative AI.
+"""OpenTelemetry spans of calls, with its semantic conventions of generative AI.
 
-One span for each attempt at a call. The spans of a run share a trace, whose id is a hash of the
-run's, so that those of several processes lie together. Texts of prompts and answers are left out
-unless ``telemetry.content`` asks for them; what is sent was redacted before. What fails here is
-told once, and no run fails by it.
+Each attempt at a call is one span. The spans of a run share a trace, whose id is a hash of the
+run's id, so that several processes share it. Prompts and answers are sent only under
+``telemetry.content``, and everything is redacted first. The first failure is logged, and no
+failure affects a run.
 """
 
 import importlib.util
@@ -24,20 +24,20 @@ from tasks.version import code_version, install_command
 
 _LOGGER: Final = logging.getLogger(__name__)
 _EXPORTERS: Final = "opentelemetry.exporter"
-"""Logger of the exporter, which would tell each failure again."""
+"""Logger of the exporter, which would repeat each failure."""
 TIMEOUT_S: Final = 5.0
-"""How long the collector may take for a batch, retries included."""
+"""Maximum seconds of a batch at the collector, retries included."""
 LAST_S: Final = 10.0
-"""How long a run's end waits for the collector."""
+"""Maximum seconds that a run waits at its end for the collector."""
 MAX_CONTENT_CHARS: Final = 20_000
-"""Of one span's messages, or answer."""
+"""Maximum characters of a span's messages or answer."""
 
 PROVIDER_NAMES: Final[Mapping[str, str]] = {
     "azure": "azure.ai.openai",
     "gemini": "gcp.gemini",
     "local": "convergence.local",
 }
-"""``gen_ai.provider.name`` of our kinds; others are called as they are."""
+"""``gen_ai.provider.name`` of our kinds that differ from it."""
 _SETTINGS: Final[Mapping[str, str]] = {
     "temperature": "gen_ai.request.temperature",
     "top_p": "gen_ai.request.top_p",
@@ -48,7 +48,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "presence_penalty": "gen_ai.request.presence_penalty",
     "seed": "gen_ai.request.seed",
 }
-"""Numbers of a request's body and the attributes that hold them."""
+"""Numbers of a request's body → their attributes."""
 _USAGE: Final[Mapping[str, str]] = {
     "prompt_tokens": "gen_ai.usage.input_tokens",
     "completion_tokens": "gen_ai.usage.output_tokens",
@@ -59,7 +59,7 @@ _USAGE: Final[Mapping[str, str]] = {
 
 
 def check_telemetry(configuration: Configuration) -> None:
-    """Check that what ``telemetry`` needs is installed.
+    """Check that the packages for ``telemetry`` are installed.
 
     Raises:
         ConfigurationError: the extra ``otel`` is missing.
@@ -78,15 +78,15 @@ def _is_installed() -> bool:
 
 
 class CallSpans:
-    """Sends a span for each call that ends; called from the session's loop, never blocks it.
+    """Exporter of a span for each finished call; the session's loop calls it without blocking.
 
     Args:
-        endpoint: URL that takes OTLP over HTTP, e.g. ``http://127.0.0.1:4318/v1/traces``. Headers are
-            those of the variable ``OTEL_EXPORTER_OTLP_HEADERS``, attributes of the resource those of
-            ``OTEL_RESOURCE_ATTRIBUTES``.
-        system: name of the optimized system.
-        redact: takes secrets out of a text.
-        has_content: whether texts of prompts and answers are sent.
+        endpoint: URL for OTLP over HTTP, e.g. ``http://127.0.0.1:4318/v1/traces``.
+            ``OTEL_EXPORTER_OTLP_HEADERS`` sets headers, ``OTEL_RESOURCE_ATTRIBUTES`` attributes of
+            the resource.
+        system: Name of the optimized system.
+        redact: Function that removes secrets from a text.
+        has_content: Whether to send prompts and answers.
     """
 
     def __init__(
@@ -118,14 +118,14 @@ class CallSpans:
         self._tracer = self._provider.get_tracer("convergence", code_version())
 
     def __call__(self, call: CallEnded) -> None:
-        """Record one call; what goes wrong is told once."""
+        """Record one call; the first failure is logged."""
         try:
             self._record(call)
         except Exception as error:  # noqa: BLE001 - no run fails by what only watches it
             self._tell(f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
-        """Send what is left, for ``LAST_S`` at most: a collector that hangs holds up no run."""
+        """Send the remaining spans within ``LAST_S``, even if the collector hangs."""
         ending = threading.Thread(target=self._end, name="telemetry", daemon=True)
         ending.start()
         ending.join(LAST_S)
@@ -184,7 +184,7 @@ def _root(run_id: str) -> Any:
 
 
 def attributes_of(call: CallEnded) -> dict[str, Any]:
-    """Return the attributes of a call without any text of prompt or answer."""
+    """Return the attributes of a call without prompts and answers."""
     request, answer = mapping(call.request), _answer_of(call)
     attributes: dict[str, Any] = {
         "convergence.run_id": call.run_id,
@@ -216,7 +216,7 @@ def attributes_of(call: CallEnded) -> dict[str, Any]:
 
 
 def content_of(call: CallEnded, redact: Callable[[str], str]) -> dict[str, str]:
-    """Return prompt and answer of a model's call in the form of the conventions, redacted."""
+    """Return a model call's prompt and answer in the conventions' form, redacted."""
     request = mapping(redact_json(call.request, redact))
     messages = mapping(request.get("body")).get("messages")
     content: dict[str, str] = {}
@@ -259,7 +259,7 @@ def _settings(body: Mapping[str, Json]) -> dict[str, Any]:
 
 
 def _answer_of(call: CallEnded) -> Reply | Billed | None:
-    """Return what says tokens, model and cost: the answer, or a fault that was billed."""
+    """Return the object with tokens, model and cost: the reply, or a fault's bill."""
     if isinstance(call.reply, Reply):
         return call.reply
     return call.fault.billed if isinstance(call.fault, EvaluationFault) else None

@@ -1,7 +1,7 @@
-"""Runs as runs of MLflow and of Weights & Biases.
+"""Runs in MLflow and in Weights & Biases.
 
-A resumed run continues its tracker's run: MLflow finds it by the tag ``convergence.run_id``, Weights &
-Biases by the run's id in small letters.
+A resumed run continues its tracker's run: MLflow identifies it by the tag ``convergence.run_id``,
+Weights & Biases by the run's id in lower case.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from tasks.secrets.redaction import shortened
 from tasks.version import install_command
 
 Options: TypeAlias = Mapping[str, tuple[str, ...] | None]
-"""Option → its values; ``None`` means any text."""
+"""Option → its values; ``None`` means any string."""
 RUN_TAG: Final = "convergence.run_id"
 _DESCRIPTION: Final = (
     *("system", "algorithm", "seed", "n_generations", "n_search_cases"),
@@ -35,17 +35,17 @@ _STATUS: Final = {
     "failed": "FAILED",
 }
 _MAX_PARAM: Final = 6_000
-"""Characters of a parameter's value that MLflow takes."""
+"""Maximum characters of a parameter's value in MLflow."""
 _MAX_TAG: Final = 5_000
 _MAX_PARAMS: Final = 100
-"""Parameters that MLflow takes at once; further ones are left out."""
+"""Maximum parameters in MLflow at the same time; further ones are dropped."""
 
 
 def read_options(context: PluginContext, known: Options) -> dict[str, str]:
-    """Return a listener's options, all of them texts.
+    """Return a listener's options as strings.
 
     Raises:
-        ConfigurationError: one is unknown, no text, or none of its values.
+        ConfigurationError: an option is unknown, not a string, or not one of its values.
     """
     for name, value in context.options.items():
         key = f"{context.key}.{name}"
@@ -64,7 +64,7 @@ def known_numbers(
     counts: Mapping[str, float | None],
     **estimates: tuple[float | None, tuple[float, float] | None],
 ) -> dict[str, float]:
-    """Return what is known of counts, and of means with their intervals as ``…_mean``, ``…_low``, ``…_high``."""
+    """Return known counts and means, these with intervals as ``…_low`` and ``…_high``."""
     numbers = dict(counts)
     for name, (mean, ends) in estimates.items():
         low, high = ends or (None, None)
@@ -73,7 +73,7 @@ def known_numbers(
 
 
 def outcome_numbers(outcome: RunOutcome) -> dict[str, float]:
-    """Return the final numbers that are known."""
+    """Return the known final numbers."""
     return known_numbers(
         {"total_calls": outcome.n_calls, "total_cost_usd": outcome.cost_usd},
         default=(outcome.baseline_mean, outcome.baseline_interval),
@@ -82,13 +82,13 @@ def outcome_numbers(outcome: RunOutcome) -> dict[str, float]:
 
 
 def settings_texts(outcome: RunOutcome) -> dict[str, str]:
-    """Return the settings handed over as texts."""
+    """Return the recommended settings as strings."""
     params = outcome.params or {}
     return {f"{outcome.title}.{name}": as_text(value) for name, value in params.items()}
 
 
 class _Tracker(ABC):
-    """Listener that writes a run's numbers elsewhere, once it has begun there.
+    """Listener that writes a run's numbers to a tracker, after starting a run there.
 
     Raises:
         ConfigurationError: an option is unknown, or the extra is missing.
@@ -106,7 +106,7 @@ class _Tracker(ABC):
             raise ConfigurationError.of(context.key, rule, fix)
 
     def on_event(self, event: Event) -> None:
-        """Write what an event tells."""
+        """Write an event to the tracker."""
         if isinstance(event, RunStarted):
             self._begin(
                 event,
@@ -121,7 +121,7 @@ class _Tracker(ABC):
 
     @abstractmethod
     def _begin(self, event: RunStarted, description: Mapping[str, str]) -> None:
-        """Begin the run there."""
+        """Start the run in the tracker."""
 
     @abstractmethod
     def _measure(self, numbers: Mapping[str, float], step: int) -> None:
@@ -135,25 +135,25 @@ class _Tracker(ABC):
 class MlflowRuns(_Tracker):
     """Listener that writes a run's numbers to MLflow (extra ``mlflow``).
 
-    Options are ``tracking_uri`` (absent: MLflow's own choice, e.g. ``MLFLOW_TRACKING_URI``) and
-    ``experiment`` (absent: ``convergence``).
+    Options are ``tracking_uri`` (default: MLflow's, e.g. ``MLFLOW_TRACKING_URI``) and
+    ``experiment`` (default: ``convergence``).
     """
 
     known: ClassVar[Options] = {"tracking_uri": None, "experiment": None}
     _client: Any
 
     def close(self) -> None:
-        """Do nothing: each event was written when it came."""
+        """Do nothing: each event was written on arrival."""
 
     def _begin(self, event: RunStarted, description: Mapping[str, str]) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read on import
         from mlflow import MlflowClient  # noqa: PLC0415 - an extra's, and takes seconds
         from mlflow.exceptions import MlflowException  # noqa: PLC0415 - as above
 
         client = self._client = MlflowClient(tracking_uri=self._options.get("tracking_uri"))
         name = self._options.get("experiment", "convergence")
         if client.get_experiment_by_name(name) is None:
-            with contextlib.suppress(MlflowException):  # another run made it at the same moment
+            with contextlib.suppress(MlflowException):  # another run created it at the same time
                 client.create_experiment(name)
         experiment_id = client.get_experiment_by_name(name).experiment_id
         query = f"tags.`{RUN_TAG}` = '{event.run_id}'"
@@ -190,21 +190,22 @@ class MlflowRuns(_Tracker):
 class WandbRuns(_Tracker):
     """Listener that writes a run's numbers to Weights & Biases (extra ``wandb``).
 
-    Options are ``project`` (absent: ``convergence``), ``entity`` (absent: the account's own), and ``mode``:
-    ``online``, or ``offline``, which writes to ``wandb/`` beside the configuration and sends nothing.
+    Options are ``project`` (default: ``convergence``), ``entity`` (default: the account's), and
+    ``mode``: ``online``, or ``offline``, which writes to ``wandb/`` next to the configuration and
+    sends nothing.
     """
 
     known: ClassVar[Options] = {"project": None, "entity": None, "mode": ("online", "offline")}
 
     def close(self) -> None:
-        """Mark a run that nothing finished as failed."""
+        """Mark an unfinished run as failed."""
         self._finish(is_failed=True)
 
     def _begin(self, event: RunStarted, description: Mapping[str, str]) -> None:
         import wandb  # noqa: PLC0415 - an extra's
 
         mode: Any = self._options.get("mode", "online")
-        # It would ask for a key at the terminal, and a night would wait for the answer.
+        # It would prompt for a key at the terminal, and a nightly run would hang.
         if mode == "online" and not wandb.login(prompt=False):
             raise ConnectionError("no key is set: set WANDB_API_KEY, or write `mode: offline`")
         self._run = wandb.init(
