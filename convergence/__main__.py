@@ -1,6 +1,7 @@
 """The command ``convergence``.
 
-Exit codes: 0 done; 1 error; 2 bad input; 3 budget reached; 100 gate not passed; 130 interrupted. Errors are one message without a traceback, unless ``--debug`` is given.
+Exit codes: 0 done; 1 error; 2 bad input; 3 budget reached; 100 gate not passed; 130 interrupted.
+Errors print one message, with a traceback only under ``--debug``.
 """
 
 import os
@@ -43,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _flags_first(arguments: list[str]) -> list[str]:
-    """Move ``--debug`` and ``--all`` to the front, where the application reads them; after ``--`` they are data."""
+    """Move ``--debug`` and ``--all`` to the front for the application; after ``--`` they are data."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     head = arguments[:end]
     has_command = any(not argument.startswith("-") for argument in head)

@@ -81,7 +81,8 @@ class OptimizationResult(NotebookView):
     """Result of a run. ``result["best_config"]`` works like ``result.best_config``."""
 
     success: bool
-    """Whether the run recommends a candidate; false if a limit came before the first reward."""
+    """Whether the run recommends a candidate; false if a limit ended it before the first reward.
+    """
     best_config: dict[str, Any]
     """Parameters of the recommended candidate; empty if there is none."""
     best_score: float

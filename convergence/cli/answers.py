@@ -71,7 +71,7 @@ def _print(
     is_whole: bool,
     why: str,
 ) -> None:
-    """Print cases for people.
+    """Print cases as text.
 
     Args:
         result: result of the run.

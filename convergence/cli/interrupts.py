@@ -109,7 +109,7 @@ class _Handlers:
         self._ended_by: int | None = None
         self._terminals = [number for number in (1, 2) if os.isatty(number)]
         self.early: BaseException | None = None
-        """Exception raised before the run had begun."""
+        """Exception raised before the run began."""
 
     def on_interrupt(self, _signum: int, _frame: FrameType | None) -> None:
         """Handle a Ctrl-C."""

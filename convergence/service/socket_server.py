@@ -114,7 +114,7 @@ class _SignalServer(uvicorn.Server):
         self.listens.set()
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # a generator there
-        """Let a signal end the server only; uvicorn would raise it again afterwards."""
+        """Let a signal only end the server; uvicorn would also raise it again."""
         return signals_handled(self.handle_exit)
 
 

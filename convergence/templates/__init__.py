@@ -1,4 +1,4 @@
-"""Examples that ``convergence init`` writes."""
+"""Example files that ``convergence init`` writes."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ SCHEMA_NAME = "optimization.schema.json"
 CONFIG_NAME = "optimization.yaml"
 
 OF_DATA = frozenset({"quickstart", "recorded-exam"})
-"""Templates that are examples of the checkout's ``data`` folder."""
+"""Templates stored in the checkout's ``data`` folder."""
 _OUTSIDE = (
     "# At the root of the checkout, where `convergence query` looks; nothing is written beside "
     "the data.\n"
@@ -18,7 +18,7 @@ _OUTSIDE = (
 
 
 def _folder(template: str) -> Traversable:
-    """Return where a template lies: beside this module, or with the data of the distribution."""
+    """Return the folder of a template, next to this module or in the distribution's data."""
     if template not in OF_DATA:
         return files("convergence.templates") / template
     installed = files("convergence") / "_data" / template
@@ -28,7 +28,7 @@ def _folder(template: str) -> Traversable:
 
 
 def schema_text() -> str:
-    """Return the JSON Schema of a configuration as text."""
+    """Return the JSON Schema of a configuration."""
     from convergence_core.config import json_schema  # noqa: PLC0415 - builds all models
 
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -43,10 +43,10 @@ def plan_files(template: str) -> dict[str, str]:
     root = _folder(template)
     texts = {name: file.read_text(encoding="utf-8") for name, file in _walk(root, "")}
     if template in OF_DATA:
-        # In a checkout its results go to the root; in a folder of its own they stay there.
+        # A checkout stores these results at its root, a new folder in itself.
         texts[CONFIG_NAME] = texts[CONFIG_NAME].replace(_OUTSIDE, "").replace("../../", "./")
     texts[SCHEMA_NAME] = schema_text()
-    # The configuration first: it is what people open.
+    # The configuration comes first, because you open it first.
     return {name: texts[name] for name in sorted(texts, key=lambda n: (n != CONFIG_NAME, n))}
 
 

@@ -77,7 +77,7 @@ class TargetContract(PluginContract):
         require((params, case) == before, "`request` changed its arguments")
 
     def test_other_parameters_make_another_request(self) -> None:
-        """The request holds tuned parameters; otherwise the journal would mix up stored answers."""
+        """The request holds tuned parameters, so that the journal tells stored answers apart."""
         if self.other_params is None:
             raise unittest.SkipTest("`other_params` is None")
         target = self._made()

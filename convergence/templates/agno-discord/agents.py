@@ -1,4 +1,4 @@
-"""An agent that looks after a Discord server."""
+"""An agent that moderates a Discord server."""
 
 import os
 from typing import Any
@@ -16,7 +16,7 @@ TOOLS = {
 
 
 def make(params: dict[str, Any], context: Any) -> Agent:
-    """Return an agent with tools of Discord; of the simulated one unless the configuration lists a token."""
+    """Return an agent with Discord's tools: simulated unless the configuration has a token."""
     token = context.secret("DISCORD_BOT_TOKEN") if "DISCORD_BOT_TOKEN" in context.secrets else None
     tools = DiscordTools(
         bot_token=token or service.new_token(),

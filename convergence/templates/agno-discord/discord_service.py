@@ -1,7 +1,7 @@
-"""Discord's HTTP API on this machine, in place of the real one.
+"""Simulation of Discord's HTTP API on this machine.
 
-It answers what Agno's ``DiscordTools`` asks, in the forms that Discord documents for version 10, and keeps
-what it is told. Each bot token has a server of its own, which begins as ``CHANNELS`` says.
+It answers the requests of Agno's ``DiscordTools`` in the forms that Discord documents for version
+10, and keeps what they change. Each bot token has its own server, which starts with ``CHANNELS``.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from convergence.testing import SimulatedRequest, SimulatedService
 
 GUILD = "900100200300400500"
 MOST_LETTERS = 2000
-"""In a message, as at Discord."""
+"""Maximum characters of a message, as at Discord."""
 
 CHANNELS = {
     "general": ("Everything and nothing", [
@@ -38,7 +38,7 @@ CHANNELS = {
 
 
 def first_state() -> dict[str, Any]:
-    """Return channels by id, and messages by id of the channel and their own, oldest first."""
+    """Return channels by id, and messages by channel id and message id, oldest first."""
     state: dict[str, Any] = {"channels": {}, "messages": {}, "n_posted": 0}
     for n, (name, (topic, texts)) in enumerate(CHANNELS.items()):
         channel_id = str(910_000_000_000_000_000 + n)
@@ -67,7 +67,7 @@ def add(
 
 
 def read(state: dict[str, Any], request: SimulatedRequest, channel_id: str) -> list[Any]:
-    """Return the newest messages of a channel, the newest first."""
+    """Return the latest messages of a channel, latest first."""
     newest = [*state["messages"][channel_id].values()][::-1]
     return newest[: request.limit("limit", 50, 100)]
 

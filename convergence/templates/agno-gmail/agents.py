@@ -1,4 +1,4 @@
-"""An agent that looks after a mailbox of Gmail."""
+"""An agent that manages a Gmail mailbox."""
 
 import json
 from typing import Any
@@ -21,13 +21,16 @@ TOOLS = {"writing": WRITING, "reading": READING, "all": READING | WRITING}
 
 
 class OneRequest(HttpRequest):
-    """A request with a connection of its own: tools are called at once, and one of Google's client's is for one thread."""
+    """A request with its own connection, because the client's serves only one thread.
+
+    Agents call tools concurrently.
+    """
 
     def __init__(self, http: AuthorizedHttp, *args: Any, **more: Any) -> None:
         super().__init__(AuthorizedHttp(http.credentials, http=Http()), *args, **more)
 
     def execute(self, *args: Any, **more: Any) -> Any:
-        """Ask, and close the connection."""
+        """Send the request and close the connection."""
         try:
             return super().execute(*args, **more)
         finally:
@@ -35,7 +38,7 @@ class OneRequest(HttpRequest):
 
 
 def make(params: dict[str, Any], context: Any) -> Agent:
-    """Return an agent with tools of Gmail; of the simulated one unless the configuration lists credentials."""
+    """Return an agent with Gmail's tools: simulated unless the configuration lists credentials."""
     is_real = NAME in context.secrets
     if is_real:
         creds = Credentials.from_authorized_user_info(json.loads(context.secret(NAME)))
@@ -46,7 +49,7 @@ def make(params: dict[str, Any], context: Any) -> Agent:
         creds=creds, include_tools=sorted(TOOLS[params["toolkit"]]), add_instructions=False
     )
     url = REAL if is_real else service.url
-    # Google's client takes no other address by a setting, so it is made here, not by the toolkit.
+    # The toolkit cannot set the address of Google's client, so this function builds the client.
     tools._service = build(
         "gmail",
         "v1",

@@ -1,7 +1,8 @@
-"""Gmail's HTTP API on this machine, in place of the real one.
+"""Simulation of Gmail's HTTP API on this machine.
 
-It answers what Agno's ``GmailTools`` asks by Google's client, in the forms that Google documents for version 1, and keeps
-what it is told. Each token has a mailbox of its own, which begins as ``LETTERS`` says; nothing is sent.
+It answers the requests that Agno's ``GmailTools`` sends with Google's client, in the forms that
+Google documents for version 1, and keeps what they change. Each token has its own mailbox, which
+starts with ``LETTERS``; nothing leaves this machine.
 """
 
 import base64
@@ -13,7 +14,7 @@ from convergence.testing import RefusedError, SimulatedRequest, SimulatedService
 
 Mailbox: TypeAlias = list[dict[str, Any]]
 BEGUN_MS = 1_747_000_000_000
-"""When the first letter came, in milliseconds."""
+"""Arrival of the first email, in milliseconds."""
 
 LETTERS = [
     ("margaret@example.com", "Printer in room 12", "The printer shows error code E42 since Monday.", True),
@@ -28,11 +29,11 @@ LETTERS = [
     ("barbara@example.com", "Bread", "The bakery on the corner closes in May.", False),
     ("prizes@spam.example", "You have won", "Click here for free coins.", True),
 ]  # fmt: skip
-"""Sender, subject, text, and whether it is unread; the oldest first."""
+"""Sender, subject, text, and whether it is unread; oldest first."""
 
 
 def first_letters() -> Mailbox:
-    """Return the letters of a mailbox in Gmail's form, the newest first, as Gmail lists them."""
+    """Return the emails of a mailbox in Gmail's form, latest first, as Gmail lists them."""
     box: Mailbox = []
     for sender, subject, text, is_unread in LETTERS:
         labels = ["INBOX", "UNREAD"] if is_unread else ["INBOX"]
@@ -41,7 +42,7 @@ def first_letters() -> Mailbox:
 
 
 def add(box: Mailbox, headers: dict[str, str], text: str, labels: list[str]) -> dict[str, Any]:
-    """Put a letter in Gmail's form into a mailbox; return its ids and labels."""
+    """Put an email in Gmail's form into a mailbox; return its ids and labels."""
     ids = {"id": f"18f{len(box):05x}", "threadId": f"18f{len(box):05x}", "labelIds": labels}
     data = base64.urlsafe_b64encode(text.encode()).decode()
     dated = {**headers, "Date": "Mon, 12 May 2025"}
@@ -57,7 +58,7 @@ def add(box: Mailbox, headers: dict[str, str], text: str, labels: list[str]) -> 
 
 
 def search(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
-    """Return ids of the letters in the inbox that a query means."""
+    """Return ids of the emails in the inbox that match a query."""
     parts = request.query.get("q", "").lower().replace('"', "").split()
     found = [
         {name: letter[name] for name in ("id", "threadId")}
@@ -68,13 +69,13 @@ def search(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
         limit = request.limit("maxResults", 100, 500)
     except ValueError:
         raise malformed("Invalid maxResults") from None
-    # Gmail leaves the list out where nothing is found.
+    # Gmail omits the list if nothing matches.
     messages = {"messages": found[:limit]} if found else {}
     return {**messages, "resultSizeEstimate": len(found)}
 
 
 def is_meant(letter: dict[str, Any], part: str) -> bool:
-    """Whether a part of a query means a letter: ``from:``, ``subject:``, ``is:unread`` or a word."""
+    """Return whether an email matches a query's ``from:``, ``subject:``, ``is:unread`` or word."""
     operator, _, value = part.rpartition(":")
     if operator == "is":
         return value.upper() in letter["labelIds"]
@@ -84,23 +85,23 @@ def is_meant(letter: dict[str, Any], part: str) -> bool:
 
 
 def read(box: Mailbox, request: SimulatedRequest, letter_id: str) -> dict[str, Any]:
-    """Return a letter."""
+    """Return an email."""
     return {letter["id"]: letter for letter in box}[letter_id]
 
 
 def send(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
-    """Keep a letter as sent."""
+    """Store an email as sent."""
     return keep(box, request.fields, "SENT")
 
 
 def draft(box: Mailbox, request: SimulatedRequest) -> dict[str, Any]:
-    """Keep a letter as a draft."""
+    """Store an email as a draft."""
     made = keep(box, request.fields.get("message"), "DRAFT")
     return {"id": f"r{made['id']}", "message": made}
 
 
 def keep(box: Mailbox, fields: Any, label: str) -> dict[str, Any]:
-    """Put the letter of a request into the mailbox; it must be one text without parts."""
+    """Put the email of a request into the mailbox; it must be one text without parts."""
     try:
         data = base64.urlsafe_b64decode(fields["raw"])
         written = email.message_from_bytes(data, policy=email.policy.default)
@@ -114,7 +115,7 @@ def keep(box: Mailbox, fields: Any, label: str) -> dict[str, Any]:
 
 
 def malformed(text: str) -> RefusedError:
-    """Return the refusal of a request that cannot be read."""
+    """Return the refusal of a malformed request."""
     return RefusedError(400, refusal(400, text, "invalidArgument"))
 
 

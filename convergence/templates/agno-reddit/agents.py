@@ -1,4 +1,4 @@
-"""An agent that looks after subreddits."""
+"""An agent that manages subreddits."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ TOOLS = {"writing": WRITING, "reading": READING, "all": READING | WRITING}
 
 
 def make(params: dict[str, Any], context: Any) -> Agent:
-    """Return an agent with tools of Reddit; of the simulated one unless the configuration lists credentials."""
+    """Return an agent with Reddit's tools: simulated unless the configuration has credentials."""
     missing = [name for name in NAMES if name not in context.secrets]
     if missing and len(missing) < len(NAMES):
         message = (
@@ -48,7 +48,7 @@ def make(params: dict[str, Any], context: Any) -> Agent:
         check_for_async=False,
     )
     tools = RedditTools(reddit_instance=reddit, include_tools=sorted(TOOLS[params["toolkit"]]))
-    # The toolkit asks for them before it writes, and keeps none where it is given a client.
+    # The toolkit needs them before it writes, but does not store them if it gets a client.
     tools.username, tools.password = user, password
     return Agent(
         model=context.model(temperature=params["temperature"]),

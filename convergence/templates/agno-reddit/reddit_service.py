@@ -1,7 +1,8 @@
-"""Reddit's HTTP API on this machine, in place of the real one.
+"""Simulation of Reddit's HTTP API on this machine.
 
-It answers what Agno's ``RedditTools`` asks by PRAW, in the forms that Reddit documents, and keeps what it is told. Each
-client has a Reddit of its own, which begins as ``SUBREDDITS`` says.
+It answers the requests that Agno's ``RedditTools`` sends with PRAW, in the forms that Reddit
+documents, and keeps what they change. Each client has its own Reddit, which starts with
+``SUBREDDITS``.
 """
 
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from convergence.testing import RefusedError, SimulatedRequest, SimulatedService
 
 MOST_LETTERS = 40_000
-"""In a text, as at Reddit."""
+"""Maximum characters of a text, as at Reddit."""
 BEGUN = 1_747_000_000
-"""When it all was written, in seconds."""
+"""Time of all first posts, in seconds."""
 
 SUBREDDITS = {
     "printers": ("Everything that prints", 48_213, [
@@ -38,14 +39,14 @@ USERS = {
     "grace": (1906, 3300), "barbara": (59, 12), "ken": (804, 1501), "dennis": (266, 940),
     "gold_seller": (-41, 3), "crypto_king": (-97, 1), "helper": (10, 10),
 }  # fmt: skip
-"""User → karma of comments, and of posts."""
+"""User → karma of comments and of posts."""
 
 
 State = dict[str, Any]
 
 
 def first_state() -> State:
-    """Return posts and comments by their names."""
+    """Return posts and comments by name."""
     state: State = {"t3": {}, "t1": {}}
     for name, (_, _, posts) in SUBREDDITS.items():
         for author, title, text, score in posts:
@@ -96,7 +97,7 @@ def subreddit(name: str) -> dict[str, Any]:
 
 
 def listing(kind: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return things as a page of Reddit's."""
+    """Return things as one of Reddit's pages."""
     children = [{"kind": kind, "data": entry} for entry in entries]
     return {
         "kind": "Listing",
@@ -105,14 +106,14 @@ def listing(kind: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def token(state: State, request: SimulatedRequest) -> dict[str, Any]:
-    """Return the token of a client: its id."""
+    """Return a client's token, which is its id."""
     return {
         "access_token": request.token, "token_type": "bearer", "expires_in": 86_400, "scope": "*",
     }  # fmt: skip
 
 
 def me(state: State, request: SimulatedRequest) -> dict[str, Any]:
-    """Return the user of the client."""
+    """Return the client's user."""
     return {**user(state, request, "helper")["data"], "features": {}}
 
 
@@ -138,7 +139,7 @@ def about(state: State, request: SimulatedRequest, name: str) -> dict[str, Any]:
 
 
 def top(state: State, request: SimulatedRequest, name: str) -> dict[str, Any]:
-    """Return the posts of a subreddit with the highest scores."""
+    """Return the posts of a subreddit, highest score first."""
     place = subreddit(name.lower())["display_name"]
     posts = [post for post in state["t3"].values() if post["subreddit"] == place]
     posts.sort(key=lambda post: -post["score"])
@@ -153,7 +154,7 @@ def thread(state: State, request: SimulatedRequest, post_id: str) -> list[Any]:
 
 
 def info(state: State, request: SimulatedRequest) -> dict[str, Any]:
-    """Return comments by their names."""
+    """Return comments by name."""
     names = request.query.get("id", "").split(",")
     return listing("t1", [state["t1"][name] for name in names if name in state["t1"]])
 
@@ -183,7 +184,7 @@ def reply(state: State, request: SimulatedRequest) -> dict[str, Any]:
 
 
 def check_length(text: str, most: int, field: str) -> None:
-    """Refuse an empty field, and one that is too long."""
+    """Raise unless a field has text of at most ``most`` characters."""
     if not text.strip() or len(text) > most:
         raise invalid(
             "NO_TEXT" if len(text) <= most else "TOO_LONG", "we need something here", field

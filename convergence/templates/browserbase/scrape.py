@@ -1,4 +1,4 @@
-"""Reads the price of one product page: the script that is tuned."""
+"""Script to tune: reads the price of one product page."""
 
 import contextlib
 import re
@@ -8,23 +8,23 @@ from typing import Any
 from playwright import async_api
 
 CLOSED_BY_A_BUTTON = {"banners": ".cookies", "all": ".cookies, .letter"}
-"""`dismiss` → what is closed when it covers the page."""
+"""`dismiss` → selector of the covers to close."""
 FOUND = {
     "class": ".price",
     "itemprop": "[itemprop=price]",
     "label": "xpath=//*[normalize-space()='Price']/following-sibling::*[1]",
 }
-"""`find_by` → where the price is looked for."""
+"""`find_by` → selector of the price."""
 
 
 async def close(cover: async_api.Locator) -> None:
-    """Press the button of what covers the page."""
-    with contextlib.suppress(async_api.Error):  # the script may end while it is pressed
+    """Press the button of a cover."""
+    with contextlib.suppress(async_api.Error):  # the script may end first
         await cover.get_by_role("button").click()
 
 
 async def run(page: async_api.Page, case: Mapping[str, str], parameters: Mapping[str, Any]) -> str:
-    """Return the price as it is written, or `none` where there is none to be found."""
+    """Return the price as the page shows it, or `none` if there is none."""
     patience_ms = parameters["patience_ms"]
     closed = CLOSED_BY_A_BUTTON.get(parameters["dismiss"])
     if closed is not None:

@@ -1,8 +1,8 @@
-"""Product pages that are hard to scrape, in place of the sites that you scrape.
+"""Local product pages that are hard to scrape, to replace by your sites.
 
-Start it with ``python shop.py`` and leave it running. It needs nothing but Python. Prices come late, or stand
-where another design had something else; cookie banners, letters to subscribe to, and advertisements cover
-the button that shows them. Advertisements come from a host of their own.
+Start it with ``python shop.py`` and leave it running. It needs only Python. Prices appear late or
+in another place. Cookie banners, newsletter forms and advertisements cover the button that shows
+them. Advertisements come from another host.
 """
 
 import sys
@@ -11,23 +11,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT = 8812
 HYDRATED_MS = 250
-"""When a page answers to clicks."""
+"""Delay until a page reacts to clicks."""
 COVERED_MS = 100
-"""When what covers a page appears."""
+"""Delay until a cover appears."""
 
 
 @dataclass(frozen=True)
 class ShopProduct:
-    """One page."""
+    """Product of one page."""
 
     price: str
-    """Empty: sold out."""
+    """Price as shown; empty if sold out."""
     layout: str = "classic"
     """`redesign`: the class names an old price; `table`: class and property name another product's."""
     delay_ms: int = 0
-    """How long the price takes to come."""
+    """Delay until the price appears."""
     cover: str = ""
-    """What covers the button that shows the price: `cookies`, `letter`, `ad`; several are separated by spaces."""
+    """Covers of the button that shows the price: `cookies`, `letter`, `ad`, separated by spaces.
+    """
 
 
 PRODUCTS = {
@@ -105,7 +106,7 @@ class ShopHandler(BaseHTTPRequestHandler):
     """Answers ``GET /NAME`` with a product's page, and ``GET /ad.js`` with an advertisement."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or the second write of an answer waits 40 ms for the first
+    disable_nagle_algorithm = True  # otherwise the second write of an answer waits 40 ms
 
     def do_GET(self) -> None:
         """Answer one request."""

@@ -1,4 +1,4 @@
-"""Search service on this machine, in place of your own.
+"""Search service on this machine, to replace by yours.
 
 Start it with ``python service.py`` and leave it running.
 """
@@ -19,7 +19,7 @@ PAGES = {
 
 
 def search(query: str, stem: int, least: int) -> dict[str, object]:
-    """Return the pages that share most words, by their first ``stem`` letters."""
+    """Return the pages that share the most words, compared by their first ``stem`` letters."""
     words = {word[:stem] for word in re.findall(r"[a-z]+", query.lower()) if len(word) > 2}
     points = {
         page: len(words & {word[:stem] for word in text.split()}) for page, text in PAGES.items()

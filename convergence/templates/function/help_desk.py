@@ -1,8 +1,8 @@
 """A small help desk: finds the article that answers a question.
 
-This is the function that is optimized; put your own in its place. The optimizer calls
-``answer`` with the fields of a test case's ``input`` and one value per parameter of
-``search_space``. What it returns is compared with the case's ``expected``.
+This is the function to optimize; replace it by yours. The optimizer calls ``answer`` with the
+fields of a test case's ``input`` and one value per parameter of ``search_space``. It compares the
+result with the case's ``expected``.
 """
 
 import re
@@ -56,6 +56,6 @@ def features(text: str, method: str, ngram: int, drop_stop_words: bool) -> Count
 
 
 def overlap(a: Counter[str], b: Counter[str]) -> float:
-    """Return how much two counts share, from 0 to 1."""
+    """Return the overlap of two counts, from 0 to 1."""
     shared = sum((a & b).values())
     return 2 * shared / max(1, sum(a.values()) + sum(b.values()))

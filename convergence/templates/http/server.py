@@ -1,8 +1,7 @@
-"""HTTP service that sends a message to the right team, in place of your own.
+"""HTTP service that routes a message to the right team, to replace by yours.
 
-Start it with ``python server.py`` and leave it running.
-``POST /triage`` takes a JSON object: the fields of a test case's ``input`` and one value per
-parameter of ``search_space``.
+Start it with ``python server.py`` and leave it running. ``POST /triage`` takes a JSON object: the
+fields of a test case's ``input`` and one value per parameter of ``search_space``.
 """
 
 import re
@@ -28,7 +27,7 @@ USD_PER_WORD = {"small": 0.000_002, "large": 0.000_01}
 
 
 def triage(text: str, model: str, max_words: int, threshold: float) -> dict[str, object]:
-    """Return the team and what the answer costs; the large model knows pairs of words too."""
+    """Return the team and the answer's cost; the large model also knows word pairs."""
     words = re.findall(r"[a-z]+", text.lower())[:max_words]
     points = {
         team: float(sum(known.get(word, 0) for word in words)) for team, known in WORDS.items()

@@ -1,4 +1,4 @@
-"""A search service as a target, and how often its first hit is right as a metric.
+"""A search service as a target, and the correctness of its first hit as a metric.
 
 Two entry points in ``pyproject.toml`` lead to ``make_target`` and ``make_first``.
 """
@@ -22,11 +22,14 @@ from convergence.plugins import (
 )
 
 MOST_USD = 0.001
-"""What the service charges for a search at most."""
+"""Maximum price of a search, in US dollars."""
 
 
 class AcmeSearch:
-    """Asks the service; its parameters are ``stem`` (letters of a word that count) and ``least``."""
+    """Target that calls the service.
+
+    Parameters: ``stem`` (compared letters of a word) and ``least``.
+    """
 
     provider = "acme-search"
 
@@ -36,18 +39,21 @@ class AcmeSearch:
         self._client = httpx.AsyncClient(timeout=context.timeout_s)
 
     def request(self, params: Params, case: Case) -> Json:
-        """Return what is asked: everything that shapes the answer, and no secret."""
+        """Return the request: everything that shapes the answer, and no secret."""
         query = case.input.get("query") if isinstance(case.input, dict) else None
         if not isinstance(query, str):
             raise CandidateFault("the case has no text `query`", error_type="bad_case")
         return {"url": f"{self._url}/search", "body": {"query": query[:1000], **params}}
 
-    def worst_case(self, params: Params, case: Case) -> WorstCase:  # noqa: ARG002 - as the protocol has it
-        """Return what a call costs at most; budgets reserve it."""
+    def worst_case(self, params: Params, case: Case) -> WorstCase:  # noqa: ARG002 - the protocol's
+        """Return the maximum cost of a call, which budgets reserve."""
         return WorstCase(usd=MOST_USD)
 
     async def call(self, params: Params, case: Case) -> Reply:
-        """Ask once; a failure is the candidate's or the infrastructure's, and says which."""
+        """Call the service once.
+
+        A failure names its cause: the candidate or the infrastructure.
+        """
         request = self.request(params, case)
         assert isinstance(request, dict)  # noqa: S101 - made above
         key = self._secret()
@@ -57,7 +63,7 @@ class AcmeSearch:
             answer = await self._client.post(
                 str(request["url"]), json=request["body"], headers=headers
             )
-        except httpx.HTTPError as error:  # asked again, then missing
+        except httpx.HTTPError as error:  # retried, then missing
             raise InfrastructureFault(
                 f"no answer from {self._url}: {error}", error_type="network", may_be_billed=True
             ) from None
@@ -80,7 +86,7 @@ class AcmeSearch:
 
 
 def _read(content: bytes) -> tuple[Json, float | None]:
-    """Return the hits and their price; what is no answer is a fault with a reason."""
+    """Return the hits and their price; an invalid answer is a fault with a reason."""
     try:
         body = json.loads(content)
         hits = [str(hit) for hit in body["hits"]]
@@ -98,7 +104,7 @@ def make_target(context: PluginContext) -> AcmeSearch:
 
 
 def make_first(context: PluginContext) -> Callable[[object, object], float]:
-    """Return the metric of ``plugin: acme-first``: 1 where the first hit is the expected one."""
+    """Return the metric of ``plugin: acme-first``: 1 if the first hit is the expected one."""
     check_options(context, ())
 
     def first(result: object, expected: object) -> float:
@@ -108,7 +114,7 @@ def make_first(context: PluginContext) -> Callable[[object, object], float]:
 
 
 def check_options(context: PluginContext, known: tuple[str, ...]) -> None:
-    """Refuse an option that nothing reads."""
+    """Raise for an unknown option."""
     for name in context.options:
         if name not in known:
             fix = f"Known are {', '.join(known)}." if known else "Remove it."

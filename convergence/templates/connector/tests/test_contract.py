@@ -1,4 +1,4 @@
-"""Contract of the target and the metric; the service is one on this machine."""
+"""Contract of the target and the metric, with a service on this machine."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ import pytest
 from convergence.testing import HostileAnswer, LoopbackService, MetricContract, TargetContract
 
 
-def answer(path: str, body: bytes) -> HostileAnswer:  # noqa: ARG001 - as the service calls it
+def answer(path: str, body: bytes) -> HostileAnswer:  # noqa: ARG001 - the service passes it
     """Answer as the real service does."""
     query = str(json.loads(body)["query"])
     found = {"hits": [query[:20]], "cost_usd": 0.0001}
@@ -18,7 +18,7 @@ def answer(path: str, body: bytes) -> HostileAnswer:  # noqa: ARG001 - as the se
 
 
 class TestAcmeSearch(TargetContract):
-    """`acme-search`."""
+    """Contract of `acme-search`."""
 
     plugin = "acme-search"
     params = {"stem": 4, "least": 1}
@@ -27,20 +27,20 @@ class TestAcmeSearch(TargetContract):
 
     @pytest.fixture(autouse=True)
     def service(self) -> Iterator[None]:
-        """Run the service while a test runs."""
+        """Run the service during a test."""
         with LoopbackService(answer) as running:
             type(self).options = {"url": running.url}
             yield
 
     @contextmanager
     def answering(self, answer: HostileAnswer) -> Iterator[Mapping[str, Any]]:
-        """Let the service answer what no service should."""
+        """Let the service give a hostile answer."""
         with LoopbackService(lambda _path, _body: answer) as broken:
             yield {"url": broken.url}
 
 
 class TestAcmeFirst(MetricContract):
-    """`acme-first`."""
+    """Contract of `acme-first`."""
 
     plugin = "acme-first"
     result = ["returns", "refunds"]
