@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _flags_first(arguments: list[str]) -> list[str]:
-    """Move ``--debug`` and ``--all`` to the front for the application; after ``--`` they are data."""
+    """Move ``--debug`` and ``--all`` to the front for the application; data after ``--`` stay."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     head = arguments[:end]
     has_command = any(not argument.startswith("-") for argument in head)
